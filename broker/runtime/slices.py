@@ -1,70 +1,20 @@
 """Long loops in small pieces: other work on the event loop has its turn every 2 milliseconds; and
 the turns that all wide requests share.
-
-Work that is a generator yields where others may have their turn; who drives it decides whether they
-get one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from heapq import merge
 from time import monotonic
 from typing import TypeVar
 
-__all__ = [
-    "ROWS_BETWEEN",
-    "SLICE_S",
-    "Room",
-    "Slices",
-    "Turns",
-    "Work",
-    "each",
-    "each_work",
-    "in_order",
-]
+from kstore.broker.state.work import Work
 
-A = TypeVar("A")
+__all__ = ["SLICE_S", "Room", "Slices", "Turns"]
+
 T = TypeVar("T")
 SLICE_S = 0.002
-ROWS_BETWEEN = 128
-"""Rows between two places where others may have their turn."""
-Work = Generator[None, None, T]
-"""Work that yields where others may have their turn, and returns its result."""
-
-
-def each(make: Callable[[A], T], items: Iterable[A]) -> Work[list[T]]:
-    """``[make(item) for item in items]``."""
-    made = []
-    for number, item in enumerate(items, 1):
-        made.append(make(item))
-        if number % ROWS_BETWEEN == 0:
-            yield
-    return made
-
-
-def each_work(make: Callable[[A], Work[T]], items: Iterable[A]) -> Work[list[T]]:
-    """The results of the work on each item."""
-    made = []
-    for number, item in enumerate(items, 1):
-        made.append((yield from make(item)))
-        if number % ROWS_BETWEEN == 0:
-            yield
-    return made
-
-
-def in_order(items: Iterable[A], key: Callable[[A], str]) -> Work[list[A]]:
-    """``sorted(items, key=key)``."""
-    pairs = yield from each(lambda item: (key(item), item), items)
-    parts = []
-    for start in range(0, len(pairs), ROWS_BETWEEN):
-        part = pairs[start : start + ROWS_BETWEEN]
-        parts.append(sorted(part, key=lambda pair: pair[0]))
-        if len(part) == ROWS_BETWEEN:
-            yield
-    return (yield from each(lambda pair: pair[1], merge(*parts, key=lambda pair: pair[0])))
 
 
 class Slices:

@@ -18,6 +18,7 @@ from kstore.broker.state.groups.settings import GroupSettings
 from kstore.broker.state.groups.timers import RegexesDue, TimerEvent, TimerKey
 from kstore.broker.state.linear_regex import LinearRegex
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kstore.broker.state.work import whole
 from kstore.config.group_configs import GROUP_CONFIGS
 from kstore.protocol.coordinator_records.framing import (
     decode_key,
@@ -104,7 +105,7 @@ class GroupDriver:
         new_id = str(next(self._ids)) if wants_id else ""
         ctx = self.context(parked, version, client_id, "/127.0.0.1", new_id)
         before = snapshot(self.shard)
-        result = self.shard.handle(request, ctx)
+        result = whole(self.shard.decide(request, ctx))
         assert snapshot(self.shard) == before, "a decision changed the state"
         self._take(result)
         if result.response is not None:
@@ -133,14 +134,18 @@ class GroupDriver:
             if isinstance(event, RegexesDue):
                 ctx = ctx._replace(found=self._found(event.group_id))
             before = snapshot(self.shard)
-            result = self.shard.expire(event, ctx)
+            result = whole(self.shard.follow(event, ctx))
             assert snapshot(self.shard) == before, "a decision changed the state"
             self._take(result)
         self.now_ms = until
 
     def expire_offsets(self) -> None:
         """Run the retention check."""
-        self._take(self.shard.expire_offsets(self.now_ms))
+        records: list[GroupRecord] = []
+        for result in self.shard.expiry(self.now_ms):
+            self._take(result)
+            records += result.records
+        self.last_records = records
 
     def restart(self) -> None:
         """A new coordinator that loads the log from its bytes; nobody parked is answered."""
@@ -151,13 +156,14 @@ class GroupDriver:
         self.timers = {}
         shard.check()
         for group_id in list(shard.groups):
-            self._take(shard.resume(group_id, self.context(None, 0, "", "")))
+            context = self.context(None, 0, "", "")
+            self._take(whole(shard.resume(group_id, context)))
 
     def _take(self, result: Result) -> None:
         base_offset = len(self.log)
         self.log += result.records
         self.last_records = list(result.records)
-        self.shard.commit(result, base_offset)
+        whole(self.shard.take_over(result, base_offset))
         for token, response in result.completions:
             assert isinstance(token, Parked)
             assert token.response is None, "answered twice"

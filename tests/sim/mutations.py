@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import kstore.broker.runtime.controller.store as controller_store
-import kstore.broker.runtime.groups.group_coordinator as group_coordinator
+import kstore.broker.runtime.groups.group_partition as group_partition
 import kstore.broker.runtime.metadata.image_updates as image_updates
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
@@ -29,6 +29,7 @@ from kstore.broker.runtime.controller.controller import Controller
 from kstore.broker.runtime.log_dirs import fsync_batch
 from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
+from kstore.broker.state.work import whole
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
@@ -166,8 +167,8 @@ def _wrong_marker(put: Put) -> None:
 def _offsets_of_aborted(put: Put) -> None:
     end = offsets.Offsets.replay_transaction_end
 
-    def always(self: Any, producer_id: int, *, committed: bool) -> None:
-        end(self, producer_id, committed=True)
+    def always(self: Any, producer_id: int, *, committed: bool) -> Any:
+        return end(self, producer_id, committed=True)
 
     put(offsets.Offsets, "replay_transaction_end", always)
 
@@ -184,7 +185,8 @@ def _two_owners(put: Put) -> None:
 
 
 def _impatient_join(put: Put) -> None:
-    put(classic_step.Step, "wait_for_joins", classic_step.Step.complete_join)
+    complete = classic_step.Step.complete_join
+    put(classic_step.Step, "wait_for_joins", lambda self: whole(complete(self)))
     put(group_shard.GroupShard, "check", lambda self: None)
 
 
@@ -217,17 +219,17 @@ def _epochs_again(put: Put) -> None:
 
 
 def _lost_commits(put: Put) -> None:
-    replay = group_coordinator.GroupPartition._replay
+    replay = group_partition.GroupPartition._replay
 
-    def forgetful(self: Any, record: Any) -> None:
+    def forgetful(self: Any, record: Any) -> Any:
         key = record.key
         is_commit = (
             key is not None and not record.batch.is_control and key[:2] in (b"\0\0", b"\0\1")
         )
-        if not (is_commit and record.offset % 3 == 0):
-            replay(self, record)
+        lost = is_commit and record.offset % 3 == 0
+        return None if lost else replay(self, record)
 
-    put(group_coordinator.GroupPartition, "_replay", forgetful)
+    put(group_partition.GroupPartition, "_replay", forgetful)
 
 
 def _no_failover(put: Put) -> None:

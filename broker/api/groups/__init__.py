@@ -1,8 +1,6 @@
 """Requests of groups: FindCoordinator, the classic, consumer and streams protocols, offsets. It
 decides nothing; the group coordinator does.
 
-May import: kstore.acls, kstore.broker.api, kstore.broker.runtime,
-    kstore.broker.state.groups.consumer, kstore.broker.state.groups.coordinator,
-    kstore.broker.state.groups.streams, kstore.broker.state.metadata, kstore.config,
-    kstore.errors, kstore.protocol.
+May import: kstore.acls, kstore.broker.api, kstore.broker.runtime, kstore.broker.state,
+    kstore.config, kstore.errors, kstore.protocol.
 """

@@ -7,6 +7,7 @@ broker/state's.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from itertools import compress
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
@@ -16,6 +17,8 @@ from kstore.broker.api.security.access import (
     allowed_cluster,
     operations_mask,
 )
+from kstore.broker.runtime.slices import Slices
+from kstore.broker.state.work import each
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -35,6 +38,7 @@ from kstore.protocol.groups.group_admin import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
 )
@@ -158,13 +162,17 @@ async def handle_list_groups(
     for partition in coordinator.partitions:
         if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListGroupsResponse(error_code=partition.error_code)
-        response.groups += partition.shard.list(request.states_filter, request.types_filter)
+        if partition.error_code == ErrorCode.NONE:
+            view = partition.view(lambda s: s.list(request.states_filter, request.types_filter))
+            response.groups += await view.wait()
     if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE, quiet=True):
-        response.groups = [
-            group
-            for group in response.groups
-            if allowed(broker, ctx, AclOperation.DESCRIBE, GROUP, group.group_id, quiet=True)
-        ]
+
+        def may_describe(group: ListedGroup) -> bool:
+            may = AclOperation.DESCRIBE
+            return allowed(broker, ctx, may, GROUP, group.group_id, quiet=True)
+
+        kept = await Slices().do(each(may_describe, response.groups))
+        response.groups = list(compress(response.groups, kept))
     return response
 
 

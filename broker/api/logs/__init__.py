@@ -2,6 +2,6 @@
 by moves.
 
 May import: kstore._fast.broker, kstore.broker.api, kstore.broker.coordination,
-    kstore.broker.runtime, kstore.broker.state.metadata, kstore.errors, kstore.log,
-    kstore.protocol.logs, kstore.types.
+    kstore.broker.runtime, kstore.broker.state, kstore.errors, kstore.log, kstore.protocol.logs,
+    kstore.types.
 """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.requests.turns import HasTurns, in_turns, sliced
-from kstore.broker.runtime.slices import Work, each
+from kstore.broker.state.work import Work, each
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -2,6 +2,5 @@
 changes no topic.
 
 May import: kstore._fast.broker, kstore._fast.network, kstore.acls, kstore.broker.api,
-    kstore.broker.runtime, kstore.broker.state.metadata, kstore.config, kstore.errors,
-    kstore.protocol.
+    kstore.broker.runtime, kstore.broker.state, kstore.config, kstore.errors, kstore.protocol.
 """

@@ -23,7 +23,6 @@ from kstore.broker.api.metadata.configs import (
     check_broker_id,
 )
 from kstore.broker.api.requests.turns import in_turns
-from kstore.broker.runtime.slices import Work, each
 from kstore.broker.state.metadata import config_rules
 from kstore.broker.state.metadata.config_rules import Change, ConfigRefusedError, Operation
 from kstore.broker.state.metadata.topic_rules import (
@@ -32,6 +31,7 @@ from kstore.broker.state.metadata.topic_rules import (
     check_name,
     topic_row,
 )
+from kstore.broker.state.work import Work, each
 from kstore.config import ConfigError, ConfigType
 from kstore.errors import ErrorCode
 from kstore.protocol.metadata import config_resources as replacing

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.requests.turns import HasTurns, in_turns
-from kstore.broker.runtime.slices import each
 from kstore.broker.state.metadata.config_rules import ConfigRefusedError, broker_row
 from kstore.broker.state.metadata.topic_rules import TopicError, check_name, topic_row
+from kstore.broker.state.work import each
 from kstore.config import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,

@@ -26,9 +26,9 @@ from kstore.broker.api.security.access import (
     operations_mask,
     permitted,
 )
-from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, in_order
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError, check_name
+from kstore.broker.state.work import ROWS_BETWEEN, Work, each, in_order
 from kstore.errors import ErrorCode
 from kstore.protocol import ProtocolError
 from kstore.protocol.metadata.metadata import (

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from kstore.broker.api import RequestContext
 from kstore.broker.api.requests.turns import HasTurns, in_turns, sliced
 from kstore.broker.coordination.store import StoreError
-from kstore.broker.runtime.slices import Work, each, each_work
 from kstore.broker.state.quotas.client_quotas import (
     Alteration,
     Entity,
@@ -24,6 +23,7 @@ from kstore.broker.state.quotas.client_quotas import (
     entity_of,
     matches,
 )
+from kstore.broker.state.work import Work, each, each_work
 from kstore.errors import ErrorCode
 from kstore.protocol.quotas import (
     AlterClientQuotasRequest,

@@ -2,5 +2,5 @@
 It knows no topic and no group.
 
 May import: kstore._fast.network, kstore._fast.protocol, kstore.broker.api, kstore.broker.runtime,
-    kstore.config, kstore.protocol.
+    kstore.broker.state, kstore.config, kstore.protocol.
 """

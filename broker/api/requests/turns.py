@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kstore.broker.runtime.slices import SLICE_S, Work
+from kstore.broker.runtime.slices import SLICE_S
+from kstore.broker.state.work import Work
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext

@@ -2,6 +2,5 @@
 the authorizer by itself.
 
 May import: kstore.acls, kstore.broker.api, kstore.broker.coordination, kstore.broker.runtime,
-    kstore.broker.state.metadata, kstore.broker.state.security, kstore.config, kstore.errors,
-    kstore.protocol.security.
+    kstore.broker.state, kstore.config, kstore.errors, kstore.protocol.security.
 """

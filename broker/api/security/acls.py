@@ -25,7 +25,7 @@ from kstore.broker.api.requests.turns import HasTurns, in_turns
 from kstore.broker.api.security.access import HasAuthorizer, allowed_cluster
 from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.broker.runtime.security.acl_store import TooManyAclsError
-from kstore.broker.runtime.slices import Work, each, each_work
+from kstore.broker.state.work import Work, each, each_work
 from kstore.config.authorizer_configs import is_principal
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.security.acls import (

@@ -14,7 +14,6 @@ from kstore.broker.api.requests.turns import HasTurns, in_turns
 from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.broker.runtime.metadata import entity_configs
 from kstore.broker.runtime.security.scram_users import USERS, user_path
-from kstore.broker.runtime.slices import each
 from kstore.broker.state.security.scram_credentials import (
     MECHANISMS,
     Deletion,
@@ -22,6 +21,7 @@ from kstore.broker.state.security.scram_credentials import (
     Upsertion,
     refusals,
 )
+from kstore.broker.state.work import each
 from kstore.errors import ErrorCode
 from kstore.protocol.security.scram import (
     AlterUserScramCredentialsRequest,

@@ -2,7 +2,5 @@
 decides nothing; the transaction coordinator does.
 
 May import: kstore._fast.broker, kstore.acls, kstore.broker.api, kstore.broker.runtime,
-    kstore.broker.state.groups.coordinator, kstore.broker.state.metadata,
-    kstore.broker.state.transactions, kstore.config, kstore.errors, kstore.protocol.transactions,
-    kstore.types.
+    kstore.broker.state, kstore.config, kstore.errors, kstore.protocol.transactions, kstore.types.
 """

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.requests.turns import in_turns, sliced
 from kstore.broker.api.security.access import allowed
-from kstore.broker.runtime.slices import ROWS_BETWEEN, Work, each, each_work
 from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 from kstore.broker.state.transactions.state import TV_0, TV_2
 from kstore.broker.state.transactions.steps import Claim
+from kstore.broker.state.work import ROWS_BETWEEN, Work, each, each_work
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnPartitionResult,

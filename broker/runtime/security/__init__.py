@@ -2,5 +2,5 @@
 It never answers for a request that was not authenticated.
 
 May import: kstore._fast.network, kstore.acls, kstore.broker.coordination, kstore.broker.runtime,
-    kstore.broker.state.security, kstore.config, kstore.errors, kstore.net, kstore.protocol.
+    kstore.broker.state, kstore.config, kstore.errors, kstore.net, kstore.protocol.
 """

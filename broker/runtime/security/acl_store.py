@@ -31,8 +31,9 @@ from kstore.broker.coordination.store import (
     StoreError,
 )
 from kstore.broker.runtime.metadata.entity_configs import sanitize
-from kstore.broker.runtime.slices import Slices, Work, each, in_order
+from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.security.authorizer import NO_RULES, Authorizer, Pattern, Rules
+from kstore.broker.state.work import Work, each, in_order
 from kstore.config.authorizer_configs import split_principals
 
 if TYPE_CHECKING:

@@ -2,5 +2,5 @@
 common to classic, consumer and streams groups, and their committed offsets. It reads no clock,
 file or connection.
 
-May import: kstore.broker.state.metadata, kstore.errors, kstore.protocol.
+May import: kstore.broker.state, kstore.errors, kstore.protocol.
 """

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
 from kstore.protocol.groups.offsets import (
@@ -33,6 +34,8 @@ __all__ = [
 
 NO_PRODUCER_ID = -1
 INVALID_OFFSET = -1
+MOST_LOOKED_AT = 512
+"""Offsets, and groups, for one part of what a topic has."""
 COMMIT_VERSION = 4
 COMMIT_VERSION_WITH_EXPIRY = 1
 """The only version that carries an expiry of its own; a client before OffsetCommit 5 may ask for
@@ -134,13 +137,14 @@ class Offsets:
                 self._pending_places[place] += 1
             _put(groups, *place, committed)
 
-    def replay_transaction_end(self, producer_id: int, *, committed: bool) -> None:
+    def replay_transaction_end(self, producer_id: int, *, committed: bool) -> Work[None]:
         """Take over the marker that ends the producer's transaction."""
         groups = self._pending.pop(producer_id, {})
         for group_id, topics in groups.items():
             for topic, partitions in topics.items():
                 for partition, offset in partitions.items():
                     self._no_longer_pending((group_id, topic, partition))
+                    yield
                     if not committed:
                         continue
                     present = self.get(group_id, topic, partition)
@@ -154,7 +158,7 @@ class Offsets:
 
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
+    ) -> Work[OffsetFetchResponseGroup]:
         """The asked, or with ``topics`` None all, offsets of a group; offset -1 where there is
         none.
         """
@@ -171,34 +175,51 @@ class Offsets:
                 unstable = require_stable and self.is_pending(request.group_id, name, partition)
                 committed = None if unstable else found.get(name, {}).get(partition)
                 topic.partitions.append(_fetched(partition, committed, topic_id, unstable))
+                yield
         return response
 
-    def settled(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """The topic partitions with an offset in which no open transaction has committed one."""
-        for topic, partitions in self.topics(group_id).items():
-            for partition, offset in partitions.items():
-                if not self.is_pending(group_id, topic, partition):
-                    yield topic, partition, offset
+    def has_any(self, group_id: str) -> bool:
+        """Whether the group has an offset, or an open transaction has committed one."""
+        return group_id in self._groups or self.has_pending(group_id)
 
-    def all_places(self, group_id: str) -> list[tuple[str, int]]:
+    def all_places(self, group_id: str) -> Work[list[tuple[str, int]]]:
         """All topic partitions with an offset of the group, pending ones included."""
-        places = {
-            (topic, partition): None
-            for groups in (self._groups, *self._pending.values())
-            for topic, partitions in groups.get(group_id, {}).items()
-            for partition in partitions
-        }
+        places: dict[tuple[str, int], None] = {}
+        for groups in (self._groups, *self._pending.values()):
+            for topic, partitions in groups.get(group_id, {}).items():
+                places |= dict.fromkeys((topic, partition) for partition in partitions)
+                yield
         return list(places)
 
-    def places_of_topic(self, name: str) -> list[tuple[str, int]]:
-        """All (group id, partition) with an offset of the topic, pending ones included."""
-        places = {
-            (group_id, partition): None
-            for groups in (self._groups, *self._pending.values())
-            for group_id, topics in groups.items()
-            for partition in topics.get(name, ())
-        }
-        return list(places)
+    def places_of_topic(self, name: str) -> Iterator[list[tuple[str, int]]]:
+        """All (group id, partition) with an offset of the topic, pending ones included, in parts:
+        each as it is when it is asked for.
+        """
+        places: list[tuple[str, int]] = []
+        looked_at = 0
+        for group_id in {*self._groups, *(g for groups in self._pending.values() for g in groups)}:
+            known = {
+                partition
+                for groups in (self._groups, *self._pending.values())
+                for partition in groups.get(group_id, {}).get(name, ())
+            }
+            for partition in known:
+                if self.holds(group_id, name, partition):
+                    places.append((group_id, partition))
+                looked_at += 1
+                if looked_at % MOST_LOOKED_AT == 0:
+                    yield places
+                    places = []
+            looked_at += 1
+            if places or looked_at % MOST_LOOKED_AT == 0:
+                yield places
+                places = []
+
+    def holds(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether there is an offset, be it one of an open transaction."""
+        return self.get(group_id, topic, partition) is not None or self.is_pending(
+            group_id, topic, partition
+        )
 
 
 def commit_record(

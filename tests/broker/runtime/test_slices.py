@@ -10,16 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 from kstore.broker.api.requests.turns import sliced
-from kstore.broker.runtime.slices import (
-    ROWS_BETWEEN,
-    Room,
-    Slices,
-    Turns,
-    Work,
-    each,
-    each_work,
-    in_order,
-)
+from kstore.broker.runtime.slices import Room, Slices, Turns
+from kstore.broker.state.work import ROWS_BETWEEN, Work, each, each_work, in_order
 
 T = TypeVar("T")
 MANY = 10 * ROWS_BETWEEN

@@ -16,6 +16,7 @@ from kstore.broker.state.groups.contract import CommitClaim, ShardState
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import Token
 from kstore.broker.state.groups.timers import HeartbeatExpired, TimerChange, heartbeat_key
+from kstore.broker.state.work import Work, each, whole
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.coordinator_records.classic import (
     GroupMetadataKey,
@@ -240,7 +241,7 @@ class ClassicGroup:
             self.supported.get(name, 0) == len(self.members) for name in names
         )
 
-    def select_protocol(self) -> str:
+    def select_protocol(self) -> Work[str]:
         """The protocol that most members prefer among those that all support; the leader's order
         decides a tie.
         """
@@ -248,6 +249,7 @@ class ClassicGroup:
         votes = dict.fromkeys(candidates, 0)
         for member in self.members.values():
             votes[next(name for name, _ in member.protocols if name in candidates)] += 1
+            yield
         preferred = self.members[self.leader_id or ""].protocols
         return max((name for name, _ in preferred if name in votes), key=votes.__getitem__)
 
@@ -258,17 +260,17 @@ class ClassicGroup:
         self.state = state
         self.state_timestamp_ms = now_ms
 
-    def start_generation(self, now_ms: int) -> None:
+    def start_generation(self, now_ms: int) -> Work[None]:
         """Begin the next generation: Empty without members, else CompletingRebalance under the
         selected protocol.
         """
         self.generation_id += 1
         self.pending_sync.clear()
-        self.protocol_name = self.select_protocol() if self.members else None
-        self.subscribed_topics = self.compute_subscribed_topics()
+        self.protocol_name = (yield from self.select_protocol()) if self.members else None
+        self.subscribed_topics = yield from self.compute_subscribed_topics()
         self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
 
-    def compute_subscribed_topics(self) -> frozenset[str] | None:
+    def compute_subscribed_topics(self) -> Work[frozenset[str] | None]:
         """All topics in the members' consumer subscriptions; None if those are not to be read."""
         if not self.uses_consumer_protocol:
             return None
@@ -278,6 +280,7 @@ class ClassicGroup:
             if subscribed is None:
                 return None
             topics.update(subscribed)
+            yield
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -351,21 +354,9 @@ class ClassicGroup:
         return [metadata_tombstone(self.group_id)]
 
 
-def metadata_record(group: ClassicGroup) -> GroupRecord:
+def metadata_record(group: ClassicGroup) -> Work[GroupRecord]:
     """The record that persists the group's generation and its members' assignments."""
-    members = [
-        MemberMetadata(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout=member.rebalance_timeout_ms,
-            session_timeout=member.session_timeout_ms,
-            subscription=member.metadata(group.protocol_name),
-            assignment=member.assignment,
-        )
-        for member in group.members.values()
-    ]
+    members = yield from each(lambda member: _stored(group, member), group.members.values())
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -375,6 +366,19 @@ def metadata_record(group: ClassicGroup) -> GroupRecord:
         members=members,
     )
     return GroupRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+
+
+def _stored(group: ClassicGroup, member: ClassicMember) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=member.metadata(group.protocol_name),
+        assignment=member.assignment,
+    )
 
 
 def metadata_tombstone(group_id: str) -> GroupRecord:
@@ -407,7 +411,7 @@ def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
     group.leader_id = value.leader
-    group.subscribed_topics = group.compute_subscribed_topics()
+    group.subscribed_topics = whole(group.compute_subscribed_topics())
     return group
 
 

@@ -20,6 +20,7 @@ from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
 from kstore.broker.state.groups.contract import Group, ShardState
 from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
@@ -34,7 +35,7 @@ def join_group(
     group: ClassicGroup | None,
     request: JoinGroupRequest,
     ctx: GroupContext,
-) -> Result:
+) -> Work[Result]:
     """Decide on a join of ``group``, or of a group that does not exist yet."""
     settings = shard.settings
     error_code = _request_error(group, request, settings)
@@ -42,21 +43,21 @@ def join_group(
         return Result(_failure(request.member_id, error_code))
     is_new_group = group is None
     step = Step(group or ClassicGroup(request.group_id, ctx.now_ms), ctx, settings)
-    response = _join(step, request)
+    response = yield from _join(step, request)
     if is_new_group and not step.records:
         # That there is such a group is told at once; who is in it when a generation is complete.
         empty = ClassicGroup(request.group_id, ctx.now_ms)
-        step.records.append(metadata_record(empty))
+        step.records.append((yield from metadata_record(empty)))
     return step.result(response)
 
 
 def join_emptied_group(
     shard: ShardState, group: Group, request: JoinGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """Join a group of another kind: one without members becomes a classic group."""
     if not group.is_empty:
         return Result(_failure(UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    result = join_group(shard, None, request, ctx)
+    result = yield from join_group(shard, None, request, ctx)
     if not result.records:
         return result
     return result._replace(records=(*group.tombstones(), *result.records))
@@ -79,7 +80,7 @@ def _failure(member_id: str, error_code: int) -> JoinGroupResponse:
     return JoinGroupResponse(member_id=member_id, error_code=error_code)
 
 
-def _join(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def _join(step: Step, request: JoinGroupRequest) -> Work[JoinGroupResponse | None]:
     group = step.group
     member_id = request.member_id
     if not _accepts(group, member_id, step.settings.max_size):
@@ -90,8 +91,8 @@ def _join(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | None:
     if not group.supports(request.protocol_type, names):
         return _failure(member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member_id == UNKNOWN_MEMBER_ID:
-        return _join_without_id(step, request)
-    return _join_with_id(step, request)
+        return (yield from _join_without_id(step, request))
+    return (yield from _join_with_id(step, request))
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
@@ -107,7 +108,7 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     return member is not None or len(group.members) < max_size
 
 
-def _join_without_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def _join_without_id(step: Step, request: JoinGroupRequest) -> Work[JoinGroupResponse | None]:
     group = step.group
     prefix = request.group_instance_id
     if prefix is None:
@@ -115,11 +116,11 @@ def _join_without_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse
     member_id = f"{prefix}-{step.ctx.new_id}"
     if request.group_instance_id is not None:
         if request.group_instance_id in group.static_members:
-            return _replace_static_member(step, request, member_id)
-        _add_member(step, request, member_id)
+            return (yield from _replace_static_member(step, request, member_id))
+        yield from _add_member(step, request, member_id)
         return None
     if step.ctx.api_version < FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
-        _add_member(step, request, member_id)
+        yield from _add_member(step, request, member_id)
         return None
     group.pending_join.add(member_id)
     pending = _member(step, request, member_id)
@@ -127,13 +128,13 @@ def _join_without_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse
     return _failure(member_id, ErrorCode.MEMBER_ID_REQUIRED)
 
 
-def _join_with_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def _join_with_id(step: Step, request: JoinGroupRequest) -> Work[JoinGroupResponse | None]:
     group = step.group
     member_id = request.member_id
     if member_id in group.pending_join:
         if request.group_instance_id is not None:  # ids are pending for dynamic members only
             return _failure(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        _add_member(step, request, member_id)
+        yield from _add_member(step, request, member_id)
         return None
     error_code = member_error(group, member_id, request.group_instance_id)
     if error_code != ErrorCode.NONE:
@@ -147,15 +148,15 @@ def _join_with_id(step: Step, request: JoinGroupRequest) -> JoinGroupResponse | 
     leads_stable = group.state == STABLE and group.leader_id == member_id
     if group.state == PREPARING_REBALANCE or changed or leads_stable:
         _update_member(step, request, member_id)
-        step.rebalance_or_complete_join()
+        yield from step.rebalance_or_complete_join()
         return None
-    response = step.join_response(member_id)
+    response = yield from step.join_response(member_id)
     if group.state == STABLE:
         response.members = []
     return response
 
 
-def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> None:
+def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> Work[None]:
     group = step.group
     if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
         group.new_member_added = True
@@ -164,7 +165,7 @@ def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> None:
     # It can't heartbeat before it has its answer, and a closed connection is not seen while its
     # join is parked: so a join that takes too long is given up, and the client may come again.
     step.expect_heartbeat(member, step.settings.new_member_join_timeout_ms)
-    step.rebalance_or_complete_join()
+    yield from step.rebalance_or_complete_join()
 
 
 def _update_member(step: Step, request: JoinGroupRequest, member_id: str) -> None:
@@ -181,7 +182,7 @@ def _update_member(step: Step, request: JoinGroupRequest, member_id: str) -> Non
 
 def _replace_static_member(
     step: Step, request: JoinGroupRequest, new_member_id: str
-) -> JoinGroupResponse | None:
+) -> Work[JoinGroupResponse | None]:
     """A static member came back without its id: the old id is fenced; a stable group need not
     rebalance.
     """
@@ -199,14 +200,14 @@ def _replace_static_member(
     _update_member(step, request, new_member_id)
     if group.state == COMPLETING_REBALANCE:
         # The leader may be assigning to the old id already.
-        step.prepare_rebalance()
+        yield from step.prepare_rebalance()
     elif group.state != STABLE:
-        step.maybe_complete_join()
-    elif group.select_protocol() != (group.protocol_name or ""):
-        step.rebalance_or_complete_join()
+        yield from step.maybe_complete_join()
+    elif (yield from group.select_protocol()) != (group.protocol_name or ""):
+        yield from step.rebalance_or_complete_join()
     else:
-        step.records.append(metadata_record(group))
-        response = step.join_response(new_member_id)
+        step.records.append((yield from metadata_record(group)))
+        response = yield from step.join_response(new_member_id)
         if step.ctx.api_version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
             response.skip_assignment = group.leader_id == new_member_id
         else:

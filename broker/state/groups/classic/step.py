@@ -32,6 +32,7 @@ from kstore.broker.state.groups.timers import (
     join_key,
     sync_key,
 )
+from kstore.broker.state.work import Work, each
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import (
     JoinGroupResponse,
@@ -112,41 +113,45 @@ class Step:
         self.group.remove(member_id)
         self.forget_heartbeat(member_id)
 
-    def join_response(self, member_id: str) -> JoinGroupResponse:
+    def join_response(self, member_id: str) -> Work[JoinGroupResponse]:
         """The present generation, as the member is to know it; the leader learns the members."""
         group = self.group
+        leads = group.leader_id == member_id
+        members = (yield from self.described_members()) if leads else []
         return JoinGroupResponse(
             generation_id=group.generation_id,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             leader=group.leader_id or "",
             member_id=member_id,
-            members=self.described_members() if group.leader_id == member_id else [],
+            members=members,
         )
 
-    def described_members(self) -> list[JoinGroupResponseMember]:
+    def described_members(self) -> Work[list[JoinGroupResponseMember]]:
         """All members with their metadata for the selected protocol."""
-        return [
-            JoinGroupResponseMember(
+        name = self.group.protocol_name
+
+        def described(member: ClassicMember) -> JoinGroupResponseMember:
+            return JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
-                metadata=member.metadata(self.group.protocol_name),
+                metadata=member.metadata(name),
             )
-            for member in self.group.members.values()
-        ]
 
-    def rebalance_or_complete_join(self) -> None:
+        return (yield from each(described, self.group.members.values()))
+
+    def rebalance_or_complete_join(self) -> Work[None]:
         """Start a rebalance; if one is on already, end its join phase if it can end."""
         if self.group.can_rebalance:
-            self.prepare_rebalance()
+            yield from self.prepare_rebalance()
         else:
-            self.maybe_complete_join()
+            yield from self.maybe_complete_join()
 
-    def prepare_rebalance(self) -> None:
+    def prepare_rebalance(self) -> Work[None]:
         """Enter the join phase: a new group waits for more members, another for its own."""
         group = self.group
         if group.state == COMPLETING_REBALANCE:
-            self.propagate_assignment({}, ErrorCode.REBALANCE_IN_PROGRESS)
+            yield from self.propagate_assignment({}, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         self.cancel_timer(sync_key(group.group_id))
         is_initial = group.state == EMPTY
@@ -157,7 +162,7 @@ class Step:
             event = InitialRebalanceExpired(group.group_id, delay_ms, remaining_ms)
             self.set_timer(join_key(group.group_id), delay_ms, event)
         elif group.all_joined:
-            self.complete_join()
+            yield from self.complete_join()
         else:
             self.wait_for_joins()
 
@@ -166,7 +171,7 @@ class Step:
         event = JoinExpired(self.group.group_id)
         self.set_timer(join_key(self.group.group_id), self.group.rebalance_timeout_ms, event)
 
-    def maybe_complete_join(self) -> None:
+    def maybe_complete_join(self) -> Work[None]:
         """End the join phase if all members are in; a new group's phase ends by its timer only."""
         group = self.group
         if (
@@ -174,9 +179,9 @@ class Step:
             and group.previous_state != EMPTY
             and group.all_joined
         ):
-            self.complete_join()
+            yield from self.complete_join()
 
-    def complete_join(self) -> None:
+    def complete_join(self) -> Work[None]:
         """End the join phase: drop dynamic members that stayed away, begin a generation, answer
         joins.
         """
@@ -186,21 +191,23 @@ class Step:
             if member.awaiting_join is None and member.group_instance_id is None:
                 group.remove(member.member_id)
                 self.forget_heartbeat(member.member_id)
+            yield
         if group.members and not self._elect_joined_leader():
             self.wait_for_joins()  # only absent static members: their sessions decide
             return
-        group.start_generation(self.ctx.now_ms)
+        yield from group.start_generation(self.ctx.now_ms)
         if group.state == EMPTY:
-            self.records.append(metadata_record(group))
+            self.records.append((yield from metadata_record(group)))
             return
         for member_id in list(group.members):
-            self.answer_join(member_id, self.join_response(member_id))
+            self.answer_join(member_id, (yield from self.join_response(member_id)))
             member = group.members[member_id]
             if member.is_new:
                 member = member._replace(is_new=False)
                 group.replace(member)
             self.expect_heartbeat(member)
             group.pending_sync.add(member_id)
+            yield
         event = SyncExpired(group.group_id, group.generation_id)
         self.set_timer(sync_key(group.group_id), group.rebalance_timeout_ms, event)
 
@@ -216,7 +223,7 @@ class Step:
             self.group.leader_id = successor.member_id
         return successor is not None
 
-    def propagate_assignment(self, assignment: dict[str, bytes], error_code: int) -> None:
+    def propagate_assignment(self, assignment: dict[str, bytes], error_code: int) -> Work[None]:
         """Give every member its assignment (none: empty) and answer the parked syncs."""
         group = self.group
         succeeded = error_code == ErrorCode.NONE
@@ -232,23 +239,25 @@ class Step:
             if self.answer_sync(member_id, response):
                 # A session that ran out while the member waited here was not held against it.
                 self.expect_heartbeat(member)
+            yield
 
-    def become_stable(self, assignment: dict[str, bytes]) -> None:
+    def become_stable(self, assignment: dict[str, bytes]) -> Work[None]:
         """Take the leader's assignment, persist the generation and answer the parked syncs."""
-        self.propagate_assignment(assignment, ErrorCode.NONE)
-        self.records.append(metadata_record(self.group))
+        yield from self.propagate_assignment(assignment, ErrorCode.NONE)
+        self.records.append((yield from metadata_record(self.group)))
         self.group.transition_to(STABLE, self.ctx.now_ms)
 
 
-def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Result:
+def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Work[Result]:
     """After the log was replayed: expect the members' heartbeats; shrink a group over the size
     limit.
     """
     step = Step(group, ctx, shard.settings)
     for member in group.members.values():
         step.expect_heartbeat(member)
+        yield
     if len(group.members) > shard.settings.max_size and group.state == STABLE:
-        step.prepare_rebalance()
+        yield from step.prepare_rebalance()
     return step.result() if group.members else Result()
 
 

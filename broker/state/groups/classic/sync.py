@@ -25,6 +25,7 @@ from kstore.broker.state.groups.timers import (
     join_key,
     sync_key,
 )
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -42,7 +43,7 @@ __all__ = ["expire", "heartbeat", "leave_group", "sync_group"]
 
 def sync_group(
     shard: ShardState, group: ClassicGroup | None, request: SyncGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """Hand out the assignment of the member's generation, or wait for the leader to bring it."""
     error_code = _sync_error(group, request)
     if error_code != ErrorCode.NONE or group is None:
@@ -63,7 +64,7 @@ def sync_group(
     step.group.put(member._replace(awaiting_sync=ctx.token))
     if group.leader_id == request.member_id:
         given = {item.member_id: bytes(item.assignment) for item in request.assignments}
-        step.become_stable(given)
+        yield from step.become_stable(given)
     return step.result()
 
 
@@ -115,7 +116,7 @@ def heartbeat(
 
 def leave_group(
     shard: ShardState, group: ClassicGroup | None, request: LeaveGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """Remove the named members; the members left rebalance."""
     if not request.group_id:
         return Result(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -124,12 +125,15 @@ def leave_group(
         members = [_left(identity, unknown) for identity in request.members]
         return Result(LeaveGroupResponse(members=members))
     step = Step(group, ctx, shard.settings)
-    members = [_left(identity, _leave(step, identity)) for identity in request.members]
+    members = []
+    for identity in request.members:
+        members.append(_left(identity, _leave(step, identity)))
+        yield
     if any(member.error_code == ErrorCode.NONE for member in members):
         if step.group.state in (STABLE, COMPLETING_REBALANCE):
-            step.rebalance_or_complete_join()
+            yield from step.rebalance_or_complete_join()
         else:
-            step.maybe_complete_join()
+            yield from step.maybe_complete_join()
     return step.result(LeaveGroupResponse(members=members))
 
 
@@ -155,29 +159,31 @@ def _leave(step: Step, identity: MemberIdentity) -> int:
     return error_code
 
 
-def expire(shard: ShardState, group: ClassicGroup, event: TimerEvent, ctx: GroupContext) -> Result:
+def expire(
+    shard: ShardState, group: ClassicGroup, event: TimerEvent, ctx: GroupContext
+) -> Work[Result]:
     """What a timer that fired leads to; an empty Result if it came too late to matter."""
     step = Step(group, ctx, shard.settings)
     if isinstance(event, HeartbeatExpired):
-        changed = _expire_session(step, event.member_id)
+        changed = yield from _expire_session(step, event.member_id)
     elif isinstance(event, SyncExpired):
-        changed = _expire_sync(step, event.generation_id)
+        changed = yield from _expire_sync(step, event.generation_id)
     elif isinstance(event, InitialRebalanceExpired):
-        changed = _expire_initial_delay(step, event)
+        changed = yield from _expire_initial_delay(step, event)
     else:
         assert isinstance(event, JoinExpired)
         changed = group.state == PREPARING_REBALANCE
         if changed:
-            step.complete_join()
+            yield from step.complete_join()
     return step.result() if changed else Result()
 
 
-def _expire_session(step: Step, member_id: str) -> bool:
+def _expire_session(step: Step, member_id: str) -> Work[bool]:
     group = step.group
     if member_id in group.pending_join:
         step.drop_pending(member_id)
         if group.state == PREPARING_REBALANCE and group.all_joined:
-            step.complete_join()
+            yield from step.complete_join()
         return True
     member = group.members.get(member_id)
     if member is None:
@@ -187,13 +193,13 @@ def _expire_session(step: Step, member_id: str) -> bool:
         return False  # it is the group that keeps the member waiting
     step.drop_member(member_id)
     if group.state in (STABLE, COMPLETING_REBALANCE):
-        step.rebalance_or_complete_join()
+        yield from step.rebalance_or_complete_join()
     elif group.state == PREPARING_REBALANCE and group.all_joined:
-        step.complete_join()
+        yield from step.complete_join()
     return True
 
 
-def _expire_sync(step: Step, generation_id: int) -> bool:
+def _expire_sync(step: Step, generation_id: int) -> Work[bool]:
     group = step.group
     if (
         generation_id != group.generation_id
@@ -204,16 +210,17 @@ def _expire_sync(step: Step, generation_id: int) -> bool:
     for member_id in list(group.pending_sync):
         group.remove(member_id)
         step.forget_heartbeat(member_id)
-    step.prepare_rebalance()
+        yield
+    yield from step.prepare_rebalance()
     return True
 
 
-def _expire_initial_delay(step: Step, event: InitialRebalanceExpired) -> bool:
+def _expire_initial_delay(step: Step, event: InitialRebalanceExpired) -> Work[bool]:
     group = step.group
     if group.state != PREPARING_REBALANCE:
         return False
     if not group.new_member_added or event.remaining_ms == 0:
-        step.complete_join()
+        yield from step.complete_join()
         return True
     group.new_member_added = False
     delay_ms = min(step.settings.initial_rebalance_delay_ms, event.remaining_ms)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from kstore.broker.state.groups.consumer.assignor_spec import Assignments, GroupSpec
 from kstore.broker.state.groups.consumer.range_assignor import assign_range
 from kstore.broker.state.groups.consumer.uniform_assignor import assign_uniform
+from kstore.broker.state.work import Work
 
 __all__ = ["ASSIGNORS"]
 
-ASSIGNORS: Mapping[str, Callable[[GroupSpec], Assignments]] = {
+ASSIGNORS: Mapping[str, Callable[[GroupSpec], Work[Assignments]]] = {
     "range": assign_range,
     "uniform": assign_uniform,
 }
-"""Name to rule. Each is a pure function, and gives every member an entry."""
+"""Name to rule. Each depends on nothing else, and gives every member an entry."""

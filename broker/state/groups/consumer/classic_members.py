@@ -33,6 +33,7 @@ from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal, time
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.broker.state.groups.timers import RebalanceExpired
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -56,10 +57,10 @@ UNKNOWN_MEMBER_ID = ""
 
 def join(
     shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """Join with the classic protocol: a group without members becomes a classic one."""
     if group.is_empty:
-        return join_emptied_group(shard, group, request, ctx)
+        return (yield from join_emptied_group(shard, group, request, ctx))
     member_id = request.member_id or ctx.new_id
     error_code = _join_error(shard, group, request, member_id)
     if error_code != ErrorCode.NONE:
@@ -90,7 +91,7 @@ def join(
     if isinstance(member, Refusal):
         failed = JoinGroupResponse(member_id=request.member_id, error_code=member.error_code)
         return Result(failed)
-    return _joined(step, member, request, subscription)
+    return (yield from _joined(step, member, request, subscription))
 
 
 def _join_error(
@@ -120,7 +121,7 @@ def _joined(
     member: Member,
     request: JoinGroupRequest,
     subscription: ConsumerProtocolSubscription,
-) -> Result:
+) -> Work[Result]:
     group, ctx = step.group, step.ctx
     replaced = group.static_member(request.group_instance_id)
     leaves_classic = (
@@ -143,17 +144,19 @@ def _joined(
             updated = step.reconcile(updated, target, changed=bump, owned=owned)
         answer = _answer(updated)
         before = tuple(step.records)
-        return downgrade(
-            group,
-            [],
-            updated,
-            ctx,
-            step.settings,
-            rebalance=rebalance,
-            answer=answer,
-            before=before,
+        return (
+            yield from downgrade(
+                group,
+                [],
+                updated,
+                ctx,
+                step.settings,
+                rebalance=rebalance,
+                answer=answer,
+                before=before,
+            )
         )
-    target = step.update_target(member, updated)
+    target = yield from step.update_target(member, updated)
     updated = step.reconcile(updated, target, changed=bump, owned=owned)
     step.cancel_timer("rejoin", updated.member_id)
     step.keep_session(updated.member_id, request.session_timeout_ms)
@@ -295,15 +298,15 @@ def _classic_error(member: Member, generation_id: int) -> int:
 
 def leave(
     shard: ShardState, group: ConsumerGroup, request: LeaveGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """Remove members of any protocol, by their id or, for administrators, by their instance id."""
-    leaving: list[Member] = []
+    leaving: dict[str, Member] = {}
     answers: list[MemberResponse] = []
     for identity in request.members:
         found = _leaving(group, identity)
         error_code = found.error_code if isinstance(found, Refusal) else ErrorCode.NONE
-        if isinstance(found, Member) and found not in leaving:
-            leaving.append(found)
+        if isinstance(found, Member):
+            leaving[found.member_id] = found
         answers.append(
             MemberResponse(
                 member_id=identity.member_id,
@@ -311,7 +314,9 @@ def leave(
                 error_code=error_code,
             )
         )
-    return fence(shard, group, leaving, ctx, LeaveGroupResponse(members=answers))
+        yield
+    answer = LeaveGroupResponse(members=answers)
+    return (yield from fence(shard, group, list(leaving.values()), ctx, answer))
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member | Refusal:

@@ -34,6 +34,7 @@ from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.broker.state.groups.settings import GroupSettings
 from kstore.broker.state.metadata.image import MetadataImage
+from kstore.broker.state.work import Work, each
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.groups.classic import JoinGroupResponse, SyncGroupResponse
 from kstore.protocol.groups.consumer_protocol import (
@@ -109,7 +110,7 @@ def _assigned_to(member: ClassicMember, image: MetadataImage) -> Target | str:
 
 def upgrade(
     classic: ClassicGroup, ctx: GroupContext, settings: GroupSettings
-) -> ConsumerStep | Refusal:
+) -> Work[ConsumerStep | Refusal]:
     """A step on the consumer group that a classic group with members becomes."""
     why_not = ""
     if settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
@@ -138,6 +139,7 @@ def upgrade(
             break
         group.target[old.member_id] = target
         group.put(_converted(old, subscription, target, classic.generation_id))
+        yield
     if why_not:
         text = f"Classic group {classic.group_id} can't become a consumer group: {why_not}"
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
@@ -145,11 +147,12 @@ def upgrade(
     group.metadata_hash = metadata_hash(ctx.topics, known)
     step = ConsumerStep(group, ctx, settings)
     step.records += classic.tombstones()
-    step.records += _records(group)
+    step.records += yield from _records(group)
     _answer_parked(step, classic)
     for member in group.members.values():
         assert member.classic is not None
         step.keep_session(member.member_id, member.classic.session_timeout_ms)
+        yield
     return step
 
 
@@ -178,14 +181,14 @@ def _converted(
     )
 
 
-def _records(group: ConsumerGroup) -> list[GroupRecord]:
+def _records(group: ConsumerGroup) -> Work[list[GroupRecord]]:
     group_id = group.group_id
     members = group.members.values()
-    records = [member_record(group_id, member) for member in members]
+    records = yield from each(lambda member: member_record(group_id, member), members)
     records.append(epoch_record(group_id, group.epoch, group.metadata_hash))
-    records += [target_record(group_id, name, target) for name, target in group.target.items()]
+    records += yield from each(lambda row: target_record(group_id, *row), group.target.items())
     records.append(target_epoch_record(group_id, group.assignment_epoch, 0))
-    records += [current_assignment_record(group_id, member) for member in members]
+    records += yield from each(lambda member: current_assignment_record(group_id, member), members)
     return records
 
 
@@ -224,7 +227,7 @@ def downgrade(
     rebalance: bool,
     answer: Message | None,
     before: tuple[GroupRecord, ...] = (),
-) -> Result:
+) -> Work[Result]:
     """Make the group a classic one. ``joining`` is a static member that takes the place of the last
     member of the consumer protocol; the records ``before`` have put it there.
     """
@@ -238,9 +241,10 @@ def downgrade(
     staying = [member for name, member in group.members.items() if name not in gone]
     for member in [*staying, *([] if joining is None else [joining])]:
         classic.add(_classic_member(member))
+        yield
     classic.state = STABLE
-    classic.protocol_name = classic.select_protocol()
-    classic.subscribed_topics = classic.compute_subscribed_topics()
+    classic.protocol_name = yield from classic.select_protocol()
+    classic.subscribed_topics = yield from classic.compute_subscribed_topics()
     for restored in list(classic.members.values()):
         owner_id = restored.member_id
         if replaced is not None and owner_id in renamed.values():
@@ -248,12 +252,14 @@ def downgrade(
         metadata = restored.metadata(classic.protocol_name)
         assignment = assignment_bytes(group.target_of(owner_id), ctx.topics, metadata)
         classic.replace(restored._replace(assignment=assignment))
+        yield
     step = Step(classic, ctx, settings)
-    step.records += [*before, *group.tombstones(renamed), metadata_record(classic)]
+    step.records += [*before, *group.tombstones(renamed), (yield from metadata_record(classic))]
     for restored in classic.members.values():
         step.expect_heartbeat(restored)
+        yield
     if rebalance:
-        step.prepare_rebalance()
+        yield from step.prepare_rebalance()
     return step.result(answer)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from kstore.broker.state.groups.consumer.group import CONSUMER_KIND, ConsumerGro
 from kstore.broker.state.groups.consumer.member import Member
 from kstore.broker.state.groups.contract import Group, absence
 from kstore.broker.state.metadata.image import MetadataImage
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
@@ -24,7 +26,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 def describe_consumer_group(
     group: Group | None, group_id: str, image: MetadataImage, default_assignor: str
-) -> DescribedGroup:
+) -> Work[DescribedGroup]:
     """Epochs, members, what they own and what they are to own; topics that are gone left out."""
     if not isinstance(group, ConsumerGroup):
         return DescribedGroup(
@@ -32,14 +34,18 @@ def describe_consumer_group(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=absence(group, group_id, CONSUMER_KIND),
         )
-    named = [member.assignor for member in group.members.values() if member.assignor]
+    named = Counter(member.assignor for member in group.members.values() if member.assignor)
+    members = []
+    for member in group.members.values():
+        members.append(_described(group, member, image))
+        yield
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=max(named, key=named.count) if named else default_assignor,
-        members=[_described(group, member, image) for member in group.members.values()],
+        assignor_name=named.most_common(1)[0][0] if named else default_assignor,
+        members=members,
     )
 
 

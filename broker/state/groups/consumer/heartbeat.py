@@ -27,6 +27,7 @@ from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal
 from kstore.broker.state.groups.contract import Group, ShardState, absence
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.timers import RebalanceExpired, RegexesDue, SessionExpired
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
@@ -99,12 +100,12 @@ def heartbeat(
     group: Group | None,
     request: ConsumerGroupHeartbeatRequest,
     ctx: GroupContext,
-) -> Result:
+) -> Work[Result]:
     """Join (epoch 0), stay, or leave (epochs -1 and -2) a consumer group."""
     if request.member_epoch in (LEFT_EPOCH, STATIC_LEFT_EPOCH):
-        result = _leave(shard, group, request, ctx)
+        result = yield from _leave(shard, group, request, ctx)
     else:
-        result = _stay(shard, group, request, ctx)
+        result = yield from _stay(shard, group, request, ctx)
     if isinstance(result, Refusal):
         return Result(
             ConsumerGroupHeartbeatResponse(
@@ -119,8 +120,8 @@ def _stay(
     group: Group | None,
     request: ConsumerGroupHeartbeatRequest,
     ctx: GroupContext,
-) -> Result | Refusal:
-    step = _open(shard, group, request, ctx)
+) -> Work[Result | Refusal]:
+    step = yield from _open(shard, group, request, ctx)
     if isinstance(step, Refusal):
         return step
     member = _subscribe(step, request)
@@ -135,7 +136,7 @@ def _stay(
     if bump or step.topics_may_differ():
         step.update_metadata(step.group.with_member(member, updated), bump=bump)
     owned = _owned(request.topic_partitions)
-    target = step.update_target(member, updated)
+    target = yield from step.update_target(member, updated)
     if updated.state == UNKNOWN_STATE and owned != {}:
         text = f"Member {updated.member_id} is in a state that this broker does not know"
         return _fenced(f"{text}: {REJOIN}")
@@ -157,7 +158,7 @@ def _open(
     group: Group | None,
     request: ConsumerGroupHeartbeatRequest,
     ctx: GroupContext,
-) -> ConsumerStep | Refusal:
+) -> Work[ConsumerStep | Refusal]:
     """A step on the group, which is made or converted if somebody joins it."""
     joining = request.member_epoch == 0
     group_id = request.group_id
@@ -172,7 +173,7 @@ def _open(
         step = ConsumerStep(ConsumerGroup(group_id), ctx, settings)
         step.records += group.tombstones()
     elif joining and isinstance(group, ClassicGroup):
-        upgraded = upgrade(group, ctx, settings)
+        upgraded = yield from upgrade(group, ctx, settings)
         if isinstance(upgraded, Refusal):
             return upgraded
         step = upgraded
@@ -317,7 +318,7 @@ def _leave(
     group: Group | None,
     request: ConsumerGroupHeartbeatRequest,
     ctx: GroupContext,
-) -> Result | Refusal:
+) -> Work[Result | Refusal]:
     group_id = request.group_id
     if not isinstance(group, ConsumerGroup):
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absence(group, group_id, CONSUMER_KIND))
@@ -332,7 +333,7 @@ def _leave(
         member_id=member.member_id, member_epoch=request.member_epoch
     )
     if request.instance_id is None or request.member_epoch == LEFT_EPOCH:
-        return fence(shard, group, [member], ctx, response)
+        return (yield from fence(shard, group, [member], ctx, response))
     # It will be back, under another id: what it owns waits for it, and counts as assigned anew.
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
     away = member._replace(epoch=STATIC_LEFT_EPOCH, assigned=assigned, revoking=NOTHING)
@@ -346,12 +347,17 @@ def fence(
     members: list[Member],
     ctx: GroupContext,
     response: Message | None = None,
-) -> Result:
+) -> Work[Result]:
     """Remove members; what is left becomes a classic group if only classic members are left."""
     if not members:
         return Result(response)
     if may_downgrade(group, members, shard.settings):
-        return downgrade(group, members, None, ctx, shard.settings, rebalance=True, answer=response)
+        settings = shard.settings
+        return (
+            yield from downgrade(
+                group, members, None, ctx, settings, rebalance=True, answer=response
+            )
+        )
     step = ConsumerStep(group, ctx, shard.settings)
     step.remove_members(members)
     return step.result(response)
@@ -362,13 +368,13 @@ def expire_member(
     group: ConsumerGroup,
     event: SessionExpired | RebalanceExpired,
     ctx: GroupContext,
-) -> Result:
+) -> Work[Result]:
     """A member was silent, or did not do what it had to, for too long: it is removed."""
     member = group.members.get(event.member_id)
     if member is None:
         return Result()
     in_time = isinstance(event, RebalanceExpired) and event.member_epoch not in (-1, member.epoch)
-    return Result() if in_time else fence(shard, group, [member], ctx)
+    return Result() if in_time else (yield from fence(shard, group, [member], ctx))
 
 
 def resolve_regexes(
@@ -394,13 +400,14 @@ def resolve_regexes(
     return step.result()
 
 
-def resume(shard: ShardState, group: ConsumerGroup, ctx: GroupContext) -> Result:
+def resume(shard: ShardState, group: ConsumerGroup, ctx: GroupContext) -> Work[Result]:
     """After the log was replayed: sessions begin anew, and the time to give up partitions."""
     step = ConsumerStep(group, ctx, shard.settings)
     for member in group.members.values():
         step.keep_session(member.member_id)
         if member.state == UNREVOKED_PARTITIONS:
             step.set_rebalance_timer(member)
+        yield
     return step.result()
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from kstore.broker.state.groups.consumer.assignor_spec import Assignments, GroupSpec
+from kstore.broker.state.work import Work
 
 __all__ = ["assign_range"]
 
 
-def assign_range(spec: GroupSpec) -> Assignments:
+def assign_range(spec: GroupSpec) -> Work[Assignments]:
     """Give each member its range of each of its topics; the first ones get one partition more."""
 
     def place(member_id: str) -> tuple[bool, str]:
@@ -26,6 +27,7 @@ def assign_range(spec: GroupSpec) -> Assignments:
     for member_id in assigned:
         for topic_id in spec.members[member_id].topic_ids:
             subscribers.setdefault(topic_id, []).append(member_id)
+        yield
     for topic_id, member_ids in subscribers.items():
         least, extra = divmod(spec.partitions[topic_id], len(member_ids))
         start = 0
@@ -34,4 +36,5 @@ def assign_range(spec: GroupSpec) -> Assignments:
             if end > start:
                 assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
+        yield
     return assigned

@@ -5,8 +5,10 @@ was until the records are replayed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
+from uuid import UUID
 
 from kstore.broker.state.groups.consumer.assignor_spec import GroupSpec, MemberSpec
 from kstore.broker.state.groups.consumer.assignors import ASSIGNORS
@@ -44,6 +46,7 @@ from kstore.broker.state.groups.timers import (
     TimerKey,
 )
 from kstore.broker.state.linear_regex import regex_error
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import Message
 
@@ -197,7 +200,7 @@ class ConsumerStep:
 
     # ---- assignment ----
 
-    def update_target(self, old: Member, new: Member) -> tuple[int, Target]:
+    def update_target(self, old: Member, new: Member) -> Work[tuple[int, Target]]:
         """The target assignment's epoch, and ``new``'s target: computed anew if the group epoch is
         ahead, but not more often than the assignment interval allows.
         """
@@ -207,30 +210,34 @@ class ConsumerStep:
             owner_id = new.member_id if new.instance_id is None else previous_id
             return group.assignment_epoch, group.target_of(owner_id)
         members = group.with_member(old, new)
-        topics = self.ctx.topics.topics
-        specs = {}
-        # In the order of their ids: who asked last must not change what others get.
-        for member in sorted(members, key=lambda each: each.member_id):
-            present = [topics[name] for name in group.topics_of(member) if name in topics]
-            owner_id = previous_id if member is new else member.member_id
-            specs[member.member_id] = MemberSpec(
-                member.instance_id,
-                frozenset(topic.topic_id for topic in present),
-                group.target_of(owner_id),
-            )
-        subscribed = {topic_id for spec in specs.values() for topic_id in spec.topic_ids}
-        partitions = {
-            topic.topic_id: len(topic.partitions)
-            for topic in topics.values()
-            if topic.topic_id in subscribed
-        }
-        spec = GroupSpec(specs, partitions, _is_homogeneous(members))
-        targets = ASSIGNORS[self._assignor_name(members)](spec)
+        spec = yield from self._group_spec(members, new, previous_id)
+        targets = yield from ASSIGNORS[self._assignor_name(members)](spec)
         for member_id, target in targets.items():
             if target != group.target.get(member_id):
                 self.records.append(target_record(group.group_id, member_id, target))
+            yield
         self.records.append(target_epoch_record(group.group_id, self.epoch, self.ctx.now_ms))
         return self.epoch, targets[new.member_id]
+
+    def _group_spec(self, members: list[Member], new: Member, previous_id: str) -> Work[GroupSpec]:
+        """What the assignor is given; ``previous_id`` is the one that ``new`` had."""
+        group, topics = self.group, self.ctx.topics.topics
+        specs: dict[str, MemberSpec] = {}
+        partitions: dict[UUID, int] = {}
+        known: dict[frozenset[str], frozenset[UUID]] = {}
+        # In the order of their ids: who asked last must not change what others get.
+        for member in sorted(members, key=lambda each: each.member_id):
+            names = group.topics_of(member)
+            if names not in known:
+                present = [topics[name] for name in names if name in topics]
+                partitions.update((topic.topic_id, len(topic.partitions)) for topic in present)
+                known[names] = frozenset(topic.topic_id for topic in present)
+            owner_id = previous_id if member is new else member.member_id
+            specs[member.member_id] = MemberSpec(
+                member.instance_id, known[names], group.target_of(owner_id)
+            )
+            yield
+        return GroupSpec(specs, partitions, (yield from _is_homogeneous(members)))
 
     def _may_assign(self) -> bool:
         """KIP-1263: a burst of changes leads to few computations."""
@@ -240,8 +247,8 @@ class ConsumerStep:
 
     def _assignor_name(self, members: list[Member]) -> str:
         """What most of the members who name an assignor name."""
-        named = [member.assignor for member in members if member.assignor]
-        chosen = max(named, key=named.count) if named else self.settings.consumer_assignors[0]
+        named = Counter(member.assignor for member in members if member.assignor)
+        chosen = named.most_common(1)[0][0] if named else self.settings.consumer_assignors[0]
         return chosen if chosen in ASSIGNORS else "uniform"
 
     def reconcile(
@@ -301,10 +308,13 @@ class ConsumerStep:
         return new
 
 
-def _is_homogeneous(members: list[Member]) -> bool:
+def _is_homogeneous(members: list[Member]) -> Work[bool]:
     """Whether all members name the same topics, or all the same regular expression and no topic."""
     first = members[0]
-    return not (first.regex and first.topics) and all(
-        member.topics == first.topics and (member.regex or "") == (first.regex or "")
-        for member in members
-    )
+    if first.regex and first.topics:
+        return False
+    for member in members:
+        if member.topics != first.topics or (member.regex or "") != (first.regex or ""):
+            return False
+        yield
+    return True

@@ -11,6 +11,7 @@ import heapq
 from uuid import UUID
 
 from kstore.broker.state.groups.consumer.assignor_spec import Assignments, GroupSpec
+from kstore.broker.state.work import Work
 
 __all__ = ["assign_uniform"]
 
@@ -20,13 +21,13 @@ what is left, so these are enough.
 """
 
 
-def assign_uniform(spec: GroupSpec) -> Assignments:
+def assign_uniform(spec: GroupSpec) -> Work[Assignments]:
     """Balance the subscribed partitions over the members."""
     if not spec.members:
         return {}
     if spec.homogeneous:
-        return _by_quota(spec)
-    return _Balancer(spec).balanced()
+        return (yield from _by_quota(spec))
+    return (yield from _Balancer(spec).balanced())
 
 
 def _kept(spec: GroupSpec, member_id: str) -> dict[UUID, list[int]]:
@@ -39,12 +40,16 @@ def _kept(spec: GroupSpec, member_id: str) -> dict[UUID, list[int]]:
     }
 
 
-def _by_quota(spec: GroupSpec) -> Assignments:
+def _by_quota(spec: GroupSpec) -> Work[Assignments]:
     topic_ids = next(iter(spec.members.values())).topic_ids
     total = sum(spec.partitions[topic_id] for topic_id in topic_ids)
     quota, extras = divmod(total, len(spec.members))
-    had = {member_id: _kept(spec, member_id) for member_id in spec.members}
-    sizes = {member_id: sum(map(len, kept.values())) for member_id, kept in had.items()}
+    had: dict[str, dict[UUID, list[int]]] = {}
+    sizes: dict[str, int] = {}
+    for member_id in spec.members:
+        had[member_id] = kept = _kept(spec, member_id)
+        sizes[member_id] = sum(map(len, kept.values()))
+        yield
     # Who has more than its quota keeps one extra partition, as long as there are extra ones.
     limits = dict.fromkeys(spec.members, quota)
     for member_id, size in sizes.items():
@@ -68,17 +73,18 @@ def _by_quota(spec: GroupSpec) -> Assignments:
         for topic_id, index in places[:limit]:
             mine.setdefault(topic_id, set()).add(index)
         limits[member_id] = limit - min(limit, len(places))
-    fresh = [
-        (topic_id, index)
-        for topic_id in topic_ids
-        for index in range(spec.partitions[topic_id])
-        if (topic_id, index) not in owned
-    ]
+        yield
+    fresh: list[tuple[UUID, int]] = []
+    for topic_id in topic_ids:
+        every = ((topic_id, index) for index in range(spec.partitions[topic_id]))
+        fresh += [place for place in every if place not in owned]
+        yield
     free = iter(fresh + taken_away)
     for member_id, room in limits.items():
         for _, (topic_id, index) in zip(range(room), free, strict=False):
             assigned[member_id].setdefault(topic_id, set()).add(index)
-    return _frozen(assigned)
+        yield
+    return (yield from _frozen(assigned))
 
 
 class _Balancer:
@@ -89,31 +95,43 @@ class _Balancer:
         self.order = {member_id: index for index, member_id in enumerate(spec.members)}
         self.load = dict.fromkeys(spec.members, 0)
         self.subscribers: dict[UUID, list[str]] = {}
-        for member_id, member in spec.members.items():
-            for topic_id in member.topic_ids:
-                self.subscribers.setdefault(topic_id, []).append(member_id)
-        self.owners: dict[UUID, dict[int, str]] = {topic_id: {} for topic_id in self.subscribers}
-        for member_id in spec.members:
-            for topic_id, indexes in _kept(spec, member_id).items():
-                for index in indexes:
-                    if index not in self.owners[topic_id]:
-                        self.owners[topic_id][index] = member_id
-                        self.load[member_id] += 1
+        self.owners: dict[UUID, dict[int, str]] = {}
 
-    def balanced(self) -> Assignments:
+    def balanced(self) -> Work[Assignments]:
         """Hand out what nobody has, then move what can be moved for the better."""
+        yield from self._find_owners()
         topics = sorted(self.subscribers, key=self._difficulty)
         for topic_id in topics:
             self._hand_out(topic_id)
+            yield
         shared = [topic_id for topic_id in topics if len(self.subscribers[topic_id]) > 1]
         for _ in range(MAX_ROUNDS):
-            if not sum(self._level(topic_id) for topic_id in shared):
+            moved = 0
+            for topic_id in shared:
+                moved += yield from self._level(topic_id)
+            if not moved:
                 break
         assigned: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in self.load}
         for topic_id, owners in self.owners.items():
             for index, member_id in owners.items():
                 assigned[member_id].setdefault(topic_id, set()).add(index)
-        return _frozen(assigned)
+            yield
+        return (yield from _frozen(assigned))
+
+    def _find_owners(self) -> Work[None]:
+        """Who subscribes to what, and what each keeps for now."""
+        for member_id, member in self.spec.members.items():
+            for topic_id in member.topic_ids:
+                self.subscribers.setdefault(topic_id, []).append(member_id)
+            yield
+        self.owners = {topic_id: {} for topic_id in self.subscribers}
+        for member_id in self.spec.members:
+            for topic_id, indexes in _kept(self.spec, member_id).items():
+                for index in indexes:
+                    if index not in self.owners[topic_id]:
+                        self.owners[topic_id][index] = member_id
+                        self.load[member_id] += 1
+            yield
 
     def _difficulty(self, topic_id: UUID) -> tuple[float, int, UUID]:
         """Topics with many partitions per subscriber first: the others can even out later."""
@@ -133,7 +151,7 @@ class _Balancer:
             self.load[member_id] = load + 1
             heapq.heapreplace(heap, (load + 1, order, member_id))
 
-    def _level(self, topic_id: UUID) -> int:
+    def _level(self, topic_id: UUID) -> Work[int]:
         """Move partitions of a topic from its most to its least loaded subscribers; how many."""
         owners = self.owners[topic_id]
         held: dict[str, list[int]] = {}
@@ -153,11 +171,13 @@ class _Balancer:
             self.load[giver] -= 1
             self.load[taker] += 1
             moved += 1
+            yield
         return moved
 
 
-def _frozen(assigned: dict[str, dict[UUID, set[int]]]) -> Assignments:
-    return {
-        member_id: {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}
-        for member_id, topics in assigned.items()
-    }
+def _frozen(assigned: dict[str, dict[UUID, set[int]]]) -> Work[Assignments]:
+    frozen: Assignments = {}
+    for member_id, topics in assigned.items():
+        frozen[member_id] = {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}
+        yield
+    return frozen

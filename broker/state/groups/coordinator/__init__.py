@@ -2,5 +2,5 @@
 administrators ask, and offsets as they are committed. It runs nothing; broker.runtime.groups
 does.
 
-May import: kstore.broker.state.groups, kstore.errors, kstore.protocol.
+May import: kstore.broker.state, kstore.errors, kstore.protocol.
 """

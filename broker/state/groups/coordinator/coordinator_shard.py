@@ -1,13 +1,14 @@
 """The groups of one partition of __consumer_offsets, as a pure shard.
 
-`handle` and `expire` decide and never mutate; `replay` takes over what is in the log; `commit`
-takes over a decided step once its records are appended. It knows no log, clock or connection:
-broker/runtime/groups/group_coordinator.py runs it.
+`decide` and `follow` decide and never mutate; `replay` takes over what is in the log; `take_over`
+takes over a decided step once its records are appended. All three are work in pieces, and nothing
+else is decided here before a step is taken over. It knows no log, clock or connection:
+broker/runtime/groups/group_partition.py runs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
@@ -31,6 +32,8 @@ from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.settings import GroupSettings
 from kstore.broker.state.groups.timers import TimerEvent
+from kstore.broker.state.work import ROWS_BETWEEN, Work
+from kstore.protocol.coordinator_records.classic import GroupMetadataKey
 from kstore.protocol.groups.group_admin import DeleteGroupsRequest, DescribedGroup, ListedGroup
 from kstore.protocol.groups.offsets import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kstore.protocol.schema import Message
@@ -52,7 +55,7 @@ def group_id_of(request: Message) -> str:
 
 
 class GroupShard:
-    """Groups of all kinds and offsets of one partition. All its methods are quick, none waits."""
+    """Groups of all kinds and offsets of one partition. None of its methods waits."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
@@ -61,9 +64,9 @@ class GroupShard:
         self.offsets = Offsets()
         self.positions = Positions()
 
-    def handle(self, request: Message, ctx: GroupContext) -> Result:
+    def decide(self, request: Message, ctx: GroupContext) -> Work[Result]:
         """Decide on a request that may change a group. Changes nothing: give the result to
-        `commit`.
+        `take_over`.
         """
         group_id = group_id_of(request)
         group: Group | None = self.groups.get(group_id)
@@ -73,24 +76,28 @@ class GroupShard:
         rows = REQUESTS[name]
         kind = NO_GROUP if group is None else group.kind
         row = rows.get(kind) or rows[OTHERS]
-        result: Result = resolve(row)(self, group, request, ctx)
+        result = yield from _decided(resolve(row)(self, group, request, ctx))
         return exchange(self, self.positions, request, result, ctx) if name in BEATS else result
 
-    def expire(self, event: TimerEvent, ctx: GroupContext) -> Result:
+    def follow(self, event: TimerEvent, ctx: GroupContext) -> Work[Result]:
         """Decide what a fired timer leads to."""
         group: Group | None = self.groups.get(event.group_id)
         row = None if group is None else TIMERS[type(event).__name__].get(group.kind)
         if row is None:
             return Result()
-        result: Result = resolve(row)(self, group, event, as_seen_by(self, event.group_id, ctx))
-        return result
+        decided = resolve(row)(self, group, event, as_seen_by(self, event.group_id, ctx))
+        return (yield from _decided(decided))
 
-    def commit(self, result: Result, base_offset: int = -1) -> None:
+    def take_over(self, result: Result, base_offset: int = -1) -> Work[None]:
         """Take over a result whose records are in the log from ``base_offset`` on."""
         producer_id = NO_PRODUCER_ID if result.producer is None else result.producer[0]
+        successors = {group.group_id for group in result.groups}
         for index, record in enumerate(result.records):
             offset = base_offset + index if base_offset >= 0 else -1
-            self.replay(record, record_offset=offset, producer_id=producer_id)
+            if not _is_told(record, successors):
+                self.replay(record, record_offset=offset, producer_id=producer_id)
+            if index % ROWS_BETWEEN == ROWS_BETWEEN - 1:
+                yield
         for group in result.groups:
             self.groups[group.group_id] = group
         for group_id, attribute, value in result.marks:
@@ -120,17 +127,16 @@ class GroupShard:
         key, value = record.key, record.value
         resolve(RECORDS[key.RECORD_TYPE])(self, key, value, record_offset, producer_id)
 
-    def replay_transaction_end(self, producer_id: int, *, committed: bool) -> None:
+    def replay_transaction_end(self, producer_id: int, *, committed: bool) -> Work[None]:
         """Take over a transaction marker of the log."""
-        self.offsets.replay_transaction_end(producer_id, committed=committed)
+        return self.offsets.replay_transaction_end(producer_id, committed=committed)
 
-    def resume(self, group_id: str, ctx: GroupContext) -> Result:
+    def resume(self, group_id: str, ctx: GroupContext) -> Work[Result]:
         """What to do for a group after the log was replayed: sessions and other timers begin
         anew.
         """
         group: Group = self.groups[group_id]
-        result: Result = resolve(RESUME[group.kind])(self, group, ctx)
-        return result
+        return (yield from _decided(resolve(RESUME[group.kind])(self, group, ctx)))
 
     def subscribed_regexes(self, group_id: str) -> Mapping[str, frozenset[str]]:
         """The regular expressions of a consumer group, and what each found the last time."""
@@ -150,33 +156,47 @@ class GroupShard:
             answers += resolve(PARKED[group.kind])(group)
         return answers
 
-    def describe(self, group_id: str, api_version: int) -> DescribedGroup:
+    def describe(self, group_id: str, api_version: int) -> Work[DescribedGroup]:
         """DescribeGroups for one group."""
         return describe_group(self.groups.get(group_id), group_id, api_version)
 
-    def list(self, states: list[str], types: list[str]) -> list[ListedGroup]:
+    def list(self, states: list[str], types: list[str]) -> Work[list[ListedGroup]]:
         """ListGroups."""
-        return list_groups(self.groups.values(), states, types)
+        return list_groups(tuple(self.groups.values()), states, types)
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
+    ) -> Work[OffsetFetchResponseGroup]:
         """OffsetFetch for one group; an unknown group has no offsets, which is not an error."""
         group: Group | None = self.groups.get(request.group_id)
         if group is not None:
             error_code = group.fetch_error(request.member_id, request.member_epoch)
             if error_code:
                 return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error_code)
-        return self.offsets.fetch(request, require_stable=require_stable)
+        return (yield from self.offsets.fetch(request, require_stable=require_stable))
 
-    def expire_offsets(self, now_ms: int) -> Result:
-        """The tombstones of what is past ``offsets.retention.minutes``."""
+    def expiry(self, now_ms: int) -> Iterator[Result]:
+        """The tombstones of what is past ``offsets.retention.minutes``, in parts: each is to be
+        taken over before the next one is asked for, and other decisions may lie between.
+        """
         retention_ms = self.settings.offsets_retention_ms
-        return Result(
-            records=tuple(expiry_records(self.groups, self.offsets, now_ms, retention_ms))
-        )
+        for records in expiry_records(self.groups, self.offsets, now_ms, retention_ms):
+            yield Result(records=tuple(records))
 
-    def forget_topic(self, name: str) -> Result:
-        """The tombstones of all offsets of a deleted topic."""
-        places = self.offsets.places_of_topic(name)
-        return Result(records=tuple(commit_tombstone(group, name, part) for group, part in places))
+    def forget_topic(self, name: str) -> Iterator[Result]:
+        """The tombstones of all offsets of a deleted topic, in such parts."""
+        for places in self.offsets.places_of_topic(name):
+            yield Result(records=tuple(commit_tombstone(group, name, p) for group, p in places))
+
+
+def _is_told(record: GroupRecord, successors: Collection[str]) -> bool:
+    """Whether a record says what one of the groups that follow is anyway."""
+    key = record.key
+    return (
+        isinstance(key, GroupMetadataKey) and record.value is not None and key.group in successors
+    )
+
+
+def _decided(found: Result | Work[Result]) -> Work[Result]:
+    """What a row's function gives: the short ones a result, the others work."""
+    return found if isinstance(found, Result) else (yield from found)

@@ -202,7 +202,6 @@ def delete_offsets(
     error_code = group.delete_offsets_error()
     if error_code != ErrorCode.NONE:
         return Result(OffsetDeleteResponse(error_code=error_code))
-    present = set(shard.offsets.all_places(group.group_id))
     records: list[GroupRecord] = []
     topics = []
     for topic in request.topics:
@@ -219,6 +218,6 @@ def delete_offsets(
                     ),
                 )
             )
-            if not subscribed and (topic.name, partition) in present:
+            if not subscribed and shard.offsets.holds(group.group_id, topic.name, partition):
                 records.append(commit_tombstone(group.group_id, topic.name, partition))
     return Result(OffsetDeleteResponse(topics=topics), tuple(records))

@@ -65,7 +65,8 @@ REQUESTS: dict[str, dict[str, str]] = {
     "OffsetDeleteRequest": {OTHERS: "groups.coordinator.offset_commit:delete_offsets"},
     "DeleteGroupsRequest": {OTHERS: "groups.coordinator.admin:delete_groups"},
 }
-"""A request's class name to the group's kind to ``f(shard, group, request, ctx) -> Result``."""
+"""A request's class name to the group's kind to ``f(shard, group, request, ctx)``,
+which gives a Result, or work whose result is one."""
 
 RECORDS: dict[int, str] = {
     1: "groups.coordinator.offset_commit:replay_commit",
@@ -102,7 +103,7 @@ TIMERS: dict[str, dict[str, str]] = {
     "RegexesDue": {"consumer": "groups.consumer.heartbeat:resolve_regexes"},
     "StreamsDelayExpired": {"streams": "groups.streams.timers:delay_expired"},
 }
-"""A timer event's class name to the kind to ``f(shard, group, event, ctx) -> Result``. An event for
+"""A timer event's class name to the kind to ``f(shard, group, event, ctx)``, as above. An event for
 a group that is gone, or of another kind now, came too late and does nothing."""
 
 RESUME: dict[str, str] = {
@@ -110,7 +111,7 @@ RESUME: dict[str, str] = {
     "consumer": "groups.consumer.heartbeat:resume",
     "streams": "groups.streams.timers:resume",
 }
-"""The kind to ``f(shard, group, ctx) -> Result``: what follows the replay of the log."""
+"""The kind to ``f(shard, group, ctx)``, as above: what follows the replay of the log."""
 
 PARKED: dict[str, str] = {
     "classic": "groups.classic.step:parked_answers",

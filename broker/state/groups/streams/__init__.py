@@ -1,6 +1,5 @@
 """Streams groups of KIP-1071: topologies, tasks and their assignment. It never changes a group
 but by records.
 
-May import: kstore.broker.state.groups, kstore.broker.state.metadata, kstore.errors,
-    kstore.protocol.
+May import: kstore.broker.state, kstore.errors, kstore.protocol.
 """

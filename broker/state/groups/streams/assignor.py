@@ -8,11 +8,12 @@ Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol
 
 from kstore.broker.state.groups.streams.tasks import TaskId, Tasks
+from kstore.broker.state.work import Work
 
 __all__ = ["MemberSpec", "SubtopologySpec", "assign_tasks"]
 
@@ -41,11 +42,11 @@ def assign_tasks(
     members: Mapping[str, MemberSpec],
     subtopologies: Mapping[str, SubtopologySpec],
     standby_replicas: int,
-) -> dict[str, Tasks]:
+) -> Work[dict[str, Tasks]]:
     """The new target assignment of every member."""
     if not members:
         return {}
-    return _Assignment(members, subtopologies, standby_replicas).run()
+    return (yield from _Assignment(members, subtopologies, standby_replicas).run())
 
 
 class _Quota:
@@ -127,33 +128,33 @@ class _Assignment:
         self._previous_standby: dict[TaskId, list[str]] = {}
         self._active: dict[str, set[TaskId]] = {member_id: set() for member_id in self._members}
         self._standby: dict[str, set[TaskId]] = {member_id: set() for member_id in self._members}
+
+    def run(self) -> Work[dict[str, Tasks]]:
+        """Active tasks first, then standby ones."""
         for member_id, spec in self._members.items():
             self._processes.setdefault(spec.process_id, _Process()).counts[member_id] = 0
             for task in spec.previous.active:
                 self._previous_active[task] = member_id
             for task in spec.previous.standby:
                 self._previous_standby.setdefault(task, []).append(member_id)
-
-    def run(self) -> dict[str, Tasks]:
-        """Active tasks first, then standby ones."""
-        self._assign_active()
+            yield
+        yield from self._assign_active()
         if self._replicas > 0:
-            self._assign_standby()
-        return {
-            member_id: Tasks(
-                frozenset(self._active[member_id]), frozenset(self._standby[member_id])
-            )
-            for member_id in self._members
-        }
+            yield from self._assign_standby()
+        assigned: dict[str, Tasks] = {}
+        for member_id, active in self._active.items():
+            assigned[member_id] = Tasks(frozenset(active), frozenset(self._standby[member_id]))
+            yield
+        return assigned
 
     # ---- active ----
 
-    def _assign_active(self) -> None:
+    def _assign_active(self) -> Work[None]:
         # Tasks of one partition of several subtopologies belong together, so these are met first
         # while tasks stay where they are; what is left is dealt out by subtopology.
         left = sorted(self._active_tasks, key=lambda task: (task.partition, task.subtopology_id))
-        left = [t for t in left if not self._take_active(t, self._previous_active.get(t))]
-        left = [t for t in left if not self._take_active(t, self._previous_holder(t, None))]
+        left = yield from self._not_taken(left, self._previous_active.get)
+        left = yield from self._not_taken(left, lambda task: self._previous_holder(task, None))
         queue = self._by_load()
         for task in sorted(left):
             _, index, process = heappop(queue)
@@ -161,6 +162,18 @@ class _Assignment:
             self._active[member_id].add(task)
             self._count_active(count)
             heappush(queue, (process.load, index, process))
+            yield
+
+    def _not_taken(
+        self, tasks: list[TaskId], holder: Callable[[TaskId], str | None]
+    ) -> Work[list[TaskId]]:
+        """Those of the tasks that do not go to who held them before."""
+        left = []
+        for task in tasks:
+            if not self._take_active(task, holder(task)):
+                left.append(task)
+            yield
+        return left
 
     def _take_active(self, task: TaskId, member_id: str | None) -> bool:
         if member_id is None:
@@ -179,7 +192,7 @@ class _Assignment:
 
     # ---- standby ----
 
-    def _assign_standby(self) -> None:
+    def _assign_standby(self) -> Work[None]:
         left: list[tuple[TaskId, int]] = []
         by_partition = sorted(
             self._stateful_tasks,
@@ -192,11 +205,13 @@ class _Assignment:
                 kept += 1
             if kept < self._replicas:
                 left.append((task, self._replicas - kept))
+            yield
         queue = self._by_load()
         for task, copies in sorted(left, reverse=True):
             for _ in range(copies):
                 if not self._standby_to_least_loaded(queue, task):
                     break  # every process has a copy already
+            yield
 
     def _keep_standby(self, task: TaskId) -> bool:
         active = self._previous_active.get(task)

@@ -9,6 +9,7 @@ from kstore.broker.state.groups.classic.join import join_group as join_classic_g
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.result import GroupContext, Result
 from kstore.broker.state.groups.streams.group import StreamsGroup
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -23,17 +24,17 @@ __all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
 
 def join_group(
     shard: ShardState, group: StreamsGroup, request: JoinGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """Join what becomes a classic group, with the offsets of the streams group."""
     if not group.is_empty:
         return Result(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    joined = join_classic_group(shard, None, request, ctx)
+    joined = yield from join_classic_group(shard, None, request, ctx)
     return joined._replace(records=(*group.tombstones(), *joined.records))
 
 
 def sync_group(
     shard: ShardState, group: StreamsGroup, request: SyncGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """As if there were no group."""
     return classic_sync.sync_group(shard, None, request, ctx)
 
@@ -47,6 +48,6 @@ def heartbeat(
 
 def leave_group(
     shard: ShardState, group: StreamsGroup, request: LeaveGroupRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """As if there were no group."""
     return classic_sync.leave_group(shard, None, request, ctx)

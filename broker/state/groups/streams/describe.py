@@ -22,6 +22,7 @@ from kstore.broker.state.groups.streams.topics import (
 )
 from kstore.broker.state.groups.streams.topology import described_topology
 from kstore.broker.state.metadata.image import MetadataImage
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.streams_groups import (
     Assignment,
@@ -39,7 +40,7 @@ from kstore.protocol.groups.streams_groups import (
 __all__ = ["describe_streams_group", "endpoint_partitions"]
 
 
-def describe_streams_group(group: Group | None, group_id: str) -> DescribedGroup:
+def describe_streams_group(group: Group | None, group_id: str) -> Work[DescribedGroup]:
     """One group of StreamsGroupDescribe; what is no streams group is not found."""
     if not isinstance(group, StreamsGroup):
         return DescribedGroup(
@@ -53,16 +54,17 @@ def describe_streams_group(group: Group | None, group_id: str) -> DescribedGroup
         described = described_configuration(configured)
     elif topology is not None:
         described = described_topology(topology)
+    members = []
+    for member_id, member in group.members.items():
+        members.append(_member(member, group.targets.get(member_id, NO_TASKS)))
+        yield
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         topology=described,
-        members=[
-            _member(member, group.targets.get(member_id, NO_TASKS))
-            for member_id, member in group.members.items()
-        ],
+        members=members,
     )
 
 

@@ -57,6 +57,7 @@ from kstore.broker.state.groups.streams.topics import (
 )
 from kstore.broker.state.groups.streams.topology import StreamsError, Topology, topology_value
 from kstore.broker.state.groups.timers import TimerChange
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.streams_groups import (
     Status,
@@ -76,12 +77,12 @@ def heartbeat(
     group: Group | None,
     request: StreamsGroupHeartbeatRequest,
     ctx: GroupContext,
-) -> Result:
+) -> Work[Result]:
     """Decide on one heartbeat; the request has passed `streams_requests.check_heartbeat`."""
     try:
         if request.member_epoch < JOIN_EPOCH:
             return leave_group(group, request)
-        return _Step(shard, group, request, ctx).run()
+        return (yield from _Step(shard, group, request, ctx).run())
     except StreamsError as problem:
         response = StreamsGroupHeartbeatResponse(
             error_code=problem.code, error_message=problem.message
@@ -126,7 +127,7 @@ class _Step:
             )
         return group
 
-    def run(self) -> Result:
+    def run(self) -> Work[Result]:
         """Decide."""
         group, group_id = self.group, self.group.group_id
         member = self._member()
@@ -143,7 +144,7 @@ class _Step:
             )
         configured = self._configured(topology)
         epoch, configs = self._epoch(topology, configured)
-        target = self._target(updated, configured, epoch, configs)
+        target = yield from self._target(updated, configured, epoch, configs)
         reconciled = reconcile_member(
             group, updated, target.epoch, target.tasks.get(updated.member_id, NO_TASKS), self.owned
         )
@@ -292,7 +293,7 @@ class _Step:
         configured: ConfiguredTopology,
         epoch: int,
         configs: dict[str, str],
-    ) -> TargetAssignment:
+    ) -> Work[TargetAssignment]:
         """The target assignment, computed anew if the epoch asks for it and the time has come."""
         group, ctx = self.group, self.ctx
         if group.is_empty and not self.soft.delay_pending:
@@ -315,7 +316,7 @@ class _Step:
             )
             return TargetAssignment(group.assignment_epoch, group.targets)
         members = {**group.members, member.member_id: member}
-        target = compute_target(group, members, configured, epoch, configs, ctx.now_ms)
+        target = yield from compute_target(group, members, configured, epoch, configs, ctx.now_ms)
         self.records += target.records
         return target
 

@@ -17,6 +17,7 @@ from kstore.broker.state.groups.streams.tasks import NO_TASKS, Tasks
 from kstore.broker.state.groups.streams.topics import ConfiguredTopology, configure_topology
 from kstore.broker.state.groups.streams.topology import Topology
 from kstore.broker.state.metadata.image import MetadataImage
+from kstore.broker.state.work import Work
 
 __all__ = [
     "TargetAssignment",
@@ -59,7 +60,7 @@ def compute_target(
     epoch: int,
     configs: Mapping[str, str],
     now_ms: int,
-) -> TargetAssignment:
+) -> Work[TargetAssignment]:
     """The target assignment for a group epoch; nobody has tasks while the topics are not ready."""
     if configured.is_ready:
         specs = {
@@ -67,14 +68,14 @@ def compute_target(
             for member_id, member in members.items()
         }
         replicas = int(configs.get(STANDBY_REPLICAS, "0"))
-        tasks = assign_tasks(specs, configured.subtopologies or {}, replicas)
+        tasks = yield from assign_tasks(specs, configured.subtopologies or {}, replicas)
     else:
         tasks = dict.fromkeys(members, NO_TASKS)
-    records = [
-        target_record(group.group_id, member_id, assigned)
-        for member_id, assigned in tasks.items()
-        if group.targets.get(member_id) != assigned
-    ]
+    records: list[GroupRecord] = []
+    for member_id, assigned in tasks.items():
+        if group.targets.get(member_id) != assigned:
+            records.append(target_record(group.group_id, member_id, assigned))
+        yield
     records.append(target_epoch_record(group.group_id, epoch, now_ms))
     return TargetAssignment(epoch, tasks, tuple(records))
 

@@ -23,6 +23,7 @@ from kstore.broker.state.groups.timers import (
     StreamsDelayExpired,
     TimerChange,
 )
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
@@ -129,14 +130,14 @@ def rebalance_expired(
 
 def delay_expired(
     shard: ShardState, group: StreamsGroup, event: StreamsDelayExpired, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """The initial delay is over: the first target assignment."""
     soft = group.soft._replace(delay_pending=False)
     marks = ((group.group_id, "soft", soft),)
     waits = group.group_epoch > group.assignment_epoch
     if group.is_empty or soft.configured is None or not waits:
         return Result(marks=marks)
-    target = compute_target(
+    target = yield from compute_target(
         group,
         group.members,
         soft.configured,

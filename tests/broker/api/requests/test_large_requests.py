@@ -14,7 +14,8 @@ from kstore.broker.api import API_TABLE, FAST
 from kstore.broker.api.requests import large_requests
 from kstore.broker.api.requests.large_requests import max_elements
 from kstore.broker.api.requests.splitting import PIECES, rows_for
-from kstore.broker.runtime.slices import ROWS_BETWEEN, Turns
+from kstore.broker.runtime.slices import Turns
+from kstore.broker.state.work import ROWS_BETWEEN
 from kstore.protocol.groups.classic import HeartbeatRequest
 from kstore.protocol.groups.group_admin import DescribeGroupsRequest
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest

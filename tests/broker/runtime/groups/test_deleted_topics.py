@@ -7,6 +7,7 @@ from pathlib import Path
 from kstore.broker.api import RequestContext
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.topic_rules import NewTopic
+from kstore.broker.state.work import each
 from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,9 +28,10 @@ async def commit(world: World, offset: int) -> None:
 
 
 async def committed(world: World) -> int | None:
-    return await world.broker.groups().read(
-        "g", lambda shard: None if (row := shard.offsets.get("g", "t", 0)) is None else row.offset
+    (row,) = await world.broker.groups().read(
+        "g", lambda shard: each(lambda offsets: offsets.get("g", "t", 0), [shard.offsets])
     )
+    return None if row is None else row.offset
 
 
 def test_a_deleted_topic_is_forgotten_before_the_deletion_is_answered(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.topic_rules import NewTopic
+from kstore.broker.state.work import each
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
 from kstore.protocol.groups.classic import (
@@ -314,8 +315,10 @@ async def commit_in_a_row(coordinator: GroupCoordinator, turns: int) -> None:
             answers.append(asyncio.ensure_future(answer))
         for _ in range(turns):
             await asyncio.sleep(0)
-    asking = coordinator.read("g", lambda shard: shard.offsets.get("g", "t", 0))
-    stored = await asyncio.ensure_future(asking)
+    asking = coordinator.read(
+        "g", lambda shard: each(lambda offsets: offsets.get("g", "t", 0), [shard.offsets])
+    )
+    (stored,) = await asyncio.ensure_future(asking)
     assert stored is not None, f"with {turns} turns between the two"
     assert stored.offset == 9, f"with {turns} turns between the two"
     await asyncio.gather(*answers)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+from kstore.broker.state.work import each
 from kstore.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
 from kstore.protocol.groups.classic import JoinGroupRequest, JoinGroupRequestProtocol
 from kstore.protocol.groups.offsets import (
@@ -68,7 +69,9 @@ async def code_of(answer: Awaitable[Any]) -> int:
 
 
 async def committed_offset(coordinator: GroupCoordinator) -> int:
-    found = await coordinator.read("g", lambda shard: shard.offsets.get("g", "t", 0))
+    (found,) = await coordinator.read(
+        "g", lambda shard: each(lambda offsets: offsets.get("g", "t", 0), [shard.offsets])
+    )
     return -1 if found is None else int(found.offset)
 
 

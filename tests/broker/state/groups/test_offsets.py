@@ -8,6 +8,7 @@ import pytest
 
 from kstore.broker.state.groups.offsets import commit_record
 from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.work import whole
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import (
     GroupMetadataKey,
@@ -98,7 +99,7 @@ def fetch(
             for name, indexes in topics.items()
         ]
     request = OffsetFetchRequestGroup(group_id=group, topics=asked)
-    return driver.shard.fetch_offsets(request, require_stable=stable)
+    return whole(driver.shard.fetch_offsets(request, require_stable=stable))
 
 
 def offset_in(response: OffsetFetchResponseGroup) -> tuple[int, int]:
@@ -330,9 +331,11 @@ class TestDeletion:
         commit(driver, group="g", topic="t")
         commit(driver, group="h", topic="t")
         commit(driver, group="h", topic="u")
-        result = driver.shard.forget_topic("t")
-        driver.shard.commit(result)
-        assert len(result.records) == 2
+        deleted = 0
+        for result in driver.shard.forget_topic("t"):
+            whole(driver.shard.take_over(result))
+            deleted += len(result.records)
+        assert deleted == 2
         assert fetch(driver, None, group="g").topics == []
         assert [topic.name for topic in fetch(driver, None, group="h").topics] == ["u"]
 
@@ -359,7 +362,7 @@ class TestTransactions:
         driver = GroupDriver()
         commit(driver)
         driver.shard.replay(self.record, record_offset=10, producer_id=1)
-        driver.shard.replay_transaction_end(1, committed=committed)
+        whole(driver.shard.replay_transaction_end(1, committed=committed))
         assert offset_in(fetch(driver, {"t": [0]}, stable=True)) == (offset, ErrorCode.NONE)
 
     def test_a_later_plain_commit_wins_over_an_earlier_transactional_one(self) -> None:
@@ -367,7 +370,7 @@ class TestTransactions:
         driver.shard.replay(self.record, record_offset=1, producer_id=1)
         plain = commit_record("g", "t", ZERO_UUID, asked(7), 1)
         driver.shard.replay(plain, record_offset=2)
-        driver.shard.replay_transaction_end(1, committed=True)
+        whole(driver.shard.replay_transaction_end(1, committed=True))
         assert offset_in(fetch(driver, {"t": [0]})) == (7, ErrorCode.NONE)
 
 
@@ -375,7 +378,7 @@ class TestDescribeAndList:
     def test_a_stable_group_shows_its_members_with_metadata_and_assignment(self) -> None:
         driver = GroupDriver()
         (member,) = driver.stable_group()
-        assert driver.shard.describe("g", 6) == DescribedGroup(
+        assert whole(driver.shard.describe("g", 6)) == DescribedGroup(
             group_id="g",
             group_state="Stable",
             protocol_type="consumer",
@@ -395,14 +398,14 @@ class TestDescribeAndList:
         driver = GroupDriver()
         first, _ = driver.stable_group(2)
         driver.join(member_id=first)
-        described = driver.shard.describe("g", 6)
+        described = whole(driver.shard.describe("g", 6))
         assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
         assert described.members[0].member_metadata == b""
 
     def test_an_unknown_group_is_dead_and_since_version_6_an_error(self) -> None:
         shard = GroupDriver().shard
-        assert shard.describe("x", 5) == DescribedGroup(group_id="x", group_state="Dead")
-        assert shard.describe("x", 6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert whole(shard.describe("x", 5)) == DescribedGroup(group_id="x", group_state="Dead")
+        assert whole(shard.describe("x", 6)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     @pytest.mark.parametrize(
         ("states", "types", "names"),
@@ -420,12 +423,12 @@ class TestDescribeAndList:
         driver = GroupDriver()
         driver.stable_group()
         commit(driver, group="simple")
-        assert [group.group_id for group in driver.shard.list(states, types)] == names
+        assert [group.group_id for group in whole(driver.shard.list(states, types))] == names
 
     def test_an_entry_says_state_and_types(self) -> None:
         driver = GroupDriver()
         commit(driver)
-        assert driver.shard.list([], []) == [
+        assert whole(driver.shard.list([], [])) == [
             ListedGroup(group_id="g", protocol_type="", group_state="Empty", group_type="classic")
         ]
 
@@ -474,6 +477,6 @@ class TestPartitionEpochs:
         self.commit(driver, 7, 3)
         driver.restart()
         request = OffsetFetchRequestGroup(group_id="g", topics=None)
-        fetched = driver.shard.fetch_offsets(request, require_stable=False)
+        fetched = whole(driver.shard.fetch_offsets(request, require_stable=False))
         (partition,) = fetched.topics[0].partitions
         assert (partition.committed_leader_epoch, partition.partition_epoch) == (3, 7)

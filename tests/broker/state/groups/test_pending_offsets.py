@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.state.groups.offsets import NO_PRODUCER_ID, Offsets
+from kstore.broker.state.work import whole
 from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
 
 GROUPS, PARTITIONS, PRODUCERS = ("g", "h"), (0, 1), (1, 2, 3)
@@ -73,7 +74,7 @@ def test_pending_offsets_are_those_of_open_transactions(steps: list[Commit | End
     for at, step in enumerate(steps):
         model.replay(at, step)
         if isinstance(step, End):
-            offsets.replay_transaction_end(step.producer, committed=step.committed)
+            whole(offsets.replay_transaction_end(step.producer, committed=step.committed))
         else:
             key = OffsetCommitKey(group=step.group, topic="t", partition=step.partition)
             value = None if step.offset is None else OffsetCommitValue(offset=step.offset)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kstore.broker.state.groups.consumer.assignor_spec import Assignments, GroupSpec, MemberSpec
 from kstore.broker.state.groups.consumer.assignors import ASSIGNORS
+from kstore.broker.state.work import whole
 
 T, U, V = (UUID(int=number) for number in (1, 2, 3))
 TOPICS = (T, U, V)
@@ -61,10 +62,10 @@ def test_every_subscribed_partition_has_one_subscriber_as_owner(
 ) -> None:
     assign = ASSIGNORS[name]
     grown = {topic: max(count, later[topic]) for topic, count in partitions.items()}
-    first = assign(group(before, partitions))
+    first = whole(assign(group(before, partitions)))
     for subscribed, sizes_now, assigned in (
         (before, partitions, first),
-        (after, grown, assign(group(after, grown, first))),
+        (after, grown, whole(assign(group(after, grown, first)))),
     ):
         assert assigned.keys() == subscribed.keys()
         owners = [
@@ -87,12 +88,12 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(
     members: int, gone: int, new: int, partitions: dict[UUID, int]
 ) -> None:
     assign = ASSIGNORS["uniform"]
-    first = assign(group({f"m{i}": TOPICS for i in range(members)}, partitions))
+    first = whole(assign(group({f"m{i}": TOPICS for i in range(members)}, partitions)))
     assert max(counts(first).values()) - min(counts(first).values()) <= 1
     names = [f"m{i}" for i in range(min(gone, members), members + new)]
     if not names:
         return
-    second = assign(group(dict.fromkeys(names, TOPICS), partitions, first))
+    second = whole(assign(group(dict.fromkeys(names, TOPICS), partitions, first)))
     assert max(counts(second).values()) - min(counts(second).values()) <= 1
     quota, extras = divmod(sum(partitions.values()), len(names))
     sizes_before = sorted((counts(first)[n] for n in names if n in first), reverse=True)
@@ -100,30 +101,30 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(
     assert moved(first, second) == sum(
         max(size - limit, 0) for size, limit in zip(sizes_before, limits, strict=True)
     )
-    assert assign(group(dict.fromkeys(names, TOPICS), partitions, second)) == second
+    assert whole(assign(group(dict.fromkeys(names, TOPICS), partitions, second))) == second
 
 
 def test_uniform_takes_the_last_partitions_from_who_has_too_many() -> None:
     first = {"a": {T: frozenset(range(6))}}
-    assigned = ASSIGNORS["uniform"](group({"a": (T,), "b": (T,)}, {T: 6}, first))
+    assigned = whole(ASSIGNORS["uniform"](group({"a": (T,), "b": (T,)}, {T: 6}, first)))
     assert assigned == {"a": {T: frozenset({0, 1, 2})}, "b": {T: frozenset({3, 4, 5})}}
 
 
 def test_uniform_evens_out_unequal_subscriptions() -> None:
     subscribed = {"a": (T, U), "b": (T, U), "c": (U,)}
-    assigned = ASSIGNORS["uniform"](group(subscribed, {T: 4, U: 5}))
+    assigned = whole(ASSIGNORS["uniform"](group(subscribed, {T: 4, U: 5})))
     assert sorted(counts(assigned).values()) == [3, 3, 3]
 
 
 def test_uniform_moves_partitions_to_a_new_subscriber_of_one_topic() -> None:
     first = {"a": {T: frozenset(range(4)), U: frozenset(range(4))}}
-    assigned = ASSIGNORS["uniform"](group({"a": (T, U), "b": (U,)}, {T: 4, U: 4}, first))
+    assigned = whole(ASSIGNORS["uniform"](group({"a": (T, U), "b": (U,)}, {T: 4, U: 4}, first)))
     assert assigned["a"][T] == frozenset(range(4))
     assert counts(assigned) == {"a": 4, "b": 4}
 
 
 def test_range_gives_the_first_members_one_more() -> None:
-    assigned = ASSIGNORS["range"](group(dict.fromkeys("cab", (T,)), {T: 8}))
+    assigned = whole(ASSIGNORS["range"](group(dict.fromkeys("cab", (T,)), {T: 8})))
     assert {name: sorted(topics[T]) for name, topics in assigned.items()} == {
         "a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7],
     }  # fmt: skip
@@ -133,7 +134,7 @@ def test_range_is_co_partitioned_and_static_members_come_first() -> None:
     static = {"z1": "i0", "y1": "i1"}
     for ids in (static, {"a9": "i0", "b9": "i1"}):  # the same instances under other member ids
         members = dict.fromkeys(["m", *ids], (T, U))
-        assigned = ASSIGNORS["range"](group(members, {T: 6, U: 6}, static=ids))
+        assigned = whole(ASSIGNORS["range"](group(members, {T: 6, U: 6}, static=ids)))
         ranges = {ids.get(name, name): topics for name, topics in assigned.items()}
         for topic in (T, U):
             shares = {name: sorted(topics[topic]) for name, topics in ranges.items()}
@@ -141,5 +142,5 @@ def test_range_is_co_partitioned_and_static_members_come_first() -> None:
 
 
 def test_range_gives_nothing_where_there_are_more_members_than_partitions() -> None:
-    assigned = ASSIGNORS["range"](group(dict.fromkeys("ab", (T,)), {T: 1}))
+    assigned = whole(ASSIGNORS["range"](group(dict.fromkeys("ab", (T,)), {T: 1})))
     assert assigned == {"a": {T: frozenset({0})}, "b": {}}

@@ -15,6 +15,7 @@ from kstore.broker.state.groups.consumer.member import (
     UNREVOKED_PARTITIONS,
 )
 from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.work import whole
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -299,7 +300,7 @@ class TestCommits:
     ) -> None:
         two_members(driver)
         request = OffsetFetchRequestGroup(group_id="g", member_id=member, member_epoch=epoch)
-        response = driver.shard.fetch_offsets(request, require_stable=False)
+        response = whole(driver.shard.fetch_offsets(request, require_stable=False))
         assert response.error_code == error_code
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kstore.broker.state.groups.streams.assignor import MemberSpec, assign_tasks
 from kstore.broker.state.groups.streams.tasks import NO_TASKS, TaskId, Tasks
+from kstore.broker.state.work import whole
 
 
 class Sub(NamedTuple):
@@ -36,7 +37,9 @@ def names(tasks: frozenset[TaskId]) -> list[str]:
 
 
 def test_tasks_are_dealt_out_by_subtopology_to_the_least_loaded_process() -> None:
-    assigned = assign_tasks(new({"a": "p1", "b": "p2"}), {"0": Sub(2, False), "1": Sub(2, True)}, 0)
+    assigned = whole(
+        assign_tasks(new({"a": "p1", "b": "p2"}), {"0": Sub(2, False), "1": Sub(2, True)}, 0)
+    )
     assert {name: names(tasks.active) for name, tasks in assigned.items()} == {
         "a": ["0_0", "1_0"],
         "b": ["0_1", "1_1"],
@@ -46,10 +49,10 @@ def test_tasks_are_dealt_out_by_subtopology_to_the_least_loaded_process() -> Non
 def test_a_standby_takes_over_the_tasks_of_a_member_that_is_gone() -> None:
     subs = {"0": Sub(3, True)}
     members = new({"a": "p1", "b": "p2", "c": "p3"})
-    first = assign_tasks(members, subs, 1)
+    first = whole(assign_tasks(members, subs, 1))
     assert len(first["a"].active) == 1
     left = after({name: spec for name, spec in members.items() if name != "a"}, first)
-    second = assign_tasks(left, subs, 0)
+    second = whole(assign_tasks(left, subs, 0))
     for task in first["a"].active:
         heir = next(name for name, tasks in second.items() if task in tasks.active)
         assert task in first[heir].standby
@@ -58,21 +61,21 @@ def test_a_standby_takes_over_the_tasks_of_a_member_that_is_gone() -> None:
 def test_a_new_member_takes_no_more_than_its_share() -> None:
     subs = {"0": Sub(6, False)}
     members = new({"a": "p1", "b": "p2"})
-    first = assign_tasks(members, subs, 0)
+    first = whole(assign_tasks(members, subs, 0))
     grown = after(members, first) | new({"c": "p3"})
-    second = assign_tasks(grown, subs, 0)
+    second = whole(assign_tasks(grown, subs, 0))
     assert {name: len(tasks.active) for name, tasks in second.items()} == {"a": 2, "b": 2, "c": 2}
     assert second["a"].active < first["a"].active
     assert second["b"].active < first["b"].active
 
 
 def test_more_standbys_than_processes_are_left_out() -> None:
-    assigned = assign_tasks(new({"a": "p1", "b": "p1", "c": "p2"}), {"0": Sub(2, True)}, 2)
+    assigned = whole(assign_tasks(new({"a": "p1", "b": "p1", "c": "p2"}), {"0": Sub(2, True)}, 2))
     assert sum(len(tasks.standby) for tasks in assigned.values()) == 2
 
 
 def test_nobody_to_assign_to_is_no_error() -> None:
-    assert assign_tasks({}, {"0": Sub(2, True)}, 1) == {}
+    assert whole(assign_tasks({}, {"0": Sub(2, True)}, 1)) == {}
 
 
 subtopologies = st.dictionaries(
@@ -87,7 +90,7 @@ processes = st.dictionaries(
 
 def check(members: dict[str, MemberSpec], subs: dict[str, Sub], copies: int) -> dict[str, Tasks]:
     """Assign, and check what holds always."""
-    assigned = assign_tasks(members, subs, copies)
+    assigned = whole(assign_tasks(members, subs, copies))
     assert assigned.keys() == members.keys()
     every = [TaskId(name, part) for name, sub in subs.items() for part in range(sub.tasks)]
     active = [task for tasks in assigned.values() for task in tasks.active]

@@ -1,0 +1,359 @@
+"""One partition of __consumer_offsets as the group coordinator serves it: loaded from its log,
+driven by requests and timers.
+
+The decisions are broker/state's. Here a decision's records are appended, then it is taken over, as
+one step (step_line.py), so that no two decisions are made on the same state. Then its answers go
+out: at once, or, where followers have to have the records, once they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import uuid4
+
+from kstore._fast.record.builder import build_batch, build_single_batch
+from kstore._fast.record.records import Record
+from kstore.broker.runtime.coordinators.partition_writer import refusal_of, settle
+from kstore.broker.runtime.coordinators.partitions import read_records
+from kstore.broker.runtime.coordinators.runtime import CoordinatorPartition
+from kstore.broker.runtime.groups.step_line import Step, StepLine
+from kstore.broker.runtime.slices import Slices
+from kstore.broker.runtime.timers import TimerTable
+from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard, group_id_of
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.groups.result import GroupContext, Result, Token
+from kstore.broker.state.groups.timers import RegexesDue, TimerEvent, TimerKey
+from kstore.broker.state.work import Work
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.coordinator_records.framing import (
+    RECORD_TYPES,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+    from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.groups.topic_matches import TopicMatches
+    from kstore.broker.state.groups.settings import GroupSettings
+    from kstore.protocol.schema import Message
+
+__all__ = ["Asker", "GroupPartition", "Surroundings"]
+
+T = TypeVar("T")
+LOGGER = logging.getLogger(__name__)
+ANSWERS_PER_TURN = 32
+RETRY_MS = 1000
+"""When a timer's records can't be appended, it fires again after so long."""
+INT16 = Struct(">h")
+MARKER_TYPE = Struct(">hh")
+ABORT, COMMIT = 0, 1
+
+
+class Asker(Protocol):
+    """What a shard is told of who asks; an API handler's context has it."""
+
+    @property
+    def api_version(self) -> int:
+        """The request's version."""
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+
+    @property
+    def client_host(self) -> str:
+        """Where it is."""
+
+
+class Surroundings(Protocol):
+    """What all partitions have in common: the coordinator."""
+
+    topic: CoordinatorTopic
+    writer: PartitionWriter
+    loop: asyncio.AbstractEventLoop
+    settings: GroupSettings
+    commit_timeout_s: float
+    topic_matches: TopicMatches
+
+    def context(
+        self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
+    ) -> GroupContext:
+        """What a shard may know of the world, for one group."""
+
+    def found(
+        self, group_id: str, regexes: Mapping[str, frozenset[str]]
+    ) -> Mapping[str, frozenset[str]]:
+        """What a group's regular expressions find now."""
+
+    def now_ms(self) -> int:
+        """Wall time."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it beside the requests."""
+
+
+class GroupPartition(CoordinatorPartition):
+    """One partition of __consumer_offsets: its log, its shard, its timers, its parked requests."""
+
+    def __init__(self, coordinator: Surroundings, place: TopicPartition) -> None:
+        super().__init__(coordinator.topic, coordinator.writer, place)
+        self._coordinator = coordinator
+        self.shard = GroupShard(coordinator.settings)
+        self._timers: TimerTable[TimerKey, TimerEvent] = TimerTable(
+            coordinator.loop, self._timer_fired
+        )
+        self._line = StepLine(coordinator.loop)
+
+    def loaded(self) -> None:
+        """Start the members' sessions; requests wait behind that."""
+        self.shard.check()
+        self._line.begin(self._resume())
+
+    def _resume(self) -> Work[None]:
+        for group_id in list(self.shard.groups):
+            try:
+                context = self._coordinator.context(group_id)
+                yield from self._take((yield from self.shard.resume(group_id, context)))
+            except KafkaError as error:
+                LOGGER.error("%s: a group can't go on where it was: %s", self.place, error)
+            yield
+
+    async def replay_log(self) -> None:
+        """Take over every record of the log."""
+        slices = Slices()
+        async for record in read_records(self.log):
+            more = self._replay(record)
+            if more is not None:
+                await slices.do(more)
+
+    def _replay(self, record: Record) -> Work[None] | None:
+        """Take over a record; what is returned is still to be done."""
+        key_bytes = record.key
+        batch = record.batch
+        if key_bytes is None:
+            return None
+        if batch.is_control:
+            _, kind = MARKER_TYPE.unpack_from(key_bytes)
+            if kind in (ABORT, COMMIT):
+                committed = kind == COMMIT
+                return self.shard.replay_transaction_end(batch.producer_id, committed=committed)
+            return None
+        (record_type,) = INT16.unpack_from(key_bytes)
+        if record_type not in RECORD_TYPES:
+            return None  # of a group protocol that is not served
+        key = decode_key(key_bytes)
+        value_bytes = record.value
+        replayed = GroupRecord(key, None)
+        if value_bytes is not None:
+            replayed = GroupRecord(key, *decode_value(key, value_bytes))
+        producer_id = batch.producer_id if batch.is_transactional else -1
+        self.shard.replay(replayed, record_offset=record.offset, producer_id=producer_id)
+        return None
+
+    def answer(self, request: Message, asked: Asker) -> Message | Awaitable[Message]:
+        """Decide and append. The answer, or what to wait for: steps before this one, the group to
+        be ready, or followers and disk to have what it rests on. KafkaError if it can't.
+        """
+        self.check()
+        step = self._line.begin(self._answer(request, asked))
+        return step.result() if step.done else self._answer_later(step)
+
+    async def _answer_later(self, step: Step[Message | Awaitable[Message]]) -> Message:
+        answer = await step.wait()
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _answer(self, request: Message, asked: Asker) -> Work[Message | Awaitable[Message]]:
+        self.check()  # it may have waited
+        parked: asyncio.Future[Message] = self._coordinator.loop.create_future()
+        group_id, new_id = group_id_of(request), ""
+        if not getattr(request, "member_id", None):
+            new_id = str(uuid4())
+        context = self._coordinator.context(group_id, parked, asked, new_id)
+        result = yield from self.shard.decide(request, context)
+        yield from self._take(result)
+        if result.response is None:
+            return parked
+        told = self.writer.to_be_committed(self.place)
+        return result.response if told is None else self._settled(told, result.response)
+
+    def view(self, look: Callable[[GroupShard], Work[T]]) -> Step[T]:
+        """What the shard shows, once the steps before are done."""
+        return self._line.begin(self._view(look))
+
+    def _view(self, look: Callable[[GroupShard], Work[T]]) -> Work[T]:
+        self.check()
+        return (yield from look(self.shard))
+
+    async def _settled(self, told: asyncio.Future[int], response: Message) -> Message:
+        await settle(told, self._coordinator.commit_timeout_s)
+        return response
+
+    async def settled(self) -> None:
+        """Wait until what was decided so far can't be lost any more; KafkaError if it may be."""
+        told = self.writer.to_be_committed(self.place)
+        if told is not None:
+            await settle(told, self._coordinator.commit_timeout_s)
+
+    async def expire_offsets(self) -> None:
+        """Delete what is past its retention."""
+        await self._take_parts(self.shard.expiry(self._coordinator.now_ms()))
+
+    async def forget_topic(self, name: str) -> None:
+        """Delete all offsets of a deleted topic."""
+        await self._take_parts(self.shard.forget_topic(name))
+
+    async def _take_parts(self, parts: Iterator[Result]) -> None:
+        """One after the other; other steps have their turns between."""
+        more = True
+        while more and self.error_code == ErrorCode.NONE:
+            more = await self._line.begin(self._part(parts)).wait()
+            await asyncio.sleep(0)
+
+    def _part(self, parts: Iterator[Result]) -> Work[bool]:
+        """Whether there was one."""
+        result = next(parts, None)
+        if result is not None and result.records:
+            yield from self._take(result)
+        return result is not None
+
+    def close(self) -> None:
+        """Stop the timers and tell everybody parked to look for another coordinator."""
+        super().close()
+        self._timers.clear()
+        self._line.close()
+        for token, response in self.shard.unloaded():
+            _answer(token, response)
+
+    def _timer_fired(self, event: TimerEvent) -> None:
+        key = self._timers.fired
+        assert key is not None
+        if isinstance(event, RegexesDue) and self._unmatched(event):
+            self._coordinator.spawn(self._match(key, event))
+        else:
+            self._expire(key, event)
+
+    def _unmatched(self, event: RegexesDue) -> set[str]:
+        """A group's regular expressions that were not yet matched with the topics."""
+        regexes = self.shard.subscribed_regexes(event.group_id)
+        return self._coordinator.topic_matches.lacks(regexes)
+
+    async def _match(self, key: TimerKey, event: RegexesDue) -> None:
+        """Match what is new in slices, each expression once, then go on."""
+        tried: set[str] = set()
+        while self.error_code == ErrorCode.NONE and (left := self._unmatched(event) - tried):
+            tried |= left
+            await self._coordinator.topic_matches.prepare(left, self.topic.image)
+        if self.error_code == ErrorCode.NONE:
+            self._expire(key, event)
+
+    def _expire(self, key: TimerKey, event: TimerEvent) -> None:
+        self._line.begin(self._follow(key, event))
+
+    def _follow(self, key: TimerKey, event: TimerEvent) -> Work[None]:
+        if key in self._timers:
+            return  # what was before it in the line has set it anew
+        context = self._coordinator.context(event.group_id)
+        if isinstance(event, RegexesDue):
+            regexes = self.shard.subscribed_regexes(event.group_id)
+            context = context._replace(found=self._coordinator.found(event.group_id, regexes))
+        result = yield from self.shard.follow(event, context)
+        try:
+            yield from self._take(result)
+        except Exception:
+            LOGGER.exception("%s: %r is tried again in %d ms", self.place, event, RETRY_MS)
+            # Under its own key: what sets the timer anew, as a heartbeat does, takes it back.
+            self._timers.set(key, RETRY_MS, event)
+
+    def _take(self, result: Result) -> Work[None]:
+        """Append the records, take the decision over, give its answers, set its timers."""
+        base_offset = (yield from self._append(result)) if result.records else -1
+        yield from self.shard.take_over(result, base_offset)
+        if result.completions:
+            told = self.writer.to_be_committed(self.place)
+            if told is None:
+                self._answer_some(result.completions)
+            else:
+                self._answer_when(told, result.completions)
+        for change in result.timers:
+            if change.event is None:
+                self._timers.cancel(change.key)
+            elif not (change.only_if_absent and change.key in self._timers):
+                self._timers.set(change.key, change.delay_ms, change.event)
+            yield
+
+    def _answer_when(
+        self, told: asyncio.Future[int], completions: tuple[tuple[Token, Message], ...]
+    ) -> None:
+        """Answer once the followers have what the answers rest on, or tell why not."""
+
+        def give_up() -> None:
+            if not told.done():
+                told.set_result(ErrorCode.REQUEST_TIMED_OUT)
+
+        def answer(_: asyncio.Future[int]) -> None:
+            timer.cancel()
+            problem = refusal_of(told.result())
+            if problem is None:
+                self._answer_some(completions)
+                return
+            for token, _response in completions:
+                _refuse(token, problem)
+
+        timer = self._coordinator.loop.call_later(self._coordinator.commit_timeout_s, give_up)
+        told.add_done_callback(answer)
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        """A marker was appended; while the log is being read, the marker will be read too."""
+        if self.error_code == ErrorCode.NONE:
+            self._line.begin(self.shard.replay_transaction_end(producer_id, committed=committed))
+
+    def _append(self, result: Result) -> Work[int]:
+        now_ms = self._coordinator.now_ms()
+        records: list[tuple[bytes, bytes | None]] = []
+        for item in result.records:
+            value = None if item.value is None else encode_value(item.value, item.value_version)
+            records.append((encode_key(item.key), value))
+            yield
+        if len(records) == 1 and result.producer is None:
+            ((key, value),) = records
+            batch = build_single_batch(value, key, timestamp=now_ms)
+        else:
+            producer_id, producer_epoch = result.producer or (-1, -1)
+            batch = build_batch(
+                records,
+                timestamp=now_ms,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=-1 if result.producer is None else 0,
+                transactional=result.producer is not None,
+            )
+        self.check()  # not if it was given up, and is led anew meanwhile
+        return self.writer.append(self.place, batch)
+
+    def _answer_some(self, completions: tuple[tuple[Token, Message], ...]) -> None:
+        """A big group's answers are spread over turns of the loop."""
+        for token, response in completions[:ANSWERS_PER_TURN]:
+            _answer(token, response)
+        if len(completions) > ANSWERS_PER_TURN:
+            rest = completions[ANSWERS_PER_TURN:]
+            self._coordinator.loop.call_soon(self._answer_some, rest)
+
+
+def _answer(token: Token, response: Message) -> None:
+    assert isinstance(token, asyncio.Future)
+    if not token.done():  # its connection may be gone
+        token.set_result(response)
+
+
+def _refuse(token: Token, problem: KafkaError) -> None:
+    assert isinstance(token, asyncio.Future)
+    if not token.done():
+        token.set_exception(problem)

@@ -1,0 +1,117 @@
+"""The steps on one shard of groups, one after the other. A short step is done at once; of a long
+one each turn of the loop does a slice, and what comes meanwhile waits behind it. So no two steps
+see a state that a third one is changing, however long they take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import monotonic
+from typing import Generic, TypeVar
+
+from kstore.broker.runtime.slices import SLICE_S
+from kstore.broker.state.work import Work
+from kstore.errors import ErrorCode, error_for
+
+__all__ = ["Step", "StepLine"]
+
+T = TypeVar("T")
+
+
+class Step(Generic[T]):
+    """One step, done or to be done."""
+
+    __slots__ = ("_ended", "_given_up", "_problem", "_result", "_running", "_waiter", "_work")
+
+    def __init__(self, work: Work[T]) -> None:
+        self._work = work
+        self._ended = False
+        self._running = False
+        self._given_up = False
+        self._result: T
+        self._problem: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has a result, or has failed."""
+        return self._ended
+
+    def result(self) -> T:
+        """What a step that is done gives, or raises."""
+        if self._problem is not None:
+            raise self._problem
+        return self._result
+
+    async def wait(self) -> T:
+        """The same, once it is done. KafkaError where the line is closed before."""
+        if not self._ended:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self.result()
+
+    def go_on(self, until: float) -> bool:
+        """Work on it for so long; whether it is done."""
+        self._running = True
+        try:
+            while True:
+                next(self._work)
+                if self._given_up:
+                    raise error_for(ErrorCode.NOT_COORDINATOR)
+                if monotonic() >= until:
+                    return False
+        except StopIteration as end:
+            self._result = end.value
+        except Exception as problem:  # noqa: BLE001 - who waits for the step is told
+            self._problem = problem
+        finally:
+            self._running = False
+        self._end()
+        return True
+
+    def give_up(self) -> None:
+        """It is not to be done any more, not even where it is what gives itself up."""
+        self._given_up = True
+        if not self._running:
+            self._problem = error_for(ErrorCode.NOT_COORDINATOR)
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        if not self._running:
+            self._work.close()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class StepLine:
+    """The steps that are not done yet."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._steps: deque[Step[object]] = deque()
+
+    def begin(self, work: Work[T]) -> Step[T]:
+        """A step on the shard: done at once where it is short and none is before it."""
+        step = Step(work)
+        if self._steps or not step.go_on(monotonic() + SLICE_S):
+            self._steps.append(step)  # type: ignore[arg-type]
+            if len(self._steps) == 1:
+                self._loop.call_soon(self._go_on)
+        return step
+
+    def close(self) -> None:
+        """None of them is done any more."""
+        steps, self._steps = self._steps, deque()
+        for step in steps:
+            step.give_up()
+
+    def _go_on(self) -> None:
+        until = monotonic() + SLICE_S
+        steps = self._steps
+        while steps and monotonic() < until:
+            if steps[0].go_on(until):
+                steps.popleft()
+        if self._steps:
+            self._loop.call_soon(self._go_on)

@@ -1,0 +1,62 @@
+"""Work in small pieces: a generator that yields where others may have their turn, and returns its
+result. Who drives it decides whether they get one.
+
+What decides is written so where it may have many rows to look at; it knows no loop and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from heapq import merge
+from typing import TypeVar
+
+__all__ = ["ROWS_BETWEEN", "Work", "each", "each_work", "in_order", "whole"]
+
+A = TypeVar("A")
+T = TypeVar("T")
+ROWS_BETWEEN = 128
+"""Rows between two places where others may have their turn."""
+Work = Generator[None, None, T]
+"""Work that yields where others may have their turn, and returns its result."""
+
+
+def whole(work: Work[T]) -> T:
+    """The result of work that nobody has a turn in."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+def each(make: Callable[[A], T], items: Iterable[A]) -> Work[list[T]]:
+    """``[make(item) for item in items]``."""
+    made = []
+    for number, item in enumerate(items, 1):
+        made.append(make(item))
+        if number % ROWS_BETWEEN == 0:
+            yield
+    return made
+
+
+def each_work(make: Callable[[A], Work[T]], items: Iterable[A]) -> Work[list[T]]:
+    """The results of the work on each item."""
+    made = []
+    for number, item in enumerate(items, 1):
+        made.append((yield from make(item)))
+        if number % ROWS_BETWEEN == 0:
+            yield
+    return made
+
+
+def in_order(items: Iterable[A], key: Callable[[A], str]) -> Work[list[A]]:
+    """``sorted(items, key=key)``."""
+    pairs = yield from each(lambda item: (key(item), item), items)
+    parts = []
+    for start in range(0, len(pairs), ROWS_BETWEEN):
+        part = pairs[start : start + ROWS_BETWEEN]
+        parts.append(sorted(part, key=lambda pair: pair[0]))
+        if len(part) == ROWS_BETWEEN:
+            yield
+    return (yield from each(lambda pair: pair[1], merge(*parts, key=lambda pair: pair[0])))

@@ -1,0 +1,122 @@
+"""Steps on a shard of groups: short ones at once, long ones in slices, none beside another."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kstore.broker.runtime.groups import step_line
+from kstore.broker.runtime.groups.step_line import StepLine
+from kstore.broker.state.work import Work
+from kstore.errors import ErrorCode, KafkaError
+from tests.broker.harness.plane_harness import ManualLoop
+
+PER_SLICE = 10
+
+
+class Line(StepLine):
+    """A line whose clock moves with every look, and what its steps have done."""
+
+    def __init__(self) -> None:
+        self.manual = ManualLoop()
+        super().__init__(self.manual)  # type: ignore[arg-type]
+        self.done: list[str] = []
+
+    def work(self, name: str, rows: int) -> Work[str]:
+        for number in range(rows):
+            self.done.append(f"{name}{number}")
+            yield
+        self.done.append(name)
+        return name
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    now = 0.0
+
+    def look() -> float:
+        nonlocal now
+        now += step_line.SLICE_S / PER_SLICE
+        return now
+
+    monkeypatch.setattr(step_line, "monotonic", look)
+    return Line()
+
+
+def test_a_short_step_is_done_at_once(line: Line) -> None:
+    step = line.begin(line.work("a", 3))
+    assert step.done
+    assert step.result() == "a"
+    assert not line.manual.soon
+
+
+def test_a_long_step_is_done_in_slices(line: Line) -> None:
+    rows = 10 * PER_SLICE
+    step = line.begin(line.work("a", rows))
+    before = 0
+    while not step.done:
+        assert len(line.done) - before <= PER_SLICE + 1
+        before = len(line.done)
+        line.manual.turn()
+    assert step.result() == "a"
+    assert len(line.done) == rows + 1
+
+
+def test_what_comes_meanwhile_is_done_behind_it(line: Line) -> None:
+    first = line.begin(line.work("a", 3 * PER_SLICE))
+    second = line.begin(line.work("b", 1))
+    third = line.begin(line.work("c", 1))
+    assert [step.done for step in (first, second, third)] == [False] * 3
+    while line.manual.soon:
+        line.manual.turn()
+    ends = [name for name in line.done if not name[1:]]
+    assert ends == ["a", "b", "c"]
+    assert line.done.index("a") < line.done.index("b0")
+
+
+def test_a_step_that_fails_tells_who_asks_and_lets_the_others_go_on(line: Line) -> None:
+    def failing() -> Work[None]:
+        for _ in range(2 * PER_SLICE):
+            yield
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    first, second = line.begin(failing()), line.begin(line.work("b", 0))
+    while line.manual.soon:
+        line.manual.turn()
+    with pytest.raises(KafkaError):
+        first.result()
+    assert second.result() == "b"
+
+
+def test_who_waits_when_the_line_is_closed_has_to_look_for_another_coordinator(line: Line) -> None:
+    async def story() -> None:
+        steps = [line.begin(line.work(name, 3 * PER_SLICE)) for name in "ab"]
+        waiting = [asyncio.ensure_future(step.wait()) for step in steps]
+        await asyncio.sleep(0)
+        line.close()
+        for task in waiting:
+            with pytest.raises(KafkaError) as told:
+                await task
+            assert told.value.code == ErrorCode.NOT_COORDINATOR
+        done = list(line.done)
+        line.manual.turn()
+        assert line.done == done
+
+    asyncio.run(story())
+
+
+def test_a_step_that_closes_its_own_line_is_the_last_one(line: Line) -> None:
+    def closing() -> Work[None]:
+        for _ in range(2 * PER_SLICE):
+            yield
+        line.close()
+        yield
+        line.done.append("too late")
+
+    first, second = line.begin(closing()), line.begin(line.work("b", 0))
+    while line.manual.soon:
+        line.manual.turn()
+    assert first.done
+    assert second.done
+    assert line.done == []
