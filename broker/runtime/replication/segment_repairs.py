@@ -268,7 +268,7 @@ class SegmentRepairs:
             try:
                 data = await self._fetch(
                     source, place, damaged, known,
-                    damage.first_offset, damage.next_offset, damage.size_bytes,
+                    damage.first_offset, damage.next_offset, damage.size_bytes, whole=True,
                 )  # fmt: skip
             except KafkaError as problem:
                 if problem.code == ErrorCode.CORRUPT_MESSAGE:
@@ -288,19 +288,23 @@ class SegmentRepairs:
     async def _refill(
         self, place: TopicPartition, damaged: Log, known: Hosted, loss: Loss
     ) -> str | None:
-        """Put a lost part back from the first replica that has it; why none has, or None."""
+        """Put a lost part back from the replicas that have it, as far as each has; why there is
+        some left, or None.
+        """
+
+        def left() -> Loss | None:
+            parts = (each for each in damaged.lost_parts() if each.segment == loss.segment)
+            return next(parts, None)
 
         async def refill_from(source: int) -> str | None:
-            left: Loss | None = loss
-            while left is not None:  # in pieces
+            while (part := left()) is not None:  # in pieces
                 data = await self._fetch(
-                    source, place, damaged, known, left.first_offset, left.next_offset, REFILL_BYTES
-                )
-                why = await self._in_thread(damaged.refill, left, data)
+                    source, place, damaged, known,
+                    part.first_offset, part.next_offset, REFILL_BYTES, whole=False,
+                )  # fmt: skip
+                why = await self._in_thread(damaged.refill, part, data)
                 if why is not None:
                     return why
-                rest = (each for each in damaged.lost_parts() if each.segment == loss.segment)
-                left = next(rest, None)
             return None
 
         what = (
@@ -345,10 +349,11 @@ class SegmentRepairs:
 
     async def _fetch(
         self, source: int, place: TopicPartition, damaged: Log, known: Hosted,
-        first_offset: int, next_offset: int, most_bytes: int,
+        first_offset: int, next_offset: int, most_bytes: int, *, whole: bool,
     ) -> bytes:  # fmt: skip
         """The batches that another replica has, committed, for these offsets, from the first on; a
-        piece more than ``most_bytes`` at the most. Raises KafkaError.
+        piece more than ``most_bytes`` at the most. ``whole``: nothing if only some of the offsets
+        are committed there. None of them is NetworkError. Raises KafkaError.
         """
         found = bytearray()
         offset = first_offset
@@ -367,11 +372,11 @@ class SegmentRepairs:
             [answer] = response.responses[0].partitions
             if answer.error_code != ErrorCode.NONE:
                 raise error_for(answer.error_code)
-            if answer.high_watermark < next_offset:
+            taken, offset_after = _batches_below(bytes(answer.records or b""), next_offset)
+            if answer.high_watermark < next_offset and (whole or not (found or taken)):
                 raise NetworkError(
                     f"only offsets below {answer.high_watermark} are committed there"
                 )
-            taken, offset_after = _batches_below(bytes(answer.records or b""), next_offset)
             found += taken
             if offset_after <= offset:
                 break  # it has no more of them

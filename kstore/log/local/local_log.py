@@ -148,6 +148,8 @@ class LocalLog:
         self.recovery = RecoveryReport()
         self.lost_until = 0
         """Before this offset a replica has lost records that were in its log; 0: none."""
+        self.lost_epochs: list[tuple[int, int]] = []
+        """Leader epochs that began within what was lost, with the offsets where they began."""
         self.lost: list[Loss] = []
         """What was lost and is not back yet; refill.lost_parts keeps it."""
         self.listed_ns = 0

@@ -265,6 +265,7 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
     if state is not None:
         resume = max(_resume_offset(log, state, end), start)
         log.lost_until = max(state.next_offset, start) if state.next_offset > end else 0
+        log.lost_epochs = [each for each in state.epochs if end <= each[1] < log.lost_until]
     if not log.read_only and (resume > end or (core.active.complete and resume > first)):
         log.begin_segment(resume)
         end = resume

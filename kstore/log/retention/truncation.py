@@ -43,6 +43,7 @@ def truncate(log: LocalLog, offset: int) -> int:
         end = keep[-1].next_offset
         forget_durable(log, keep[-1].base_offset, end)
         core.epochs.truncate_from_end(end)
+        log.lost_epochs = [each for each in log.lost_epochs if each[1] < end]
         # The start may lie inside the batch that went.
         start_before = core.log_start_offset
         start = min(start_before, end)
@@ -77,6 +78,7 @@ def restart(log: LocalLog, offset: int) -> None:
         core.durable_offset = offset
         forget_durable(log, offset, offset)
         core.epochs.clear()
+        log.lost_epochs = []
         core.producers.clear()
         core.set_offsets(offset, offset, offset)
         log.note_dirty()
@@ -87,13 +89,18 @@ def restart(log: LocalLog, offset: int) -> None:
 
 def skip_lost(log: LocalLog) -> None:
     """Leave out the offsets that a replica lost and could not fetch again: it is to lead now, and
-    must not give them to other records.
+    must not give them to other records. It knows on which leader epochs they were: by these its
+    followers see that what they have of the offsets is right.
     """
     core = log.core
     with core:
         lost, log.lost_until = log.lost_until, 0
+        epochs, log.lost_epochs = log.lost_epochs, []
         if lost <= core.log_end_offset or log.read_only:
             return
+        for epoch, start in epochs:
+            if epoch > core.epochs.latest_epoch and start >= core.log_end_offset:
+                core.epochs.assign_epoch(epoch, start)
         log.begin_segment(lost)
         core.set_offsets(core.log_start_offset, lost, core.high_watermark)
     log.note_dirty()

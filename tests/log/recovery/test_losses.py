@@ -200,3 +200,25 @@ def test_segments_that_were_deleted_are_no_loss_where_the_last_checkpoint_fails(
     with kstore.open_log(tmp_path) as log:
         assert log.recovery.losses == []
     assert not list(tmp_path.glob("*/*.deleted"))
+
+
+@pytest.mark.parametrize("left", [0, 2, 3, 5, 6, 9])
+def test_epochs_that_began_within_what_a_replica_lost_are_known_when_it_leads(
+    tmp_path: Path, left: int
+) -> None:
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        for number in range(10):
+            log.append_many([b"x"], leader_epoch=number // 3)
+        file, size = Path(log.segments[-1].path), log.size_bytes // 10
+        begun = [(0, 0), (1, 3), (2, 6), (3, 9)]
+        assert log.core.epochs.as_list() == begun
+    cut(file, left * size)
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert log.core.epochs.as_list() == [each for each in begun if each[1] < max(left, 1)]
+        log.skip_lost()
+        assert log.core.epochs.as_list() == begun
+        assert log.log_end_offset == 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import socket
 import time
 from asyncio import events
 from collections import deque
@@ -334,6 +335,12 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> Any:
         """Connect, as the process that runs now."""
         return await self.network.connect(factory, host, port)
+
+    async def getaddrinfo(
+        self, host: str, port: int, *, type: int = socket.SOCK_STREAM
+    ) -> list[tuple[Any, ...]]:
+        """A host's one address, which is its name."""
+        return [(socket.AF_INET, type, 0, "", (host, port))]
 
     def add_signal_handler(self, number: int, callback: Callable[..., Any], *args: Any) -> None:
         """Keep it: `Node.terminate` calls it."""
