@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tests.sim.faults import FAULTS
+from tests.sim.faults import FAULTS, USUAL
 from tests.sim.progress import Progress
 
 MOST_TOLD = 100
@@ -38,7 +38,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--brokers", type=int, default=1, help="brokers of the cluster")
     parser.add_argument("--seconds", type=float, default=20.0, help="virtual time with faults")
-    parser.add_argument("--faults", default=",".join(FAULTS), help="kinds of faults, or none")
+    parser.add_argument("--faults", default=",".join(USUAL), help="kinds of faults, or none")
     parser.add_argument("--flush", default="", help="kstore.flush.policy (default: by the seed)")
     parser.add_argument(
         "--workloads",

@@ -15,8 +15,10 @@ from tests.sim.history import Place
 from tests.sim.machines.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
 from tests.sim.machines.world import Node, World
 
-__all__ = ["DAMAGES", "FAULTS", "Faults"]
+__all__ = ["DAMAGES", "FAULTS", "USUAL", "Faults"]
 
+CUTS = 3
+"""Of segments, of who was in sync alone."""
 MOST_SKEW_MS = 3_500_000
 """Brokers refuse records of more than an hour after their own time, for good."""
 
@@ -307,6 +309,29 @@ def _damage_segments(faults: Faults) -> None:
     _damage_while_down(faults, SEGMENT_DAMAGES)
 
 
+def _lose_alone(faults: Faults) -> None:
+    """The others die, so that the broker with the bad disk is in sync alone; then it dies, too, and
+    its files are cut before it starts again.
+    """
+    node = _one_bad_disk(faults)
+    if node is None:
+        return
+    others = [each for each in faults.world.nodes.values() if each is not node]
+    for each in others:
+        if each.life is not None:
+            each.kill()
+
+    def lose() -> None:
+        if node.life is not None:
+            node.kill()
+        for _ in range(CUTS):
+            _damage(faults, node, SEGMENT_DAMAGES["cut"])
+        for each in (node, *others):
+            faults.start_again(each)
+
+    faults.later(1.5, 5.0, lose)
+
+
 def _damage_index(faults: Faults) -> None:
     _damage_while_down(faults, INDEX_DAMAGES)
 
@@ -337,7 +362,12 @@ FAULTS: dict[str, Fault] = {
     "index": Fault(_damage_index, 1, True, "the index is not what was written, after a stop"),
     "files": Fault(_damage_segments, 2, True, "segments are cut, gone or rotten, after a stop"),
     "rot": Fault(_bit_rot, 2, True, "a bit of a segment turns while its broker runs"),
+    "alone": Fault(_lose_alone, 1, True, "who is in sync alone stops, and its segments are cut"),
 }
 """Every kind of fault by its name."""
-DAMAGES = ("files", "rot")
+DAMAGES = ("files", "rot", "alone")
 """Those that damage what is in the log. They keep company with few workloads."""
+ON_REQUEST = ("alone",)
+"""Those that strike only where they are asked for: they lose more than others may."""
+USUAL = tuple(kind for kind in FAULTS if kind not in ON_REQUEST)
+"""The others."""

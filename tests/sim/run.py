@@ -19,7 +19,7 @@ from kstore.protocol.metadata.topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.sim.faults import DAMAGES, FAULTS, Faults
+from tests.sim.faults import DAMAGES, USUAL, Faults
 from tests.sim.history import History, Place
 from tests.sim.machines.world import World, new_world
 from tests.sim.workloads.churning import Administrator
@@ -61,7 +61,7 @@ class Options(NamedTuple):
     """What a simulation is like, beside its seed."""
 
     brokers: int = 1
-    faults: tuple[str, ...] = tuple(FAULTS)
+    faults: tuple[str, ...] = USUAL
     seconds: float = 20.0
     workloads: tuple[str, ...] = ()
     """Empty: drawn from the seed."""

@@ -69,6 +69,8 @@ def test_fresh_seeds() -> None:
         (310002173, "--seconds 15"),
         # A copy went on behind its goal: who told that one had not heard of the high watermark.
         (310005419, "--seconds 15"),
+        # A leader lost what it had written alone: its followers were cut, or nothing came back.
+        (100, "--faults alone --workloads produce,read"),
     ],
 )
 def test_what_once_failed(seed: int, arguments: str) -> None:
