@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kstore.errors import ErrorCode, KafkaError, error_for
@@ -13,6 +15,7 @@ from kstore.errors import ErrorCode, KafkaError, error_for
 if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
     from kstore._fast.broker.partition_table import PartitionTable
+    from kstore._fast.log.append_queue import CallbackJob
     from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
     from kstore.broker.runtime.node import Node
     from kstore.log import Log
@@ -37,6 +40,10 @@ APPEND_ERRORS: dict[int, int] = {
 """What an append's error is for a client of the coordinator."""
 
 
+def _nothing(error_code: int) -> None:
+    """Nobody has to know."""
+
+
 class PartitionWriter:
     """The partitions that this broker leads, as coordinators use them."""
 
@@ -44,6 +51,8 @@ class PartitionWriter:
         self._config = node.config
         self._table = table
         self._commits = commits
+        self._unwritten: dict[TopicPartition, deque[list[Callable[[int], None]]]] = {}
+        """Who is told of each append that threads are at, in their order."""
 
     @property
     def durable(self) -> bool:
@@ -63,22 +72,62 @@ class PartitionWriter:
         log: Log = partition.log
         return log
 
-    def append(self, place: TopicPartition, batch: bytes) -> int:
+    def append(
+        self, place: TopicPartition, batch: bytes, ended: Callable[[int], None] = _nothing
+    ) -> int:
         """Append to a partition's log and return the base offset; KafkaError in a coordinator's
         terms.
+
+        What may have to wait for the disk is left to a thread, and this returns the offset that it
+        gets if all goes well. ``ended`` is called with an error code when that is known: at once,
+        or later, but before whoever waits for `to_be_committed`.
         """
-        partition = self.partition(place)
-        if partition is None:
-            raise error_for(ErrorCode.NOT_COORDINATOR)
-        try:
-            error_code, base_offset, _, _ = partition.append_batches(batch)
-        except OSError as error:
-            LOGGER.error("%s can't be written: %s", place, error)
-            raise error_for(ErrorCode.NOT_COORDINATOR) from error
+        error_code, base_offset = self.write(place, batch, ended)
         problem = refusal_of(error_code)
         if problem is not None:
             raise problem
         return base_offset
+
+    def write(
+        self, place: TopicPartition, batch: bytes, ended: Callable[[int], None]
+    ) -> tuple[int, int]:
+        """The same for whichever partition; returns Kafka's error code, and the base offset."""
+        partition = self.partition(place)
+        if partition is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        if not partition.may_append_now(batch):
+            error_code, base_offset = partition.append_later(
+                batch, lambda job: self._appended(place, base_offset, job)
+            )
+            if error_code == ErrorCode.NONE:
+                self._unwritten.setdefault(place, deque()).append([ended])
+            return error_code, base_offset
+        try:
+            error_code, base_offset, _, _ = partition.append_batches(batch)
+        except OSError as error:
+            LOGGER.error("%s can't be written: %s", place, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR, -1
+        if error_code == ErrorCode.NONE:
+            ended(error_code)
+        return error_code, base_offset
+
+    def _appended(self, place: TopicPartition, expected: int, job: CallbackJob) -> None:
+        """A thread has done an append, or failed: say so to those who wait for it."""
+        waiting = self._unwritten[place].popleft()
+        if not self._unwritten[place]:
+            del self._unwritten[place]
+        error_code = job.error_code
+        if job.problem is not None:
+            LOGGER.error("%s can't be written: %s", place, job.problem)
+            error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif error_code == ErrorCode.NONE and job.base_offset != expected:
+            LOGGER.error(
+                "%s: a batch is at offset %d, not %d: others write there, too",
+                place, job.base_offset, expected,
+            )  # fmt: skip
+            error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        for tell in waiting:
+            tell(error_code)
 
     def to_be_committed(self, place: TopicPartition) -> asyncio.Future[int] | None:
         """None if the followers in sync have all that is in the log now, and the disk where answers
@@ -88,6 +137,11 @@ class PartitionWriter:
         partition = self.partition(place)
         if partition is None:
             raise error_for(ErrorCode.NOT_COORDINATOR)
+        if place in self._unwritten:
+            return self._when_written(place)
+        return self._when_committed(partition)
+
+    def _when_committed(self, partition: Partition) -> asyncio.Future[int] | None:
         durable = self.durable
         if partition.replication is None and not durable:
             return None
@@ -112,6 +166,30 @@ class PartitionWriter:
                 [(log, end)],
                 lambda done: tell(ErrorCode.NONE if done else ErrorCode.KAFKA_STORAGE_ERROR),
             )
+        return told
+
+    def _when_written(self, place: TopicPartition) -> asyncio.Future[int]:
+        """What `to_be_committed` says once threads have appended all that is queued now."""
+        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def written(error_code: int) -> None:
+            if told.done():
+                return
+            partition, later = self.partition(place), None
+            if error_code == ErrorCode.NONE and partition is None:
+                error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif error_code == ErrorCode.NONE and partition is not None:
+                later = self._when_committed(partition)
+            if later is None:
+                told.set_result(error_code)
+            else:
+                later.add_done_callback(committed)
+
+        def committed(later: asyncio.Future[int]) -> None:
+            if not told.done():
+                told.set_result(later.result())
+
+        self._unwritten[place][-1].append(written)
         return told
 
     async def committed(self, place: TopicPartition, timeout_s: float | None = None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kstore.broker.runtime.coordinators.partitions import partition_of
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Coordinator", "CoordinatorPartition", "LazyCoordinator", "watch_leadership"]
 
 LOGGER = logging.getLogger(__name__)
+RELOAD_SECONDS = 1.0
+"""After a write that failed, before the log is replayed."""
 LOAD_WAIT_SECONDS = 1.0
 """How long a client that looks for its coordinator may be kept waiting for a partition to load."""
 
@@ -41,11 +44,22 @@ class CoordinatorPartition:
         self.error_code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """NONE once it is loaded; what to answer until then, or after a failure."""
         self.loading: asyncio.Task[None] | None = None
+        self.when_ahead: Callable[[], object] = self.close
+        """Has another one take its place, as it knows more than its log has."""
 
     @property
     def log(self) -> Log:
         """The partition's log; KafkaError if this broker does not have it."""
         return self.writer.log_of(self.place)
+
+    def append_ended(self, error_code: int) -> None:
+        """A thread has appended what was decided. If it could not, this knows more than the log
+        has: nobody is answered from it any more, and the log is replayed anew.
+        """
+        if error_code != ErrorCode.NONE and self.error_code != ErrorCode.NOT_COORDINATOR:
+            LOGGER.error("%s is loaded anew: what was decided is not in its log", self.place)
+            self.close()
+            self.when_ahead()
 
     async def load(self, reading: asyncio.Lock) -> None:
         """Replay the log; a bad record makes the partition unavailable.
@@ -134,10 +148,20 @@ class Coordinator(Generic[P]):
         }
         self._by_index.update(made)
         for partition in sorted(made.values(), key=_log_bytes):
+            partition.when_ahead = partial(self._replace_later, partition)
             partition.loading = self.spawn(partition.load(self._reading))
         if made and not self._begun:
             self._begun = True
             self.begin()
+
+    def _replace_later(self, partition: P) -> None:
+        self.loop.call_later(RELOAD_SECONDS, self._replace, partition)
+
+    def _replace(self, partition: P) -> None:
+        index = partition.place.partition
+        if self._by_index.get(index) is partition:
+            del self._by_index[index]
+            self._serve([index])
 
     def begin(self) -> None:
         """The first partition is served: begin what is done by the clock."""

@@ -336,7 +336,7 @@ class GroupPartition(CoordinatorPartition):
                 transactional=result.producer is not None,
             )
         self.check()  # not if it was given up, and is led anew meanwhile
-        return self.writer.append(self.place, batch)
+        return self.writer.append(self.place, batch, self.append_ended)
 
     def _answer_some(self, completions: tuple[tuple[Token, Message], ...]) -> None:
         """A big group's answers are spread over turns of the loop."""

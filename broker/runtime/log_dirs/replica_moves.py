@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplicaMove", "ReplicaMoves"]
 
+QUEUED_PAUSE_S = 0.005
+"""Before threads are looked at again that append to the old log."""
 SLICE_BYTES = 256 * 1024
 """What is copied before other work on the loop has its turn."""
 
@@ -123,6 +125,9 @@ class ReplicaMoves:
             while move.offset_lag() and not partition.deleted:
                 _copy_slice(source, move.future)
                 await asyncio.sleep(0)
+            if partition.appends_queued:  # they would be written to the old log
+                await asyncio.sleep(QUEUED_PAUSE_S)
+                continue
             if flushed == move.future.log_end_offset:
                 return
             flushed = move.future.log_end_offset

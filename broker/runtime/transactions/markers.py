@@ -98,6 +98,8 @@ class Markers:
     ) -> int:
         """End the transaction of a producer (id, epoch) on one partition; an error code.
 
+        One that is left to a thread may still fail: `commit` says so.
+
         From transaction.version 2 on a marker's epoch is above that of the batches it ends
         (KIP-890); one that was written already may be repeated.
         """
@@ -118,14 +120,24 @@ class Markers:
             producer_epoch=epoch,
             timestamp=self._node.now_ms(),
         )
-        try:
-            error_code = partition.append_batches(batch)[0]
-        except OSError as problem:
-            LOGGER.error("%s can't be written: %s", place, problem)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC:
-            self._offsets_ended(place.partition, producer_id, committed)
+
+        def ended(error_code: int) -> None:
+            if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC:
+                self._offsets_ended(place.partition, producer_id, committed)
+
+        error_code, _ = self._partitions.write(place, batch, ended)
         return error_code
+
+    def may_write_now(self, places: Iterable[TopicPartition]) -> bool:
+        """Whether markers on these partitions have to wait for no disk."""
+        sample = control_batch(
+            EndTransactionMarker(ControlType.COMMIT, 0),
+            producer_id=0,
+            producer_epoch=0,
+            timestamp=self._node.now_ms(),
+        )
+        found = [self._partitions.partition(place) for place in places]
+        return all(each is None or each.may_append_now(sample) for each in found)
 
     async def commit(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Wait until the followers in sync have the markers just written; an error code for each
@@ -170,7 +182,9 @@ class OwnMarkers:
         """Write all markers, if they are few and nothing waits for the disk."""
         if self._durable or len(prepared.partitions) > MARKERS_PER_TURN:
             return None
-        return self._write_some(prepared, coordinator_epoch, prepared.partitions)
+        if not self._markers.may_write_now(prepared.partitions):
+            return None
+        return self._write_some(prepared, coordinator_epoch, prepared.partitions)[1]
 
     async def write(
         self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
@@ -179,19 +193,18 @@ class OwnMarkers:
         failed: list[TopicPartition] = []
         for begin in range(0, len(places), MARKERS_PER_TURN):
             some = places[begin : begin + MARKERS_PER_TURN]
-            missing = self._write_some(prepared, coordinator_epoch, some)
-            if self._durable:
-                # A transaction that is noted as completed gets no marker again.
-                missing |= set(await self._markers.commit(set(some) - missing))
-            failed += sorted(missing)
+            written, missing = self._write_some(prepared, coordinator_epoch, some)
+            # A transaction that is noted as completed gets no marker again.
+            failed += sorted(missing | set(await self._markers.commit(written)))
             await asyncio.sleep(0)
         return failed
 
     def _write_some(
         self, prepared: Transaction, coordinator_epoch: int, places: Iterable[TopicPartition]
-    ) -> frozenset[TopicPartition]:
+    ) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
+        """Where markers were written, and where they are missing."""
         committed = prepared.state == PREPARE_COMMIT
-        failed = set()
+        written, failed = [], set()
         for place in places:
             error_code = self._markers.write(
                 place,
@@ -199,9 +212,11 @@ class OwnMarkers:
                 coordinator_epoch,
                 committed=committed,
             )
-            if error_code in PASSED_OVER:
+            if error_code == ErrorCode.NONE:
+                written.append(place)
+            elif error_code in PASSED_OVER:
                 LOGGER.info("%s: no marker of %r: %s", place, prepared, error_for(error_code))
-            elif error_code != ErrorCode.NONE:
+            else:
                 LOGGER.error(
                     "%s: the marker of %r is missing: %s",
                     place,
@@ -209,4 +224,4 @@ class OwnMarkers:
                     error_for(error_code),
                 )
                 failed.add(place)
-        return frozenset(failed)
+        return written, frozenset(failed)

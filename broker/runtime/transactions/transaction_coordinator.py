@@ -101,7 +101,7 @@ class TransactionPartition(CoordinatorPartition):
             ],
             timestamp=self._coordinator.now_ms(),
         )
-        self.writer.append(self.place, batch)
+        self.writer.append(self.place, batch, self.append_ended)
 
     def is_settled(self) -> bool:
         """Whether all that was decided so far can't be lost any more, as far as that is asked
@@ -263,14 +263,16 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             if partition.shard.is_prepared(transaction.transactional_id):
                 return self._end(partition, transaction, decision)
         # What was answered rests on what was decided before, too.
-        if not self.waits or partition.is_settled():
+        if partition.is_settled():
             return decision
         return self._when_settled(partition, decision)
 
     def _end(
         self, partition: TransactionPartition, prepared: Transaction, decision: Decision
     ) -> Decision | Awaitable[Decision]:
-        left = self._markers.write_now(prepared, partition.coordinator_epoch)
+        left = None
+        if partition.is_settled():
+            left = self._markers.write_now(prepared, partition.coordinator_epoch)
         if left is None:
             return self._complete_first(partition, decision)
         if left or not self._completed(partition, prepared.transactional_id):

@@ -5,9 +5,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kstore._fast.broker.partition_events cimport PartitionEvents, Wakeable
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState
 from kstore._fast.log.append_plan cimport AppendResult
-from kstore._fast.log.append_queue cimport AppendJob
+from kstore._fast.log.append_queue cimport AppendJob, CallbackJob
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.record.unpack cimport Verdict
+
+# An append that the loop is told of when the partition has been.
+cdef class PartitionJob(CallbackJob):
+    cdef Partition partition
 
 cdef class Partition(Wakeable):
     cdef readonly TopicEntry entry
@@ -30,6 +34,7 @@ cdef class Partition(Wakeable):
     cdef readonly int stored_codec          # what client batches are stored in; -1: as they come
     cdef readonly int stored_level          # of that codec; -1: its own default
     cdef public int32_t insync_replicas     # how many there are
+    cdef int64_t expected_end               # of the log, when what `append_later` took is in it
     cdef readonly int32_t min_insync_replicas   # how many a write with acks=all needs
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
     # the same; a thread has looked into the batch, or has not and says how much is done here

@@ -7,6 +7,7 @@ from typing_extensions import Buffer
 
 from kstore._fast.broker.partition_events import Wakeable
 from kstore._fast.broker.replica_state import ReplicaState
+from kstore._fast.log.append_queue import CallbackJob
 
 class TopicEntry:
     """One topic: its name, id (16 bytes) and partitions by index (None where this broker
@@ -24,6 +25,9 @@ class TopicEntry:
     count_required: bool
     """kstore.partition.count.required: a producer that doesn't say its count is refused."""
     def __init__(self, name: bytes, topic_id: bytes, *, internal: bool = False) -> None: ...
+
+class PartitionJob(CallbackJob):
+    """An append to a partition that calls back."""
 
 class Partition(Wakeable):
     """One partition as the data plane sees it: its log's core, its leader and who waits
@@ -141,6 +145,20 @@ class Partition(Wakeable):
 
         Returns (error code, base offset, last offset, log end offset). Raises OSError only.
         """
+    def may_append_now(self, data: bytes) -> bool:
+        """Whether the loop may append these batches itself, as nothing has to be waited for."""
+    def append_later(
+        self, data: bytes, callback: Callable[[CallbackJob], object], *, origin: int = 1
+    ) -> tuple[int, int]:
+        """Have a thread append ready batches; ``callback(job)`` is called when that is done, or has
+        failed, after who waits was woken.
+
+        Returns (error code, the base offset that they get if all before them succeed). With an
+        error nothing is appended, and nobody called back.
+        """
+    @property
+    def appends_queued(self) -> int:
+        """How many appends are left to threads and are not done."""
 
     @property
     def log_start_offset(self) -> int:

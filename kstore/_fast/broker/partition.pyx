@@ -11,6 +11,8 @@ from kstore._fast.broker.partition_events cimport Waiter
 from kstore._fast.broker.replica_state cimport CommitWait
 from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
 from kstore._fast.log.append_plan cimport ORIGIN_COORDINATOR
+from kstore._fast.log.append_queue cimport AppendQueue
+from kstore._fast.record.batch cimport BATCH_OK, BatchInfo, read_batch_header
 from kstore._fast.record.memory cimport MemoryView, view_of
 
 
@@ -37,6 +39,13 @@ cdef class CallbackWait(CommitWait):
         # Not from here: it may append, and what it raises is not the follower's fault.
         self.call_soon(self.callback, error)
         return 0
+
+
+cdef class PartitionJob(CallbackJob):
+    """An append to a partition that calls back."""
+
+    cdef int ended(self) except -1:
+        return self.partition.end_append(self)
 
 
 cdef class Partition(Wakeable):
@@ -378,6 +387,48 @@ cdef class Partition(Wakeable):
         view = view_of(data, True)
         self.append(view.data, view.size, origin, &result)
         return result.error_code, result.base_offset, result.last_offset, result.log_end_offset
+
+    def may_append_now(self, bytes data not None):
+        """Whether the loop may append these batches itself, as nothing has to be waited for."""
+        return bool(self.core.may_append_now(
+            <const uint8_t*><const char*>data, len(data), False))
+
+    def append_later(self, bytes data not None, callback, *, int origin=ORIGIN_COORDINATOR):
+        """Have a thread append ready batches; ``callback(job)`` is called when that is done, or has
+        failed, after who waits was woken.
+
+        Returns (error code, the base offset that they get if all before them succeed). With an
+        error nothing is appended, and nobody called back.
+        """
+        cdef PartitionJob job
+        cdef const uint8_t* at
+        cdef const uint8_t* end
+        cdef BatchInfo info
+        cdef int64_t base
+        if origin == ORIGIN_COORDINATOR and self.insync_replicas < self.min_insync_replicas:
+            return NOT_ENOUGH_REPLICAS, -1
+        job = PartitionJob.__new__(PartitionJob)
+        job.partition = self
+        job.core = self.core
+        job.take_copy(data)
+        job.leader_epoch = self.leader_epoch
+        job.origin = origin
+        job.callback = callback
+        if self.core.queued == 0:
+            self.expected_end = self.core.log_end_offset
+        base = self.expected_end
+        at = job.data
+        end = at + job.size
+        while at < end and read_batch_header(at, end, &info) == BATCH_OK:
+            self.expected_end += info.last_offset_delta + 1
+            at += info.size_bytes
+        (<AppendQueue>self.core.appends).submit(job)
+        return NONE, base
+
+    @property
+    def appends_queued(self):
+        """How many appends are left to threads and are not done."""
+        return 0 if self.core is None else self.core.queued
 
     def replace_log(self, log):
         """Serve the partition from another log that holds the same: it has moved. Or from its log,

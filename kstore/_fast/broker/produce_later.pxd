@@ -28,6 +28,7 @@ cdef bint has_gaps(WireBytes records, Verdict seen) except -1
 cdef class FrameMemory:
     cdef uint8_t* data
     cdef bint owns
+    cdef int users                          # appends that are not done; a fetcher counts them
 
 # The batch at one place of a request, appended by a thread.
 cdef class ProduceJob(AppendJob):

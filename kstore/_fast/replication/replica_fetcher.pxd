@@ -1,20 +1,17 @@
 # The connection by which this broker copies the partitions that one other broker leads.
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kstore._fast.broker.produce_later cimport FrameMemory
+from kstore._fast.log.append_queue cimport AppendJob
+from kstore._fast.replication.fetched_part cimport FetchedPart
 from kstore._fast.replication.replica_session cimport Followed, ReplicaSession
-from kstore._fast.protocol.wire cimport WireReader
 
-# Where one partition's part of an answer lies, and what it says.
-cdef struct FetchedPart:
-    int32_t index
-    int16_t error
-    int64_t high_watermark
-    int64_t log_start_offset
-    const uint8_t* records
-    Py_ssize_t records_size
-    int32_t diverging_epoch                 # -1: it does not diverge
-    int64_t diverging_end_offset
+# What came of one partition, appended by a thread.
+cdef class ReplicaJob(AppendJob):
+    cdef ReplicaFetcher fetcher
+    cdef Followed followed
+    cdef FetchedPart part
 
 cdef class ReplicaFetcher(ReplicaSession):
     cdef object owner
@@ -29,6 +26,7 @@ cdef class ReplicaFetcher(ReplicaSession):
     # the bytes received
     cdef uint8_t* data
     cdef Py_ssize_t capacity, start, end
+    cdef FrameMemory pinned                 # they, while threads append from them; or None
     # the answer that is being worked through
     cdef bint in_frame
     cdef Py_ssize_t at, frame_end
@@ -41,9 +39,13 @@ cdef class ReplicaFetcher(ReplicaSession):
     cdef int end_frame(self) except -1
     cdef int take_part(self, Followed followed, FetchedPart* part) except -1
     cdef bint append_records(self, Followed followed, FetchedPart* part) except? True
+    cdef int append_later(self, Followed followed, FetchedPart* part, Py_ssize_t size) except -1
+    cdef int end_append(self, ReplicaJob job) except -1
+    cdef int note_part(self, Followed followed, const FetchedPart* part) except -1
     cdef bint must_wait_for_disk(self) except? True
     cdef int send_fetch(self) except -1
     cdef int put_on_wire(self) except -1
     cdef int reserve(self, Py_ssize_t capacity) except -1
     cdef int grow(self, Py_ssize_t capacity) except -1
+    cdef bint is_pinned(self) noexcept
     cdef int tidy_buffer(self) except -1

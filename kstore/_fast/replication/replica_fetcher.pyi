@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol, type_check_only
 
+from kstore._fast.log.append_queue import AppendJob
 from kstore._fast.replication.replica_session import Followed, ReplicaSession
 
 @type_check_only
@@ -39,6 +40,9 @@ class Owner(Protocol):
 
     def report(self, sentence: str) -> None:
         """Tell the operator."""
+
+class ReplicaJob(AppendJob):
+    """What came of one partition, appended by a thread."""
 
 class ReplicaFetcher(ReplicaSession):
     """The protocol of the connection to one leader, for uvloop's buffered reads."""

@@ -7,20 +7,22 @@ the owner releases it. It opens no connection; what a fetch says is replica_sess
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int16_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 
-from kstore._fast.record.batch cimport BATCH_LENGTH_AT, BATCH_PREFIX_SIZE
-from kstore._fast.record.buffer cimport load_int32, load_int64
+from kstore._fast.record.buffer cimport load_int32
 from kstore._fast.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR, INCONSISTENT_TOPIC_ID,
-    INVALID_FETCH_SESSION_EPOCH, NONE)
+    INVALID_FETCH_SESSION_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER)
 from kstore._fast.log.append_plan cimport ORIGIN_REPLICA, AppendResult
+from kstore._fast.log.append_queue cimport AppendQueue
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.broker.sending cimport SEND_BLOCKED, SEND_DONE, send_answers, unsent
+from kstore._fast.replication.fetched_part cimport read_part, whole_batches
 from kstore._fast.protocol.wire cimport (
-    AnswerBuffer, WireBytes, begin_reading, read_bytes, read_int16, read_int32, read_int64,
-    read_raw, read_some, read_unsigned, skip_tags)
+    AnswerBuffer, WireBytes, WireReader, begin_reading, read_int16, read_int32, read_raw, read_some,
+    skip_tags)
 
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF     # what a leader answers is as large as was asked for
 
@@ -30,61 +32,13 @@ cdef enum:
     MAX_FRAME_BYTES = 1 << 30
     TURN_BYTES = 1024 * 1024                # are appended before others of the loop have their turn
     APPEND_BYTES = 8 * 1024                 # what an append costs beside its bytes, in bytes
-    DIVERGING_EPOCH_TAG = 0
 
 
-# How many of the bytes are whole batches; a partial one at the end is not for this time.
-cdef Py_ssize_t whole_batches(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    cdef Py_ssize_t at = 0
-    cdef int64_t length
-    while size - at >= BATCH_PREFIX_SIZE:
-        length = load_int32(data + at + BATCH_LENGTH_AT)
-        if length <= 0 or BATCH_PREFIX_SIZE + length > size - at:
-            # A length that no batch has is for the append to refuse.
-            return size if length <= 0 else at
-        at += BATCH_PREFIX_SIZE + length
-    return at
+cdef class ReplicaJob(AppendJob):
+    """What came of one partition, appended by a thread."""
 
-
-cdef int read_part(WireReader* r, FetchedPart* part) noexcept:
-    """One partition of an answer; r.bad afterwards: it is cut short."""
-    cdef Py_ssize_t i, count
-    cdef WireBytes records
-    part.index = read_int32(r)
-    part.error = read_int16(r)
-    part.high_watermark = read_int64(r)
-    read_int64(r)                                   # last stable offset
-    part.log_start_offset = read_int64(r)
-    count = <int32_t>(read_unsigned(r) - 1)         # aborted transactions
-    for i in range(count):
-        read_raw(r, 16)
-        skip_tags(r, True)
-        if r.bad:
-            return 0
-    read_int32(r)                                   # preferred read replica
-    records = read_bytes(r, True)
-    part.records = records.data
-    part.records_size = max(records.size, <Py_ssize_t>0)
-    part.diverging_epoch = -1
-    part.diverging_end_offset = -1
-    read_part_tags(r, part)
-    return 0
-
-
-cdef int read_part_tags(WireReader* r, FetchedPart* part) noexcept:
-    cdef int32_t i
-    cdef int32_t count = <int32_t>read_unsigned(r)
-    cdef int64_t tag
-    cdef WireBytes field
-    for i in range(count):
-        tag = read_unsigned(r)
-        field = read_raw(r, <Py_ssize_t>read_unsigned(r))
-        if r.bad:
-            return 0
-        if tag == DIVERGING_EPOCH_TAG and field.size >= 12:
-            part.diverging_epoch = load_int32(field.data)
-            part.diverging_end_offset = load_int64(field.data + 4)
-    return 0
+    cdef int ended(self) except -1:
+        return self.fetcher.end_append(self)
 
 
 cdef class ReplicaFetcher(ReplicaSession):
@@ -98,7 +52,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         self.fd = -1
 
     def __dealloc__(self):
-        free(self.data)
+        free(self.data)                     # no thread has a part of it: those keep this object
 
     def __init__(self, owner, call_soon, *, int leader_id, int node_id, int64_t broker_epoch):
         super().__init__(leader_id=leader_id, node_id=node_id, broker_epoch=broker_epoch)
@@ -152,6 +106,8 @@ cdef class ReplicaFetcher(ReplicaSession):
             self.fd = -1
             self.start = self.end = 0
             self.in_frame = False
+            if self.is_pinned():
+                self.grow(READ_BYTES)
             self.owner.lost(self, problem)
 
     def close(self):
@@ -279,9 +235,8 @@ cdef class ReplicaFetcher(ReplicaSession):
 
     cdef int take_part(self, Followed followed, FetchedPart* part) except -1:
         cdef LogCore core
-        cdef int64_t high_watermark
         cdef bint late
-        if followed is None or followed.held or not followed.asked \
+        if followed is None or followed.held or followed.appending or not followed.asked \
                 or self.answered <= followed.first_request:
             return 0
         core = followed.partition.core
@@ -303,8 +258,13 @@ cdef class ReplicaFetcher(ReplicaSession):
             return 0
         if part.records_size > 0 and not late and not self.append_records(followed, part):
             return 0
+        return 0 if followed.appending else self.note_part(followed, part)
+
+    cdef int note_part(self, Followed followed, const FetchedPart* part) except -1:
+        """Take over what else the leader has told with the records."""
+        cdef LogCore core = followed.partition.core
+        cdef int64_t high_watermark = min(part.high_watermark, core.log_end_offset)
         followed.leader_high_watermark = part.high_watermark
-        high_watermark = min(part.high_watermark, core.log_end_offset)
         if high_watermark > core.high_watermark:
             (<object>followed.partition).take_high_watermark(high_watermark)
         if part.log_start_offset > core.log_start_offset:
@@ -317,6 +277,9 @@ cdef class ReplicaFetcher(ReplicaSession):
         cdef LogCore core = followed.partition.core
         cdef Py_ssize_t size = whole_batches(part.records, part.records_size)
         if size == 0:
+            return True
+        if not core.may_append_now(part.records, size, True):
+            self.append_later(followed, part, size)
             return True
         try:
             core.append(
@@ -333,6 +296,54 @@ cdef class ReplicaFetcher(ReplicaSession):
         if followed.throttled:
             self.throttled_bytes += size
         return True
+
+    cdef int append_later(
+        self, Followed followed, FetchedPart* part, Py_ssize_t size
+    ) except -1:
+        """Leave what has come to a thread. The partition is fetched again when that is done; the
+        others of its leader go on.
+        """
+        cdef ReplicaJob job = ReplicaJob.__new__(ReplicaJob)
+        if not self.is_pinned():
+            self.pinned = FrameMemory.__new__(FrameMemory)
+            self.pinned.data = self.data
+        job.core = followed.partition.core
+        job.data = <uint8_t*>part.records
+        job.size = size
+        job.keeps = self.pinned
+        job.leader_epoch = followed.leader_epoch
+        job.origin = ORIGIN_REPLICA
+        job.fetcher = self
+        job.followed = followed
+        job.part = part[0]
+        (<AppendQueue>job.core.appends).submit(job)
+        self.pinned.users += 1
+        followed.appending = True
+        self.hold(followed)
+        return 0
+
+    cdef int end_append(self, ReplicaJob job) except -1:
+        """A thread has appended what came of a partition, or could not."""
+        cdef Followed followed = job.followed
+        (<FrameMemory>job.keeps).users -= 1
+        followed.appending = False
+        if followed.partition.online:               # it is led here meanwhile
+            return followed.partition.end_append(job)
+        if not self.has(followed):
+            return 0
+        if followed.partition.core is not job.core \
+                or job.result.error_code == NOT_LEADER_OR_FOLLOWER:
+            self.release(followed)                  # what came was of another time, for another log
+        elif job.problem is not None:
+            self.owner.failed(self, followed, job.problem)
+        elif job.result.error_code != NONE:
+            self.owner.refused_append(self, followed, job.result.error_code)
+        else:
+            self.note_part(followed, &job.part)
+            self.release(followed)
+            if followed.throttled:
+                self.owner.count_throttled(self, job.size)      # which may hold it again
+        return 0
 
     cdef int end_frame(self) except -1:
         """All of an answer is appended: tell the leader by the next fetch."""
@@ -408,8 +419,16 @@ cdef class ReplicaFetcher(ReplicaSession):
 
     # ---- the buffer ----
 
+    cdef bint is_pinned(self) noexcept:
+        """Whether threads append from the buffer: it must not move then."""
+        if self.pinned is not None and self.pinned.users == 0:
+            self.pinned = None
+        return self.pinned is not None
+
     cdef int reserve(self, Py_ssize_t capacity) except -1:
         """Room for so many bytes from the beginning of what is not worked through."""
+        if self.start and self.is_pinned():
+            return self.grow(max(capacity, self.end - self.start + READ_BYTES))
         if self.start:
             memmove(self.data, self.data + self.start, self.end - self.start)
             self.end -= self.start
@@ -419,9 +438,24 @@ cdef class ReplicaFetcher(ReplicaSession):
         return 0
 
     cdef int grow(self, Py_ssize_t capacity) except -1:
-        cdef uint8_t* data = <uint8_t*>realloc(self.data, capacity)
+        """A larger buffer. Threads keep the one that they append from; a frame that is being worked
+        through stays where it is in the other.
+        """
+        cdef Py_ssize_t first = 0 if self.in_frame else self.start
+        cdef uint8_t* data
+        if self.is_pinned():
+            data = <uint8_t*>malloc(capacity)
+        else:
+            first = 0
+            data = <uint8_t*>realloc(self.data, capacity)
         if data == NULL:
             raise MemoryError(f"no memory for an answer of {capacity} bytes")
+        if self.pinned is not None:
+            memcpy(data, self.data + first, self.end - first)
+            self.pinned.owns = True
+            self.pinned = None
+            self.start -= first
+            self.end -= first
         self.data = data
         self.capacity = capacity
         return 0
@@ -433,7 +467,8 @@ cdef class ReplicaFetcher(ReplicaSession):
         cdef uint8_t* data
         cdef Py_ssize_t last = self.start
         self.reserve(0)
-        if self.capacity > KEPT_BYTES and last < self.capacity // 8 and self.end < READ_BYTES:
+        if self.capacity > KEPT_BYTES and last < self.capacity // 8 and self.end < READ_BYTES \
+                and not self.is_pinned():
             data = <uint8_t*>realloc(self.data, READ_BYTES)
             if data != NULL:
                 self.data = data

@@ -16,6 +16,7 @@ cdef class Followed:
     cdef readonly int64_t leader_high_watermark     # as the leader last told it
     cdef bytes topic_id
     cdef int32_t index
+    cdef bint appending                     # a thread is at what came last
     cdef bint asked                         # the leader has it in the session
     cdef bint changed                       # it stands in the session's list of those
     cdef int64_t asked_offset               # as the leader knows it

@@ -82,6 +82,9 @@ class Replicated:
     def log_end_offset(self) -> int:
         return int(self.log.log_end_offset)
 
+    def may_append_now(self, batch: bytes) -> bool:
+        return True
+
     def append_batches(self, batch: bytes) -> tuple[int, int, int, int]:
         info = self.log.append_batches(batch, leader_epoch=0, origin="coordinator")
         return 0, info.base_offset, info.last_offset, info.last_offset + 1
