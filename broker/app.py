@@ -176,6 +176,7 @@ async def _serve(
     maintenance = Maintenance(broker.node, broker.log_manager)
     maintenance.start()
     garbage = Garbage(loop, lambda: sum(broker.plane.request_counts().values()))
+    garbage.start()
     first = config.listeners[0]
     try:
         if config["kstore.metrics.listener"]:
@@ -189,7 +190,6 @@ async def _serve(
             log.info("the HTTP API is at %s", api_url)
         if not await _joined(broker.membership, stop):
             return
-        garbage.start()
         on_ready(first.host, ports[first.name], api_url)
         if TRANSACTION_TOPIC in broker.image.topics:
             # Not only once somebody asks: a prepared transaction holds readers back until it is

@@ -255,7 +255,7 @@ class GroupPartition(CoordinatorPartition):
             self._expire(key, event)
 
     def _expire(self, key: TimerKey, event: TimerEvent) -> None:
-        self._line.begin(self._follow(key, event))
+        self._line.begin_soon(self._follow(key, event))
 
     def _follow(self, key: TimerKey, event: TimerEvent) -> Work[None]:
         if key in self._timers:

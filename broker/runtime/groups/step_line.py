@@ -96,10 +96,21 @@ class StepLine:
         """A step on the shard: done at once where it is short and none is before it."""
         step = Step(work)
         if self._steps or not step.go_on(monotonic() + SLICE_S):
-            self._steps.append(step)  # type: ignore[arg-type]
-            if len(self._steps) == 1:
-                self._loop.call_soon(self._go_on)
+            self._put(step)
         return step
+
+    def begin_soon(self, work: Work[T]) -> Step[T]:
+        """A step that need not be done in this turn of the loop: of many that are due at the same
+        time, each turn does a slice.
+        """
+        step = Step(work)
+        self._put(step)
+        return step
+
+    def _put(self, step: Step[T]) -> None:
+        self._steps.append(step)  # type: ignore[arg-type]
+        if len(self._steps) == 1:
+            self._loop.call_soon(self._go_on)
 
     def close(self) -> None:
         """None of them is done any more."""

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kstore.broker.runtime.slices import Slices
+
 if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.node import Node
@@ -60,9 +62,11 @@ class Maintenance:
     async def _compact(self, log_dir: LogDir) -> None:
         while True:
             await asyncio.sleep(max(self._config["log.cleaner.backoff.ms"] / 1000, 0.1))
+            slices = Slices()
             for logs in self._some_logs(log_dir):
                 compacted = [log for log in logs if log.config.compacts]
                 if not compacted:
+                    await slices.breathe()
                     continue
                 what = f"measuring what is to be cleaned of {compacted[0].topic_partition}"
                 call = partial(_dirty, compacted, self._node.now_ms())

@@ -18,6 +18,7 @@ from kstore._fast.record.builder import build_batch
 from kstore.broker.runtime.coordinators.partition_writer import COMMIT_SECONDS
 from kstore.broker.runtime.coordinators.partitions import read_records
 from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
+from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.topics.topics import transaction_topic_configs
 from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
 from kstore.broker.state.transactions.state import Transaction, TransactionRecord
@@ -347,10 +348,12 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
 
     async def _abort_overdue(self) -> None:
         """Abort transactions that have run out of time, and fence their producers."""
+        slices = Slices()
         for partition in self._loaded():
             try:
-                for transactional_id in list(partition.shard.overdue(self.now_ms())):
+                for transactional_id in list(partition.shard.ongoing):
                     self._abort_if_overdue(partition, transactional_id)
+                    await slices.breathe()
             except KafkaError as error:
                 LOGGER.error("%s: overdue transactions stay open: %s", partition.place, error)
             await asyncio.sleep(0)

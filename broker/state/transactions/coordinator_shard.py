@@ -7,7 +7,7 @@ broker/runtime/transactions/transaction_coordinator.py runs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kstore.broker.state.linear_regex import LinearRegex
@@ -215,12 +215,6 @@ class TransactionShard:
     def is_prepared(self, transactional_id: str) -> bool:
         """Whether its markers are to be written."""
         return self.transactions[transactional_id].state in PREPARED
-
-    def overdue(self, now_ms: int) -> Iterator[str]:
-        """The transactional ids whose transactions have run out of time."""
-        for transactional_id in self.ongoing:
-            if self.transactions[transactional_id].is_overdue(now_ms):
-                yield transactional_id
 
     def describe(self, transactional_id: str) -> DescribeTransactionsResponseTransactionState:
         """DescribeTransactions for one transactional id."""

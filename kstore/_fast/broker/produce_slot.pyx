@@ -23,6 +23,7 @@ cdef enum:
     PARTITION_ANSWER_BYTES = 240
     LEADER_TAG = 0                                  # KIP-951
     LOG_END_OFFSET_TAG = 39101
+    EXPIRED_PER_TURN = 500                          # requests whose time is over
 
 cdef const char* TOO_MUCH = (
     b"The records of the compressed batch decompress to more than 16 MB, 32 times "
@@ -184,20 +185,24 @@ cdef class ProduceWaits:
         if self.timer is not None:
             self.timer.cancel()
         self.timer_ms = deadline_ms
-        self.timer = self.call_later((deadline_ms - now_ms) / 1000.0, self.expire)
+        self.timer = self.call_later(max(deadline_ms - now_ms, 0) / 1000.0, self.expire)
         return 0
 
     def expire(self):
-        """Answer those whose time is over, and set the timer for the next."""
+        """Answer those whose time is over, some in each turn of the loop, and set the timer for the
+        next.
+        """
         cdef ProduceSlot slot
         cdef int64_t now_ms = self.table.replication.now_ms()
         cdef int64_t least = -1
+        cdef int left = EXPIRED_PER_TURN
         self.timer = None
         for slot in list(self.waiting):
-            if slot.deadline_ms <= now_ms:
+            if slot.deadline_ms <= now_ms and left > 0:
+                left -= 1
                 slot.stop_waiting(REQUEST_TIMED_OUT)
         for slot in self.waiting:
-            if slot.deadline_ms > now_ms and (least < 0 or slot.deadline_ms < least):
+            if least < 0 or slot.deadline_ms < least:
                 least = slot.deadline_ms
         if least >= 0:
             self.set_timer(least, now_ms)

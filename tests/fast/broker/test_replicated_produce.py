@@ -163,6 +163,18 @@ def test_the_wait_ends_with_the_requests_time(cluster: Cluster) -> None:
     assert client.answers() == []
 
 
+def test_of_many_waits_that_end_together_each_turn_answers_some(cluster: Cluster) -> None:
+    for client in [cluster.client() for _ in range(6)]:
+        for _ in range(200):
+            client.send(PRODUCE, 9, produce(0, timeout_ms=100))
+    cluster.now_ms += 100
+    left = []
+    for _ in range(3):
+        cluster.loop.fire_timers()
+        left.append(cluster.produce.waiting.parked)
+    assert left == [700, 200, 0]
+
+
 def test_the_timer_is_set_for_the_next_wait(cluster: Cluster) -> None:
     client = cluster.client()
     client.send(PRODUCE, 9, produce(0, timeout_ms=100))

@@ -120,3 +120,18 @@ def test_a_step_that_closes_its_own_line_is_the_last_one(line: Line) -> None:
     assert first.done
     assert second.done
     assert line.done == []
+
+
+def test_many_steps_that_are_due_at_the_same_time_take_a_slice_of_each_turn(line: Line) -> None:
+    steps = [line.begin_soon(line.work(str(number), 3)) for number in range(3 * PER_SLICE)]
+    assert line.done == []
+    turns = 0
+    while line.manual.soon:
+        before = sum(step.done for step in steps)
+        line.manual.soon, soon = [], line.manual.soon
+        for callback, given in soon:
+            callback(*given)
+        turns += 1
+        assert sum(step.done for step in steps) - before <= PER_SLICE
+    assert all(step.done for step in steps)
+    assert turns > len(steps) // PER_SLICE

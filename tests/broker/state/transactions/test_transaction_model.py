@@ -186,10 +186,12 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule()
     def abort_overdue(self) -> None:
-        for name in list(self.shard.overdue(self.now_ms)):
+        for name in list(self.shard.ongoing):
             before = self.shard.transactions[name]
             prepared = self.shard.handle_overdue(name, self.now_ms)
-            assert prepared is not None
+            if prepared is None:
+                assert self.now_ms - before.started_ms <= before.timeout_ms
+                continue
             assert prepared.started_ms + prepared.timeout_ms < self.now_ms
             self.carry_out(Decision(ErrorCode.NONE, prepared))
             self.fence_all(before)
