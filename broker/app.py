@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 STOP_TIMEOUT_S = 5.0
+SWITCH_S = 0.0005
+"""How long a thread that computes in Python keeps the loop waiting, each time the loop wakes up; by
+default it is ten times as long.
+"""
 IDLE_CHECK_S = 5.0
 STORE_PAUSE_S = 0.5
 """Between two attempts to reach the coordination store at the start."""
@@ -54,6 +58,7 @@ def serve(config: BrokerConfig, on_ready: OnReady) -> None:
     a broker of a cluster waits.
     """
     raise_descriptor_limit()
+    sys.setswitchinterval(SWITCH_S)
     sockets = _bind(config)
     loop = _watched_loop()
     asyncio.set_event_loop(loop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -24,6 +24,8 @@ from kstore.broker.http_server import (
 )
 from kstore.broker.metrics import LoopStall, prometheus_lines
 from kstore.broker.runtime.security.audit_log import HTTP_REQUEST
+from kstore.broker.runtime.slices import Slices
+from kstore.broker.state.work import in_order
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
@@ -194,12 +196,11 @@ class HttpApi:
 
     def topics(self, request: Request) -> Answer:
         """The topics that may be described, with their partitions."""
-        seen = [
-            (name, topic)
-            for name, topic in sorted(self.broker.image.topics.items())
-            if _may(self.broker, request, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
-        ]
-        return Answer(200, _topic_pieces(seen), JSON)
+
+        def may(name: str) -> bool:
+            return _may(self.broker, request, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+
+        return Answer(200, _topic_pieces(self.broker.image.topics, may), JSON)
 
     # ---- faults ----
 
@@ -281,21 +282,32 @@ def _error(status: int, sentence: str, **headers: str) -> Answer:
 
 
 async def _pieces(lines: Iterator[str]) -> AsyncIterator[bytes]:
-    """Lines, some at a time; an empty one is left out."""
+    """Lines, some at a time; an empty one is left out. Others have their turn in between, also
+    while there is no line for long.
+    """
     piece: list[str] = []
+    slices = Slices()
     for line in lines:
         if line:
             piece.append(line)
         if len(piece) >= LINES_PER_PIECE:
             yield "\n".join((*piece, "")).encode()
             piece = []
+        await slices.breathe()
     yield "\n".join((*piece, "")).encode() if piece else b""
 
 
-async def _topic_pieces(topics: list[tuple[str, TopicImage]]) -> AsyncIterator[bytes]:
-    """A JSON object with all topics, some partitions at a time."""
-    before = '{"topics": ['
-    for name, topic in topics:
+async def _topic_pieces(
+    topics: Mapping[str, TopicImage], may: Callable[[str], bool]
+) -> AsyncIterator[bytes]:
+    """A JSON object with all topics that may be seen, some partitions at a time."""
+    before = beginning = '{"topics": ['
+    slices = Slices()
+    for name in await slices.do(in_order([*topics], str)):
+        await slices.breathe()
+        if not may(name):
+            continue
+        topic = topics[name]
         head = {"name": name, "topic_id": str(topic.topic_id), "internal": topic.internal}
         yield (before + json.dumps(head)[:-1] + ', "partitions": [').encode()
         before = ", "
@@ -310,4 +322,4 @@ async def _topic_pieces(topics: list[tuple[str, TopicImage]]) -> AsyncIterator[b
             ]  # fmt: skip
             yield (", " * (start > 0) + json.dumps(rows)[1:-1]).encode()
         yield b"]}"
-    yield (b"]}\n" if topics else b'{"topics": []}\n')
+    yield (b"]}\n" if before is not beginning else b'{"topics": []}\n')

@@ -6,11 +6,11 @@ Nothing is exported from here; http_api.py does, where it is asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from kstore._fast.disk.write_back import WriteBack
     from kstore._fast.network.data_plane import DataPlane
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.security.security import Security
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
+    from kstore.broker.state.work import Work
     from kstore.log import LogDir
 
 __all__ = ["LoopStall", "Measured", "prometheus_lines", "snapshot"]
 
+T = TypeVar("T")
 INTERVAL_S = 0.1
 BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -114,7 +116,7 @@ _NAMES = {
 
 def prometheus_lines(broker: Measured, stall: LoopStall, *, of_clients: bool) -> Iterator[str]:
     """Everything that is counted, line by line. ``of_clients``: also what clients have pushed,
-    which names their topics.
+    which names their topics. Empty lines where others may have their turn.
     """
     from kstore.protocol.registry import APIS
 
@@ -135,7 +137,8 @@ def prometheus_lines(broker: Measured, stall: LoopStall, *, of_clients: bool) ->
     for name, value in _log_counters(broker.log_manager).items():
         yield f"# TYPE kstore_{name} counter"
         yield f"kstore_{name} {value}"
-    gauges = {**_log_gauges(broker.log_manager), **broker.membership.gauges()}
+    of_cluster = yield from _breathing(broker.membership.gauges())
+    gauges = {**_log_gauges(broker.log_manager), **of_cluster}
     for name, value in gauges.items():
         yield f"# TYPE kstore_{name} gauge"
         yield f"kstore_{name} {value}"
@@ -149,6 +152,17 @@ def prometheus_lines(broker: Measured, stall: LoopStall, *, of_clients: bool) ->
         yield f"kstore_client_telemetry_unreadable_total {telemetry.unreadable}"
         if of_clients:
             yield from telemetry.lines()
+
+
+def _breathing(work: Work[T]) -> Generator[str, None, T]:
+    """The result of work, with an empty line where it yields."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        yield ""
 
 
 def _log_counters(log_manager: LogManager) -> dict[str, int]:

@@ -247,3 +247,23 @@ def test_a_host_that_is_not_here_is_one_sentence(tmp_path: Path) -> None:
     assert ended.returncode == 1
     [sentence] = ended.stderr.splitlines()
     assert "192.0.2.1" in sentence
+
+
+def test_a_thread_that_computes_in_python_holds_the_loop_for_half_a_millisecond(
+    tmp_path: Path,
+) -> None:
+    script = """
+import os, signal, sys
+from kstore.broker.app import serve
+from kstore.config import BrokerConfig
+
+def on_ready(*_):
+    print(sys.getswitchinterval())
+    os.kill(os.getpid(), signal.SIGTERM)
+
+given = {"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}
+serve(BrokerConfig.load(None, given), on_ready)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert float(done.stdout) == 0.0005

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.state.metadata.image import BrokerImage
+    from kstore.broker.state.work import Work
 
 __all__ = ["UNCLEAN_ELECTION", "Decisions"]
 
@@ -100,17 +101,22 @@ class Decisions(ABC):
         """Whether it decides: not closed, and no other known to be elected."""
         return self._over is None
 
-    def gauges(self) -> dict[str, int]:
+    def gauges(self) -> Work[dict[str, int]]:
         """What metrics tell of the controller."""
-        partitions = [partition for _, _, partition in self.state.partitions()]
+        count = offline = not_preferred = 0
+        for name, piece in self.state.pieces(list(self.state.topics)):
+            topic = self.state.topics.get(name)
+            for each in () if topic is None else topic.partitions[piece.start : piece.stop]:
+                count += 1
+                offline += each.leader < 0
+                not_preferred += each.leader != each.replicas[0]
+            yield
         return {
             "controller_epoch": self.epoch,
             "controller_live_brokers": len(self.state.brokers),
-            "controller_partitions": len(partitions),
-            "controller_offline_partitions": sum(each.leader < 0 for each in partitions),
-            "controller_not_preferred_leaders": sum(
-                each.leader != each.replicas[0] for each in partitions
-            ),
+            "controller_partitions": count,
+            "controller_offline_partitions": offline,
+            "controller_not_preferred_leaders": not_preferred,
         }
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.state.work import Work
     from kstore.protocol.schema import Message
 
 __all__ = ["ClusterMember"]
@@ -62,7 +63,7 @@ class Replicas(Protocol):
     def ready(self) -> asyncio.Event:
         """Set once a controller has said all that this broker has, and all that there is."""
 
-    def gauges(self) -> dict[str, int]:
+    def gauges(self) -> Work[dict[str, int]]:
         """What metrics tell of the partitions that this broker leads."""
 
 
@@ -132,15 +133,16 @@ class ClusterMember:
         brokers = self._metadata.image.brokers.values()
         return {node.node_id for node in brokers if node.endpoint(listener) is not None}
 
-    def gauges(self) -> dict[str, int]:
+    def gauges(self) -> Work[dict[str, int]]:
         """What this broker leads in its cluster, and what the controller sees if it is it."""
+        led = yield from self._replicas().gauges()
         controller = self.controller
         found = {
             "broker_epoch": self.broker_epoch,
-            **self._replicas().gauges(),
+            **led,
             "active_controller": int(controller is not None),
         }
-        return found if controller is None else found | controller.gauges()
+        return found if controller is None else found | (yield from controller.gauges())
 
     # ---- the controller ----
 

@@ -11,6 +11,7 @@ from kstore.errors import ErrorCode, error_for
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.controller.controller import Controller
+    from kstore.broker.state.work import Work
     from kstore.protocol.schema import Message
 
 __all__ = ["Alone", "Membership"]
@@ -73,7 +74,7 @@ class Membership(Protocol):
     def reachable(self, listener: str) -> set[int] | None:
         """The brokers with an endpoint on a client's listener; None where there is but this one."""
 
-    def gauges(self) -> dict[str, int]:
+    def gauges(self) -> Work[dict[str, int]]:
         """What metrics tell of the cluster."""
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
@@ -116,8 +117,9 @@ class Alone:
         """There is but this one."""
         return None
 
-    def gauges(self) -> dict[str, int]:
+    def gauges(self) -> Work[dict[str, int]]:
         """There is no cluster to tell of."""
+        yield from ()
         return {}
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:

@@ -2,7 +2,6 @@
 replication throttles, repairs from other replicas. It never elects; the controller does.
 
 May import: kstore._fast.broker, kstore._fast.network, kstore._fast.replication,
-    kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state.metadata,
-    kstore.broker.state.quotas, kstore.broker.state.replication, kstore.config, kstore.errors,
-    kstore.log, kstore.protocol, kstore.record, kstore.types.
+    kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state, kstore.config,
+    kstore.errors, kstore.log, kstore.protocol, kstore.record, kstore.types.
 """

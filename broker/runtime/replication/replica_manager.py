@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.metadata.image_updates import ImageUpdates
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.replication.replicas import Replicas
+    from kstore.broker.state.work import Work
 
 __all__ = ["ReplicaManager"]
 
@@ -156,7 +157,7 @@ class ReplicaManager:
                 self._note_ready()
             return UpdateMetadataResponse()
 
-    def gauges(self) -> dict[str, int]:
+    def gauges(self) -> Work[dict[str, int]]:
         """What metrics tell of the partitions that this broker leads."""
         return self.replicas.gauges()
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore.broker.runtime.log_dirs.log_manager import Wanted
 from kstore.broker.state.metadata.image import INTERNAL_TOPICS
+from kstore.broker.state.work import ROWS_BETWEEN, Work
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogClosedError, LogError
 from kstore.types import TopicPartition
@@ -98,14 +99,18 @@ class Replicas:
             self._table.add_topic(entry)
         return entry
 
-    def gauges(self) -> dict[str, int]:
+    def gauges(self) -> Work[dict[str, int]]:
         """What metrics tell of the partitions that this broker leads."""
-        led, under_replicated = self.led(), 0
-        for place in led:
-            partition = self.find(place)
-            if partition is not None and partition.online and (isr := partition.isr):
-                under_replicated += len(set(self.hosted[place].replicas)) > len(isr)
-        return {"led_partitions": len(led), "under_replicated_partitions": under_replicated}
+        led = under_replicated = 0
+        for number, (place, known) in enumerate(list(self.hosted.items()), 1):
+            if known.leader == self._node_id:
+                led += 1
+                partition = self.find(place)
+                if partition is not None and partition.online and (isr := partition.isr):
+                    under_replicated += len(set(known.replicas)) > len(isr)
+            if number % ROWS_BETWEEN == 0:
+                yield
+        return {"led_partitions": led, "under_replicated_partitions": under_replicated}
 
     # ---- leading and following ----
 

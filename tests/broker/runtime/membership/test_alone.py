@@ -11,6 +11,7 @@ from kstore.broker.compose import compose
 from kstore.broker.compose.alone_broker import AloneBroker
 from kstore.broker.compose.cluster_broker import ClusterBroker
 from kstore.broker.runtime.membership.membership import Alone
+from kstore.broker.state.work import whole
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.controller.broker_requests import BrokerHeartbeatRequest
@@ -41,7 +42,7 @@ def test_who_is_alone_answers_at_once_and_is_its_own_controller() -> None:
         assert (place.controller_id, place.broker_epoch, place.controller_epoch) == (7, 42, 1)
         assert (place.is_controller, place.joined, place.may_answer_alone()) == (True, True, True)
         assert place.reachable("PLAINTEXT") is None
-        assert place.gauges() == {}
+        assert whole(place.gauges()) == {}
         assert not place.sees_the_store()  # there is nobody who shares it
         with pytest.raises(KafkaError) as refused:
             await place.ask_controller(BrokerHeartbeatRequest(), 1.0)
