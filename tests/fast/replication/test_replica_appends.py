@@ -1,0 +1,95 @@
+"""What a follower copies may be appended by threads: the partition is asked for again when it is in
+its log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstore._fast.record.builder import build_batch
+from kstore.errors import ErrorCode
+from tests.fast.replication.test_replica_fetcher import (
+    IDS,
+    Leader,
+    leader,
+    named,
+    part,
+    records,
+)
+
+__all__ = ["leader"]
+
+
+class Threads:
+    """Stands for a log dir's threads: appends are done when the test says so."""
+
+    def __init__(self, leader: Leader) -> None:
+        self.runs: list[Any] = []
+        self.leader = leader
+        leader.dir.appends.serve(leader.loop.call_soon, self.runs.append)
+        leader.dir.appends.calm.over_budget = True
+
+    def run(self) -> None:
+        """Do one append, and tell the loop of it."""
+        assert self.runs.pop(0)()
+        self.leader.loop.turn()
+
+
+def test_a_partition_that_a_thread_appends_to_is_asked_for_when_it_has(leader: Leader) -> None:
+    threads = Threads(leader)
+    slow, other = leader.follow("t", 0), leader.follow("t", 1)
+    leader.connect()
+    leader.asked()
+    leader.answer(("t", part(0, records(0, 3), high_watermark=3)), ("t", part(1)))
+    beside = leader.asked()
+    assert [(t.topic_id, t.partitions) for t in beside.forgotten_topics_data] == [(IDS["t"], [0])]
+    assert named(beside) == {}
+    threads.run()
+    assert named(leader.asked()) == {(IDS["t"], 0): (5, 3, 5)}
+    assert (slow.partition.log_end_offset, slow.partition.high_watermark) == (3, 3)
+    assert not other.held
+
+
+def test_what_threads_append_stays_where_it_is_while_more_comes(leader: Leader) -> None:
+    threads = Threads(leader)
+    for index in range(3):
+        leader.follow("t", index)
+    leader.connect()
+    leader.asked()
+    large = build_batch([b"l" * 300_000], timestamp=1, leader_epoch=5)
+    for index in range(3):
+        leader.answer(("t", part(index, large, high_watermark=1)), piece=40_000)
+        assert len(leader.all_asked()) == (index < 2), "nobody asks while all are appended to"
+    leader.fetcher.connection_lost(None)
+    for _ in range(3):
+        threads.run()
+    for index in range(3):
+        found = leader.table.partition(b"t", index)
+        assert found is not None
+        assert [record.value for record in found.log.read(0)] == [b"l" * 300_000]
+
+
+def test_an_append_of_a_thread_that_fails_is_the_owners(leader: Leader) -> None:
+    threads = Threads(leader)
+    followed = leader.follow("t", 0)
+    leader.connect()
+    leader.asked()
+    broken = bytearray(records(0))
+    broken[-1] ^= 1
+    leader.answer(("t", part(0, bytes(broken))))
+    threads.run()
+    assert leader.owner.calls == [("refused_append", followed.key, ErrorCode.CORRUPT_MESSAGE)]
+    assert followed.held
+
+
+def test_who_leads_meanwhile_takes_nothing_that_its_leader_had_sent(leader: Leader) -> None:
+    threads = Threads(leader)
+    followed = leader.follow("t", 0)
+    leader.connect()
+    leader.asked()
+    leader.answer(("t", part(0, records(0))))
+    leader.fetcher.remove(followed)
+    followed.partition.lead(6, 1, (2,), (2,))
+    threads.run()
+    assert followed.partition.log_end_offset == 0
+    assert leader.owner.calls == []
