@@ -96,7 +96,8 @@ def _watched(broker: Broker, holds: Holds, work: Work) -> Figures:
         told += f", and was held by {', '.join(names)}"
     progress(
         f"    {type(broker).__name__}: p50 {found['p50']:.3g}, p99 {found['p99']:.3g}, "
-        f"max {found['max']:.4g} ms of {found['records']:.0f} records; rate {rate:.4g} in "
+        f"max {found['max']:.4g} ms (at {found['max at']:.1f} s) of {found['records']:.0f} "
+        f"records; rate {rate:.4g} in "
         f"{elapsed:.1f} s{told}"
     )
     longest = {"hold": held[0][0] if held else 0.0} if holds.are_told else {}

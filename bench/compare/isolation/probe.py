@@ -74,7 +74,8 @@ class Probe:
 
     def finish(self) -> dict[str, float]:
         """Ends it once all that was sent has come; milliseconds as `p50`, `p99`, `p99.9`, `max`,
-        how many `records`, and whether it had its `priority`.
+        the seconds until the record that took longest (`max at`), how many `records`, and whether
+        it had its `priority`.
         """
         self._say("end\n")
         line = self._output.readline()
@@ -221,7 +222,9 @@ def _main(task: str) -> None:
     taken = _Watch(**json.loads(task)).run()
     shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
     found = {name: percentile(taken, share) * 1e3 for name, share in shares.items()}
-    print(json.dumps(found | {"records": len(taken), "priority": int(priority)}), flush=True)
+    found |= {"records": len(taken), "priority": int(priority)}
+    found["max at"] = taken.index(max(taken)) * INTERVAL_S
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
