@@ -11,11 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.compare.failover.clients import TOPIC, Client, Make, usable_clients
+from bench.compare.failover.clients import (
+    BROKERS,
+    OTHERS,
+    TOPIC,
+    Client,
+    Make,
+    usable_clients,
+)
 from bench.compare.pair import Pair
 from bench.measure import Settings, percentile, progress
 from bench.report import Goal, Row
-from kstore.errors import ElectionNotNeededError
 from kstore.types import TopicPartition
 from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_cluster import KstoreCluster, until
@@ -49,16 +55,13 @@ def _silence_s(client: Client, killed_at: float) -> float:
 
 
 def _lead(cluster: KstoreCluster, leader: int) -> None:
-    """Have a broker lead the partition."""
+    """Have a broker lead the partition, and each of them one of the others."""
     others = [each for each in cluster.brokers if each != leader]
     place = TopicPartition(TOPIC, 0)
     with cluster.admin() as admin:
         admin.alter_partition_reassignments({place: [leader, *others]})
         until(lambda: not admin.list_partition_reassignments([place]), "the order is changed")
-        try:
-            admin.elect_leaders([place])
-        except ElectionNotNeededError:
-            return
+        admin.elect_leaders()
     until(lambda: cluster.leader(TOPIC) == leader, f"broker {leader} leads")
 
 
@@ -106,7 +109,7 @@ def _cluster(folder: Path, store: str) -> Iterator[KstoreCluster]:
         if store == "ZooKeeper":
             server = stack.enter_context(ZooKeeperServer(folder / "zookeeper"))
             connect = f"{server.bootstrap}/bench"
-        cluster = KstoreCluster(folder / "kstore", 3, overrides=SAME, zookeeper=connect)
+        cluster = KstoreCluster(folder / "kstore", BROKERS, overrides=SAME, zookeeper=connect)
         yield stack.enter_context(cluster)
 
 
@@ -135,6 +138,8 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
             folder = settings.scratch / f"failover-{store}-{controller}"
             with _cluster(folder, store) as cluster:
                 cluster.create_topic(TOPIC)
+                led = {node_id - 1: [node_id, node_id % BROKERS + 1] for node_id in cluster.brokers}
+                cluster.create_topic(OTHERS, replicas=led)
                 found = _kills(cluster, kinds, count, controller=controller)
             for name, silences in found.items():
                 yield Row(

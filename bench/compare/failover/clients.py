@@ -17,9 +17,12 @@ from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java
 if TYPE_CHECKING:
     from kstore._fast.clients.producer_batch import Delivery
 
-__all__ = ["TOPIC", "Client", "Make", "usable_clients"]
+__all__ = ["BROKERS", "OTHERS", "TOPIC", "Client", "Make", "usable_clients"]
 
+BROKERS = 3
 TOPIC = "kept"
+OTHERS = "others"
+"""A topic with a partition on each broker."""
 PAUSE_S = 0.005
 """Between two records of a client."""
 VERIFIABLE = "org.apache.kafka.tools.VerifiableProducer"
@@ -63,12 +66,18 @@ class _Sender:
 
 
 class LibrdkafkaSender(_Sender):
-    """confluent-kafka's producer, acks=all, nothing else set."""
+    """confluent-kafka's producer, acks=all, nothing else set. It writes to other brokers first: one
+    that is connected to none but the leader which dies asks nobody before its next timer of a
+    second.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         from confluent_kafka import Producer
 
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+        for partition in range(BROKERS):
+            self._producer.produce(OTHERS, b"x", partition=partition)
+        self._producer.flush(10)
         super().__init__()
 
     def _send(self) -> None:
