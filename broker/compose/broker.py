@@ -194,6 +194,7 @@ class Broker(ABC):
 
         peers = Peers(self.node, self.metadata, self.security)
         peers.on_closed.append(self.membership.suspect)
+        self.plane.look_at_peers = peers.look
         return peers
 
     def _make_moves(self) -> ReplicaMoves:

@@ -8,6 +8,7 @@ for. What a request means, and whether to try again, is its sender's business.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -67,6 +68,8 @@ class Peers:
         self._security = security
         self._client_id = f"broker-{node.node_id}"
         self._channels: dict[tuple[str, int, str], _Channel] = {}
+        self._watched: dict[int, int] = {}  # node to descriptor
+        self._poll = select.poll()
         self._addresses: dict[int, set[tuple[str, int]]] = {}  # that a broker was asked at
         self._closed = False
 
@@ -105,6 +108,30 @@ class Peers:
         for channel in self._channels.values():
             channel.close("this broker stops")
         self._channels.clear()
+
+    # ---- whether they are there ----
+
+    def watch(self, node_id: int, descriptor: int) -> None:
+        """Have `look` see when a connection to a broker ends."""
+        self.unwatch(node_id)
+        self._watched[node_id] = descriptor
+        self._poll.register(descriptor, select.POLLRDHUP)
+
+    def unwatch(self, node_id: int) -> None:
+        """The connection is done with."""
+        descriptor = self._watched.pop(node_id, None)
+        if descriptor is not None:
+            self._poll.unregister(descriptor)
+
+    def look(self) -> None:
+        """Tell of connections that have ended, though the loop has not come to that yet: a client
+        that lost its leader in the same moment is not to be sent there again.
+        """
+        ended = {descriptor for descriptor, _ in self._poll.poll(0)}
+        for node_id in [node for node, each in self._watched.items() if each in ended]:
+            self.unwatch(node_id)
+            for tell in self.on_closed:
+                tell(node_id)
 
     # ---- where they are ----
 

@@ -64,6 +64,7 @@ class LeaderLink:
 
     def lost(self) -> None:
         """The connection has ended: make another one."""
+        self._peers.unwatch(self.leader_id)
         renews, self._renews = self._renews, False
         if self._renewal is not None:
             self._renewal.cancel()
@@ -77,6 +78,7 @@ class LeaderLink:
     def close(self) -> None:
         """End it, for good."""
         self._closed = True
+        self._peers.unwatch(self.leader_id)
         if self._connecting is not None:
             self._connecting.cancel()
         for timer in filter(None, (self._watch, self._renewal)):
@@ -107,6 +109,8 @@ class LeaderLink:
                 )
         except (OSError, TimeoutError):
             return
+        if self.fetcher.descriptor >= 0:
+            self._peers.watch(self.leader_id, self.fetcher.descriptor)
         if usable_s is not None:
             self._renewal = self._node.loop.call_later(usable_s, self._renew)
 

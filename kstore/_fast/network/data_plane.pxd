@@ -47,6 +47,10 @@ cdef class DataPlane:
     cdef int hungry                         # how many of them have used up their share
     cdef int sharers                        # how many had in the last turn
     cdef readonly int64_t bytes_read        # by all connections
+    # callable(): whether other brokers are there still; None: there are none
+    cdef public object look_at_peers
+    cdef int64_t looked_us
+    cdef int look(self) except -1
     cdef public object faults               # who strikes requests (broker/faults.py), or None
     cdef ApiEntry[128] apis
     cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all may all

@@ -1,5 +1,6 @@
 """What all connections of a broker share; see data_plane.pyx."""
 
+from collections.abc import Callable
 from typing import Any
 
 from kstore._fast.broker.fetch_path import FetchPath
@@ -29,6 +30,8 @@ class DataPlane:
     """How long the requests of one connection are handled before others have their turn."""
     turn_bytes: int
     """How many bytes of one connection are read, and how many sent, before others have theirs."""
+    look_at_peers: Callable[[], object] | None
+    """Has it known which other brokers have just gone; None while no other is known."""
     faults: Any
     """Who injects faults for tests (broker/faults.py); None while there are none."""
     authorizer: Any

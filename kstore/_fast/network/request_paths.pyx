@@ -20,7 +20,13 @@ from kstore._fast.record.buffer cimport load_int32, store_int32
 cdef enum:
     PRODUCE = 0
     FETCH = 1
+    METADATA = 3
+    DESCRIBE_TOPIC_PARTITIONS = 75
     MAX_CACHED_KEY_BYTES = 4096
+
+
+cdef inline bint tells_leaders(int api_key) noexcept:
+    return api_key == METADATA or api_key == DESCRIBE_TOPIC_PARTITIONS
 
 
 cdef class RequestPaths(Outbox):
@@ -173,6 +179,8 @@ cdef class RequestPaths(Outbox):
         cdef bint cached = self.plane.apis[place].cached and size <= MAX_CACHED_KEY_BYTES
         cdef Py_ssize_t start
         answer = None
+        if self.plane.look_at_peers is not None and tells_leaders(head.api_key):
+            self.plane.look()
         if table.lost_leaders is not None and table.leader_waits.holds(
                 self, head.api_key, head.api_version, body, self.rights()):
             return self.hold_request(place)

@@ -98,6 +98,10 @@ class ReplicaFetcher(ReplicaSession):
         """The connection is gone; the owner makes another one."""
 
     @property
+    def descriptor(self) -> int:
+        """The connection's socket; -1 without one, and with TLS."""
+
+    @property
     def connected(self) -> bool:
         """Whether there is a connection."""
 

@@ -122,6 +122,11 @@ cdef class ReplicaFetcher(ReplicaSession):
         self.close()
 
     @property
+    def descriptor(self):
+        """The connection's socket; -1 without one, and with TLS."""
+        return self.fd
+
+    @property
     def connected(self):
         """Whether there is a connection."""
         return self.transport is not None

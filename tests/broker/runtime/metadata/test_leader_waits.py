@@ -288,3 +288,22 @@ def test_a_fetch_session_that_is_held_goes_on_where_it_was(story: Story) -> None
     story.elect()
     [(_, answer)] = client.answers()
     assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, opened.session_id)
+
+
+def test_who_has_just_gone_is_seen_before_metadata_is_answered(story: Story) -> None:
+    """The client lost its leader in the same moment, and the loop has not come to that here."""
+    asked = story.plane.client()
+    asked.send(METADATA, 12, metadata_of(THERE))  # the answer is kept
+    assert story.answered(asked) == 1
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(LEADER)
+        story.waits.lost(LEADER)
+
+    story.plane.plane.look_at_peers = look
+    client = story.plane.client()
+    client.send(PRODUCE, 9, produce_to(HERE))
+    assert (looks, story.answered(client)) == ([], 1)
+    client.send(METADATA, 12, metadata_of(THERE))
+    assert (looks, story.answered(client)) == ([LEADER], 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -226,5 +227,43 @@ def test_after_close_nothing_is_asked() -> None:
             await asked
         with pytest.raises(NetworkError):
             await peers.ask(2, MetadataRequest())
+
+    run(story)
+
+
+def test_a_connection_that_has_ended_is_told_before_the_loop_comes_to_it() -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
+        told: list[int] = []
+        peers.on_closed.append(told.append)
+        here, there = socket.socketpair()
+        with here:
+            peers.watch(2, here.fileno())
+            peers.look()
+            assert told == []
+            there.close()
+            peers.look()
+            peers.look()  # once is enough
+            assert told == [2]
+            peers.watch(2, here.fileno())
+            peers.unwatch(2)
+            peers.look()
+            assert told == [2]
+
+    run(story)
+
+
+def test_the_broker_whose_connection_is_lost_is_told_and_one_that_is_dropped_here_is_not() -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
+        told: list[int] = []
+        peers.on_closed.append(told.append)
+        await peers.ask(2, MetadataRequest())
+        peer.hang_up()
+        while not told:
+            await asyncio.sleep(0.001)
+        assert told == [2]
+        await peers.ask(2, MetadataRequest())
+        peers.forget(2)
+        await asyncio.sleep(0)
+        assert told == [2]
 
     run(story)
