@@ -43,6 +43,9 @@ class Connection(RequestPaths):
         memory back.
         """
 
+    def begin_turn(self) -> None:
+        """The loop has begun another turn: what this one took of the last one does not count."""
+
     def resume(self) -> None:
         """Go on with requests that were read but not handled, then with reading."""
 
