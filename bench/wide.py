@@ -20,6 +20,7 @@ from bench import brokers, frames
 from bench.measure import Settings, memory_mb, percentile, progress
 from bench.report import Goal, Row
 from kstore.broker.api import API_TABLE
+from kstore.broker.runtime.garbage import Garbage
 from kstore.protocol.registry import APIS, encode_request
 from tests.broker.api.requests.large_request import FIXED, array_paths, elements, wide_request
 from tests.broker.api.requests.large_request import Path as Fields
@@ -72,15 +73,16 @@ async def _longest_ms(folder: Path, key: int, path: Fields) -> tuple[float, int,
         for frame in (frame_of(key, path, 4096), frame_of(key, path)):  # the first imports
             connection, transport = world.connect()
             gc.collect()
-            gc.freeze()  # as a broker does once it serves
+            garbage = Garbage(asyncio.get_running_loop(), lambda: 0)  # as a broker has one
+            garbage.start()
             meter = Meter()
             feed(connection, frame)
             while not transport.written and not transport.closed:
                 await asyncio.sleep(0)
             meter.stop()
+            garbage.stop()
         return meter.longest_s * 1000, len(frame), len(transport.written)
     finally:
-        gc.unfreeze()
         await world.close()
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed
+from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
+from kstore.broker.state.work import Work, each, each_work
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
@@ -159,7 +161,7 @@ async def handle_offset_fetch(
         response.topics = [_refused_topic(topic, response.error_code) for topic in topics or []]
     return OffsetFetchResponse(
         error_code=response.error_code,
-        topics=[_old_topic(topic) for topic in response.topics],
+        topics=await Slices().do(each_work(_old_topic, response.topics)),
     )
 
 
@@ -238,21 +240,20 @@ def _refused_topic(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFe
     )
 
 
-def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+def _old_topic(topic: OffsetFetchResponseTopics) -> Work[OffsetFetchResponseTopic]:
     """The form of versions 1 to 7."""
-    return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=[
-            OffsetFetchResponsePartition(
-                partition_index=partition.partition_index,
-                committed_offset=partition.committed_offset,
-                committed_leader_epoch=partition.committed_leader_epoch,
-                metadata=partition.metadata,
-                error_code=partition.error_code,
-                partition_epoch=partition.partition_epoch,
-            )
-            for partition in topic.partitions
-        ],
+    partitions = yield from each(_old_partition, topic.partitions)
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _old_partition(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+        partition_epoch=partition.partition_epoch,
     )
 
 
