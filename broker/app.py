@@ -7,6 +7,7 @@ exec.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import logging
 import os
@@ -25,6 +26,7 @@ from kstore.broker.runtime.log_dirs.maintenance import Maintenance
 from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
 from kstore.broker.server import Server, connection_factory
 from kstore.broker.state.metadata.image import Endpoint
+from kstore.log.errors import LogStorageError
 from kstore.net.transport import bind, listen
 from kstore.protocol.registry import APIS
 
@@ -128,6 +130,14 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
     server = Server(config, loop)
     broker = compose(config, loop, server, server.report)
     server.publish(broker)
+    without_disks: list[str] = []
+
+    def stop_without_disks(why: str) -> None:
+        log.critical("%s: this broker stops", why)
+        without_disks.append(why)
+        stop.set()
+
+    broker.log_dir_failures.on_last = stop_without_disks
     try:
         if await _opened(broker, _endpoints(config, ports), stop):
             for sock in itertools.chain.from_iterable(sockets):
@@ -135,6 +145,8 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
             await _serve(config, broker, server, sockets, ports, on_ready, stop)
     finally:
         broker.close()
+    if without_disks:
+        raise LogStorageError(errno.EIO, without_disks[0])
 
 
 async def _opened(broker: Broker, endpoints: tuple[Endpoint, ...], stop: asyncio.Event) -> bool:

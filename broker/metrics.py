@@ -182,6 +182,7 @@ def _log_gauges(log_manager: LogManager) -> dict[str, int]:
     backs = _write_backs(log_manager.dirs)
     return {
         "log_unwritten_bytes": sum(each.unwritten_bytes for each in backs),
+        "log_dir_offline": len(log_manager.failed),
         "log_unwritten_budget_bytes": sum(each.budget_bytes for each in backs),
     }
 

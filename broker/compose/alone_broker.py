@@ -48,6 +48,8 @@ class AloneBroker(Broker):
             self.descriptors.refuse_logs, self._forget_offsets,
         )  # fmt: skip
         self.topics.load()
+        self.log_dir_failures.on_partition = self.log_manager.fail
+        self.log_dir_failures.on_offline = self.topics.take_offline
         self.configs.when_changed = self.topics.take_over_defaults
         if any(self.store.exists(path) for path in QUOTA_FOLDERS):
             self.quotas()

@@ -20,6 +20,7 @@ from kstore._fast.network.data_plane import DataPlane
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
+from kstore.broker.runtime.log_dirs.log_dir_failures import LogDirFailures
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.runtime.loop_holds import LoopHolds
 from kstore.broker.runtime.membership.membership import Membership
@@ -100,6 +101,8 @@ class Broker(ABC):
         """The thread that looks into compressed batches."""
         self.descriptors = Descriptors()
         self.log_manager = LogManager(self.node, self.table, replicated=self.shares_store)
+        self.log_dir_failures = LogDirFailures(self.node, self.log_manager)
+        """What happens when a log dir fails."""
         self.store: Store
         self.metadata: MetadataCache
         self.topics: Topics
@@ -156,6 +159,7 @@ class Broker(ABC):
         paths: list[str] = list(self.config["log.dirs"])
         if not self.log_manager.is_open:
             self.log_manager.open(paths)
+            self.log_dir_failures.watch()
         self.open_parts(endpoints)
 
     @abstractmethod

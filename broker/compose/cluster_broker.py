@@ -15,6 +15,7 @@ from kstore.broker.runtime.config_changes.config_reload import ConfigReload, Use
 from kstore.broker.runtime.config_changes.config_watch import ConfigWatch
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
 from kstore.broker.runtime.lazy import Lazy
+from kstore.broker.runtime.log_dirs.log_dir_events import LogDirEvents
 from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
 from kstore.broker.runtime.membership.member import ClusterMember
 from kstore.broker.runtime.metadata.cache import MetadataCache
@@ -96,7 +97,8 @@ class ClusterBroker(Broker):
             self.scram.forget()  # an earlier attempt's
             self.scram()
         cluster_id = _cluster_id(store)
-        claim_log_dirs(config["log.dirs"], cluster_id, self.node_id)
+        paths = [log_dir.path for log_dir in self.log_manager.dirs]
+        claim_log_dirs(paths, cluster_id, self.node_id)
         myself = BrokerImage(self.node_id, _in_order(endpoints, config), config["broker.rack"])
         image = MetadataImage(cluster_id).with_broker(myself)
         self.metadata = MetadataCache(image, self._image_changed)
@@ -117,6 +119,9 @@ class ClusterBroker(Broker):
             self.node, member, store, self.log_manager, replicas, images
         )
         member.on_session_lost.append(replicas.fence)
+        self.log_dir_failures.on_partition = replicas.fail
+        announce = LogDirEvents(self.node, store).announce
+        self.log_dir_failures.on_offline = lambda places: announce()
         self.isr = IsrChanges(self.node, self.table, member, self.peers)
         self.isr.start()
         give_hints(config, self.table, self.metadata)

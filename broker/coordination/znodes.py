@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_partitions",
+    "announce_failed_log_dir",
     "begin_expansion",
     "broker_ids",
     "cluster_id",
@@ -43,6 +44,7 @@ __all__ = [
     "read_topics",
     "register_broker",
     "set_configs",
+    "take_failed_log_dirs",
     "topic_node",
     "write_configs",
 ]
@@ -52,6 +54,7 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 BROKER_IDS = "/brokers/ids"
 DELETIONS = "/admin/delete_topics"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = 1
 MAX_NAME = 400  # bytes of a path's last part
@@ -61,7 +64,8 @@ def prepare(store: Store) -> None:
     """Make the folders that every later write takes for granted, and give partitions of a store
     that knew no partition epochs theirs.
     """
-    for path in (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, DELETIONS, "/cluster"):
+    folders = (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, DELETIONS, "/cluster")
+    for path in (*folders, LOG_DIR_EVENTS):
         store.ensure(path)
     prepare_epochs(store)
 
@@ -259,6 +263,22 @@ def read_deletions(store: Store) -> dict[str, UUID]:
 def finish_deletion(store: Store, name: str) -> None:
     """The logs of a deleted topic are gone."""
     store.delete(f"{DELETIONS}/{name}")
+
+
+def announce_failed_log_dir(store: Store, node_id: int) -> None:
+    """Tell the controller that a log dir of a broker has failed."""
+    node = _json({"version": 1, "broker": node_id, "event": 1})
+    store.create(f"{LOG_DIR_EVENTS}/log_dir_event_", node, sequential=True)
+
+
+def take_failed_log_dirs(store: Store) -> set[int]:
+    """The brokers that have announced that a log dir has failed; they are told no more."""
+    brokers = set()
+    for name in store.children(LOG_DIR_EVENTS):
+        path = f"{LOG_DIR_EVENTS}/{name}"
+        brokers.add(int(json.loads(store.get(path)[0])["broker"]))
+        store.delete(path)
+    return brokers
 
 
 def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:

@@ -69,6 +69,9 @@ class Directory(Protocol):
     def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
         """The topic id in the partition's metadata file."""
 
+    def note_error(self, problem: BaseException) -> None:
+        """An operation on one of the logs has failed, which may mean that the disk is gone."""
+
     def count_lost(self, offsets: int) -> None:
         """So many offsets were found lost by who replicates a log."""
 

@@ -216,6 +216,19 @@ class LogDir:
         """
         self.state.on_damage = tell
 
+    def note_error(self, problem: BaseException) -> None:
+        """An operation on one of the logs has failed, which may mean that the disk is gone."""
+        self.state.note_error(problem)
+
+    @property
+    def failed(self) -> str | None:
+        """Why the disk is taken for gone; None while it is not."""
+        return self.state.failed
+
+    def when_failed(self, tell: Callable[[], object]) -> None:
+        """Have ``tell`` called, in any thread, when the disk is taken for gone."""
+        self.state.on_failed = tell
+
     # -- logs
 
     def log(

@@ -105,6 +105,7 @@ class Maintenance:
                 self.tick()
             except (OSError, LogError) as error:
                 self.last_error = error  # a full disk, say: the next tick tries again
+                self._dir.note_error(error)
             if self._unlinks or self._dirty or self._without_index:
                 self._wake.set()
 
@@ -199,6 +200,7 @@ class Maintenance:
                     durability.sync_until(log, max(offset for offset, _ in rows))
                 except (OSError, LogError) as error:
                     self.last_error = error
+                    self._dir.note_error(error)
                 for _offset, callback in rows:
                     callback()
 

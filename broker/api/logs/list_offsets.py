@@ -174,6 +174,8 @@ def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
     """The error code for a client with that idea of the leader; -1 checks no epoch."""
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.failed:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if not partition.online:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch == NO_EPOCH:

@@ -92,20 +92,30 @@ async def handle_describe_log_dirs(
                 is_future_key=True,
             )
             _topic(results[id(move.target)], key.topic).partitions.append(future)
-    return DescribeLogDirsResponse(results=list(results.values()))
+    closed = broker.log_manager.failed.keys() - {each.path for each in broker.log_manager.dirs}
+    rows = [*results.values(), *map(_failed, sorted(closed))]
+    return DescribeLogDirsResponse(results=rows)
+
+
+def _failed(path: str) -> DescribeLogDirsResult:
+    """A log dir that has failed; nothing is known of what lies there."""
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    return DescribeLogDirsResult(error_code=code, log_dir=os.path.abspath(path))
 
 
 async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
     """A log dir with its volume's sizes; KAFKA_STORAGE_ERROR where they can't be had."""
     path = os.path.abspath(log_dir.path)
     dirs = broker.node.dirs
+    if log_dir.path in broker.log_manager.failed:
+        return _failed(log_dir.path)
     if dirs.hangs(log_dir.path):
         return DescribeLogDirsResult(log_dir=path)  # its sizes are not told
     try:
         what = "asking for its size"
         volume = await dirs.run(log_dir.path, what, lambda: os.statvfs(path))
     except OSError:
-        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        return _failed(path)
     return DescribeLogDirsResult(
         log_dir=path,
         total_bytes=volume.f_blocks * volume.f_frsize,

@@ -98,6 +98,7 @@ class Controller(Decisions):
         self._watches = [
             store.watch(znodes.BROKER_IDS, self._on_watch),
             store.watch(znodes.TOPIC_CONFIGS, self._on_watch),
+            store.watch(znodes.LOG_DIR_EVENTS, self._on_watch),
         ]
 
     def _on_watch(self, event: WatchEvent) -> None:
@@ -118,6 +119,7 @@ class Controller(Decisions):
             try:
                 await self.exclusively(self._take_brokers)
                 await self._take_configs()
+                await self.exclusively(self._take_failed_log_dirs)
             except KafkaError as problem:
                 if not self.active:
                     return
@@ -163,6 +165,20 @@ class Controller(Decisions):
                 self.state = self.state.with_topics(topic._replace(configs=configs))
                 changed.append(name)
         await self.commit(await self.changes(changed))
+
+    async def _take_failed_log_dirs(self) -> None:
+        """Brokers whose log dirs have failed are told anew what they lead and follow: they answer
+        which of it they can't.
+        """
+        brokers = await self.in_store(self.store.failed_log_dirs)
+        if brokers:
+            self.channels.tell_partitions(
+                [
+                    (name, index)
+                    for name, index, partition in self.state.partitions()
+                    if not brokers.isdisjoint(partition.replicas)
+                ]
+            )
 
     async def _follow_settings(self) -> None:
         """Unclean elections may be allowed, or forbidden, for all topics at run time."""

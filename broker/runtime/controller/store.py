@@ -92,6 +92,10 @@ class ControllerStore:
         configs: dict[str, str] = json.loads(data)["config"]
         return configs
 
+    def failed_log_dirs(self) -> set[int]:
+        """The brokers that have announced a failed log dir, each time once."""
+        return znodes.take_failed_log_dirs(self._store)
+
     def load(self) -> Found:
         """Everything; DeposedError where another controller was elected meanwhile."""
         for folder in (EXPANSIONS, REPLICA_DELETIONS):

@@ -77,4 +77,8 @@ class FsyncBatcher:
 
 def _sync(offsets: dict[Log, int]) -> None:
     for log, end_offset in offsets.items():
-        log.sync_until(end_offset)
+        try:
+            log.sync_until(end_offset)
+        except OSError as problem:
+            log.log_dir.note_error(problem)
+            raise

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore._fast.broker.partition_table import PartitionTable
+from kstore.broker.runtime.log_dirs.dir_calls import (
+    Taken,
+    Wanted,
+    all_taken,
+    open_each,
+    open_wanted,
+    pieces,
+    topic_ids,
+)
+from kstore.broker.runtime.log_dirs.homes import Homes
 from kstore.broker.state.metadata.topic_rules import topic_row
 from kstore.private_files import others_write
 from kstore.record.compression import compression_for
@@ -29,32 +40,15 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import TopicImage
     from kstore.log import Log, LogDir
+    from kstore.log.errors import LogStorageError
     from kstore.log.settings import LogConfig
 
-__all__ = ["LOGS_AT_ONCE", "LogManager", "Taken", "Wanted"]
+__all__ = ["LogManager"]
 
 LOGGER = logging.getLogger("kstore.broker")
 T = TypeVar("T")
-LOGS_AT_ONCE = 16
-"""What one call in a log dir's thread opens or takes away: those of others come in between."""
-
 FUTURE_MARK = "kstore.future"
 """In the folder of a partition that is being copied from another log dir."""
-
-
-class Wanted(NamedTuple):
-    """A log that is to be open."""
-
-    key: TopicPartition
-    topic_id: UUID
-    config: LogConfig
-
-
-class Taken(NamedTuple):
-    """What is left of deleted logs: folders in a log dir."""
-
-    log_dir: LogDir
-    folders: list[str]
 
 
 class LogManager:
@@ -68,10 +62,12 @@ class LogManager:
         self._config = node.config
         self._replicated = replicated
         self._dirs: list[LogDir] = []
-        self._homes = _Homes()
+        self._homes = Homes()
         self._leaving: dict[TopicPartition, LogDir] = {}
         """Where logs are being deleted: a new one of that name goes there, behind it."""
         self.threads = node.dirs
+        self.failed: dict[str, str] = {}
+        """The paths of the log dirs that have failed, and why (log_dir_failures.py)."""
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     @property
@@ -80,24 +76,29 @@ class LogManager:
         return bool(self._dirs)
 
     def open(self, paths: Sequence[str]) -> None:
-        """Open the log dirs, each with its lock; LogDirLockedError if another process has one."""
-        from kstore.log import open_log_dir
-        from kstore.log.errors import LogStorageError
+        """Open the log dirs, each with its lock; LogDirLockedError if another process has one. Of
+        several, those that can't be opened have failed; LogStorageError if that is all of them.
+        """
+        from kstore.log.errors import LogDirLockedError, LogError, LogStorageError
 
-        policy = self._config["kstore.flush.policy"]
-        interval_ms = self._config["kstore.flush.interval.ms"]
+        found: list[tuple[LogDir, list[TopicPartition]]] = []
         for path in paths:
-            log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
-            problem = others_write(path)
-            if problem is not None:
-                LOGGER.warning("log dir: others may change records: %s", problem)
-            log_dir.replicated = self._replicated
-            self._serve_appends(log_dir)
-            self._dirs.append(log_dir)
+            try:
+                found.append(self._open_dir(path))
+            except LogDirLockedError:
+                raise
+            except (LogError, OSError) as problem:
+                if len(self.failed) == len(paths) - 1:
+                    raise
+                self.failed[path] = str(problem)
+                LOGGER.error(
+                    "the log dir %s can't be opened, and its partitions are offline until it can "
+                    "and this broker starts anew: %s", path, problem,
+                )  # fmt: skip
         self._configure_dirs()
         self._config.watch(lambda changed: self._configure_dirs())
-        for log_dir in self._dirs:
-            for partition in log_dir.partitions():
+        for log_dir, partitions in found:
+            for partition in partitions:
                 other = self._homes.get(partition)
                 if other is None or self._drop_future(partition, other):
                     self._homes[partition] = log_dir
@@ -112,6 +113,42 @@ class LogManager:
     def _serve_appends(self, log_dir: LogDir) -> None:
         """Let what may have to wait for the disk be appended by the log dir's threads."""
         log_dir.appends.serve(self.table.call_threadsafe)
+
+    def _open_dir(self, path: str) -> tuple[LogDir, list[TopicPartition]]:
+        from kstore.log import open_log_dir
+
+        policy = self._config["kstore.flush.policy"]
+        interval_ms = self._config["kstore.flush.interval.ms"]
+        log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
+        problem = others_write(path)
+        if problem is not None:
+            LOGGER.warning("log dir: others may change records: %s", problem)
+        log_dir.replicated = self._replicated
+        self._serve_appends(log_dir)
+        self._dirs.append(log_dir)
+        return log_dir, log_dir.partitions()
+
+    # ---- failed log dirs ----
+
+    def places_in(self, log_dir: LogDir) -> list[TopicPartition]:
+        """The partitions that lie in a log dir."""
+        return [key for key, home in self._homes.items() if home is log_dir]
+
+    def is_offline(self, key: TopicPartition, *, is_new: bool = False) -> bool:
+        """Whether a partition lies in a log dir that has failed. One that is known, and lies in no
+        other, is taken to lie there.
+        """
+        if not self.failed:
+            return False
+        home = self._homes.get(key)
+        return not is_new if home is None else home.path in self.failed
+
+    def _offline_error(self, key: TopicPartition) -> LogStorageError:
+        from kstore.log.errors import LogStorageError
+
+        home = self._homes.get(key)
+        where = ", ".join(self.failed) if home is None else home.path
+        return LogStorageError(errno.EIO, f"{key} lies in a log dir that has failed: {where}")
 
     def _configure_dirs(self) -> None:
         self._log_configs.clear()
@@ -159,7 +196,7 @@ class LogManager:
         """Open (or make) the log of one partition and put it into the table. Blocks."""
         wanted = Wanted(TopicPartition(topic.name, index), topic.topic_id, config)
         log_dir = self._home(wanted.key)
-        log = _opened(log_dir, wanted)
+        log = open_wanted(log_dir, wanted)
         self._homes[wanted.key] = log_dir
         return self._serve(entry, topic, index, log)
 
@@ -201,6 +238,10 @@ class LogManager:
         none, in the order in which they are done.
         """
         places: dict[str, tuple[LogDir, list[Wanted]]] = {}
+        offline = [each for each in wanted if self.is_offline(each.key, is_new=each.is_new)]
+        for each in offline:
+            yield each, self._offline_error(each.key)
+        wanted = [each for each in wanted if each not in offline] if offline else wanted
         new = {each.key for each in wanted if each.key not in self._homes}
         for each in wanted:
             log_dir = self._homes[each.key] = self._home(each.key)
@@ -226,10 +267,10 @@ class LogManager:
         wanted: Sequence[Wanted],
         done: asyncio.Queue[tuple[Wanted, Log | Exception]],
     ) -> None:
-        for some in _pieces(wanted):
+        for some in pieces(wanted):
             what = f"opening {some[0].key}"
             try:
-                opened = await self.in_thread(log_dir, what, partial(_open_each, log_dir, some))
+                opened = await self.in_thread(log_dir, what, partial(open_each, log_dir, some))
             except Exception as problem:  # noqa: BLE001 - it is told whoever waits for these logs
                 opened = [(each, problem, None) for each in some]
             for each, log, stray in opened:
@@ -253,7 +294,7 @@ class LogManager:
         """The topic ids of the logs that lie here; None where there is no log, or it has none."""
         found: dict[TopicPartition, UUID | None] = dict.fromkeys(keys)
         for log_dir, some in self._by_dir(found):
-            read = partial(_topic_ids, log_dir, some)
+            read = partial(topic_ids, log_dir, some)
             found.update(await self.in_thread(log_dir, f"reading the topic id of {some[0]}", read))
         return found
 
@@ -267,8 +308,20 @@ class LogManager:
             if log_dir is not None:
                 places.setdefault(log_dir.path, (log_dir, []))[1].append(key)
         for log_dir, found in places.values():
-            for some in _pieces(found):
+            for some in pieces(found):
                 yield log_dir, some
+
+    def add_offline(self, entry: TopicEntry, index: int) -> None:
+        """Put a partition into the table that lies in a failed log dir."""
+        partition = Partition(entry, index, None, leader_id=-1)
+        self.table.add_partition(partition)
+        partition.fail()
+
+    def fail(self, key: TopicPartition) -> None:
+        """The log dir of a partition has failed."""
+        partition = self.table.partition(key.topic.encode(), key.partition)
+        if partition is not None:
+            partition.fail()
 
     def configure(self, partition: Partition, config: LogConfig, replicas: int) -> None:
         """Let a partition of so many replicas act by these settings from now on, its log too."""
@@ -302,7 +355,7 @@ class LogManager:
             done = self.in_thread(log_dir, f"deleting {some[0]}", call)
             done.add_done_callback(partial(self._left, some))
             taking.append((log_dir, done))
-        return _all_taken(taking)
+        return all_taken(taking)
 
     def _left(self, keys: list[TopicPartition], done: asyncio.Future[list[str]]) -> None:
         for key in keys:
@@ -393,81 +446,27 @@ class LogManager:
         """Flush, checkpoint and mark clean; further appends fail."""
         dirs, self._dirs = self._dirs, []
         for log_dir in dirs:
+            if log_dir.path in self.failed:
+                self._give_up(log_dir)
+                continue
             log_dir.close()
+
+    def _give_up(self, log_dir: LogDir) -> None:
+        """Close a log dir that has failed, as far as that can be done."""
+        from kstore.log.errors import LogError
+
+        try:
+            log_dir.close()
+        except (LogError, OSError) as problem:
+            self.report(f"the failed log dir {log_dir.path} is not closed cleanly: {problem}")
 
     def _home(self, key: TopicPartition) -> LogDir:
         """The log dir that has a partition, or gets it: the emptiest, and none that hangs."""
         known = self._homes.get(key) or self._leaving.get(key)
         if known is not None:
             return known
-        answering = [each for each in self._dirs if not self.threads.hangs(each.path)]
-        return min(answering or self._dirs, key=self._homes.count)
-
-
-async def _all_taken(taking: list[tuple[LogDir, asyncio.Future[list[str]]]]) -> list[Taken]:
-    await asyncio.gather(*(done for _, done in taking), return_exceptions=True)
-    return [Taken(log_dir, done.result()) for log_dir, done in taking]
-
-
-def _pieces(items: Sequence[T]) -> Iterator[list[T]]:
-    for start in range(0, len(items), LOGS_AT_ONCE):
-        yield list(items[start : start + LOGS_AT_ONCE])
-
-
-def _opened(log_dir: LogDir, wanted: Wanted) -> Log:
-    key, topic_id, config = wanted
-    return log_dir.log(key.topic, key.partition, create=True, config=config, topic_id=topic_id)
-
-
-def _open_each(
-    log_dir: LogDir, wanted: list[Wanted]
-) -> list[tuple[Wanted, Log | Exception, str | None]]:
-    """Each with its log, or why it can't be opened, and where what was there was put, if that is of
-    another topic.
-    """
-    from kstore.log.errors import LogError
-
-    found: list[tuple[Wanted, Log | Exception, str | None]] = []
-    for each in wanted:
-        stray = None
-        try:
-            lies = log_dir.topic_id(each.key)
-            if lies is not None and lies != each.topic_id:
-                stray = log_dir.put_aside(each.key)
-            found.append((each, _opened(log_dir, each), stray))
-        except (LogError, OSError) as problem:
-            found.append((each, problem, stray))
-    return found
-
-
-def _topic_ids(log_dir: LogDir, keys: list[TopicPartition]) -> dict[TopicPartition, UUID | None]:
-    return {key: log_dir.topic_id(key) for key in keys}
-
-
-class _Homes(dict[TopicPartition, "LogDir"]):
-    """Which log dir has which partition, and how many each has: a new topic asks for every one of
-    its partitions.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counts: dict[int, int] = {}
-
-    def count(self, log_dir: LogDir) -> int:
-        """How many partitions are in a log dir."""
-        return self._counts.get(id(log_dir), 0)
-
-    def __setitem__(self, key: TopicPartition, log_dir: LogDir) -> None:
-        self._leave(self.get(key))
-        super().__setitem__(key, log_dir)
-        self._counts[id(log_dir)] = self.count(log_dir) + 1
-
-    def pop(self, key: TopicPartition, default: Any = None) -> Any:
-        """The log dir that had the partition, which it no longer has."""
-        found = super().pop(key, default)
-        self._leave(found)
-        return found
-
-    def _leave(self, log_dir: LogDir | None) -> None:
-        if log_dir is not None:
-            self._counts[id(log_dir)] -= 1
+        online = [each for each in self._dirs if each.path not in self.failed]
+        if not online:
+            raise self._offline_error(key)
+        answering = [each for each in online if not self.threads.hangs(each.path)]
+        return min(answering or online, key=self._homes.count)

@@ -134,5 +134,6 @@ def _problem(work: Callable[[], object], log: Log) -> str | None:
     except LogClosedError:
         return None
     except (LogError, OSError) as problem:
+        log.log_dir.note_error(problem)
         return f"{log.topic_partition} can't be kept in order: {problem}"
     return None

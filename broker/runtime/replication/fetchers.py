@@ -189,6 +189,8 @@ class Fetchers:
 
     def failed(self, fetcher: ReplicaFetcher, followed: Followed, problem: Exception) -> None:
         """The log can't be written: the partition is out of order here until that is mended."""
+        if followed.partition.log is not None:
+            followed.partition.log.log_dir.note_error(problem)
         progress = followed.state
         loop = self._node.loop
         last_s, progress.failed_s = progress.failed_s, loop.time()

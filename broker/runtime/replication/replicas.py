@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
-from kstore.broker.runtime.log_dirs.log_manager import Wanted
+from kstore.broker.runtime.log_dirs.dir_calls import Wanted
 from kstore.broker.state.metadata.image import INTERNAL_TOPICS
 from kstore.broker.state.work import ROWS_BETWEEN, Work
 from kstore.errors import ErrorCode
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.log_dirs.descriptors import Descriptors
-    from kstore.broker.runtime.log_dirs.log_manager import LogManager, Taken
+    from kstore.broker.runtime.log_dirs.dir_calls import Taken
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.replication.fetchers import Fetchers
     from kstore.log import Log
@@ -133,7 +134,7 @@ class Replicas:
             await self._settle(place, state)
             partition = self.find(place)
             if partition is None or partition.log is None:
-                wanted.append(Wanted(place, topic_id, config))
+                wanted.append(Wanted(place, topic_id, config, state.is_new))
         why = self._descriptors.refuse_logs(len(wanted)) if wanted else None
         if why is not None:
             self._opened = dict.fromkeys((each.key for each in wanted), OSError(errno.EMFILE, why))
@@ -175,6 +176,8 @@ class Replicas:
         known = self.hosted.get(place)
         if known is not None and state.leader_epoch < known.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._log_manager.is_offline(place, is_new=state.is_new):
+            return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
     def take(self, entry: TopicEntry, state: LeaderAndIsrPartition, config: LogConfig) -> int:
@@ -311,6 +314,11 @@ class Replicas:
             partition.replace_log(None)
         if known is not None:
             self._tell(place, False, epoch)
+
+    def fail(self, place: TopicPartition) -> None:
+        """A partition's log dir has failed: it is neither led nor followed here any more."""
+        self.stop(place)
+        self._log_manager.fail(place)
 
     def delete(self, places: Iterable[TopicPartition]) -> Awaitable[None]:
         """Delete logs; it begins at once. Their files go a little later: large ones take their

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 from weakref import WeakValueDictionary
@@ -147,12 +147,20 @@ class Topics:
                 foreign = topic_id is not None and topic_id != topic.topic_id
                 if foreign or index >= len(topic.partitions):
                     self._replicas.put_aside_now(TopicPartition(topic.name, index))
-            loaded.append(topic)
             self._open_all(topic)
+            loaded.append(self._as_it_is(topic))
         for name, partitions in found.items():
             loaded.append(self._adopt(name, partitions))
             self._open_all(loaded[-1])
         self._publish(*loaded, epoch=max_partition_epoch(self._store))
+
+    def _as_it_is(self, topic: TopicImage) -> TopicImage:
+        """A topic without leaders of those partitions that lie in a failed log dir."""
+        rows = tuple(
+            _offline(each) if self._replicas.is_offline(TopicPartition(topic.name, i)) else each
+            for i, each in enumerate(topic.partitions)
+        )
+        return topic if rows == topic.partitions else topic._replace(partitions=rows)
 
     def _finish_expansions(self) -> None:
         """Add the partitions of topics whose expansion was under way when the broker ended."""
@@ -187,7 +195,21 @@ class Topics:
         entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
         log_config = self._replicas.log_config(topic.configs)
         for index in range(len(topic.partitions)):
-            self._replicas.open_partition(entry, topic, index, log_config)
+            if self._replicas.is_offline(TopicPartition(topic.name, index)):
+                self._replicas.add_offline(entry, index)
+            else:
+                self._replicas.open_partition(entry, topic, index, log_config)
+
+    def take_offline(self, places: Iterable[TopicPartition]) -> None:
+        """Let the image show that these partitions have no leader: their log dir has failed."""
+        topics: dict[str, TopicImage] = {}
+        for name, index in places:
+            topic = topics.get(name) or self._image.topics.get(name)
+            if topic is not None and index < len(topic.partitions):
+                rows = list(topic.partitions)
+                rows[index] = _offline(rows[index])
+                topics[name] = topic._replace(partitions=tuple(rows))
+        self._publish(*topics.values())
 
     # ---- changes ----
 
@@ -264,6 +286,10 @@ class Topics:
         """Write a topic with more partitions, after producers were told to know their number."""
         topic = self._image.topics[new.name]
         first = len(topic.partitions)
+        offline = next((i for i, each in enumerate(topic.partitions) if each.leader < 0), None)
+        if offline is not None:
+            why = f"'{new.name}' can't grow: its partition {offline} lies in a failed log dir."
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why)
         topic = await self._in_store(lambda: znodes.begin_expansion(self._store, topic, added))
         self._lead(topic, new.total_count)
         grown = _grown(topic, added)
@@ -388,6 +414,10 @@ class Topics:
         indexes = range(first, len(topic.partitions))
         config = self._replicas.log_config(topic.configs)
         await self._replicas.open_partitions(entry, topic, indexes, config)
+
+
+def _offline(partition: PartitionImage) -> PartitionImage:
+    return partition._replace(leader=-1, offline=partition.replicas)
 
 
 def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:

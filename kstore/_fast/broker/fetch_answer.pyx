@@ -141,6 +141,7 @@ cdef int find_slice(
                 return 0
             part.error = CORRUPT_MESSAGE    # the log has told it
         else:                               # no descriptor is left, or the disk fails
+            partition.note_error(problem)
             where = str(partition.log.topic_partition)
             report(f"{where} can't be read: {problem}", f"{where} can't be read")
             part.error = KAFKA_STORAGE_ERROR

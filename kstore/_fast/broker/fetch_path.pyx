@@ -8,7 +8,7 @@ is given; who leads a partition, by the partition table.
 from kstore._fast.log.clock cimport now_ms
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
-    INVALID_FETCH_SESSION_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER,
+    INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.broker.fetch_answer cimport Reader, find_slice, write_head, write_topics
@@ -479,7 +479,7 @@ cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
         return UNKNOWN_TOPIC_ID if unknown else UNKNOWN_TOPIC_OR_PARTITION
     if not partition.online and not (
             partition.follows and request.replica_id < 0 and request.version >= FIRST_RACK):
-        return NOT_LEADER_OR_FOLLOWER
+        return KAFKA_STORAGE_ERROR if partition.failed else NOT_LEADER_OR_FOLLOWER
     if part.current_leader_epoch >= 0:
         if part.current_leader_epoch < partition.leader_epoch:
             return FENCED_LEADER_EPOCH

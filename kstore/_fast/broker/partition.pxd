@@ -21,6 +21,7 @@ cdef class Partition(Wakeable):
     cdef public int32_t partition_epoch     # KIP-232; -1: it has none
     cdef public bint online                 # this broker leads it and its log is open
     cdef readonly bint deleted
+    cdef readonly bint failed               # its log dir has failed: KAFKA_STORAGE_ERROR
     cdef readonly bint follows              # it has a replica here, led elsewhere
     cdef readonly ReplicaState replication  # None: not led here, or the only replica
     cdef readonly tuple replicas            # node ids, this broker included
@@ -44,6 +45,7 @@ cdef class Partition(Wakeable):
     # on the loop, after each append of a thread, in the order of the log
     cdef int end_append(self, AppendJob job) except -1
     cdef int note_grown(self, int64_t end_before) except -1
+    cdef int note_error(self, problem) except -1
     cdef int listen(self) except -1
     cdef int moved(self) except -1
     cdef int tell_high_watermark(self) except -1

@@ -41,6 +41,8 @@ class Partition(Wakeable):
     partition_epoch: int
     online: bool
     deleted: bool
+    failed: bool
+    """Its log dir has failed: whoever asks for it gets KAFKA_STORAGE_ERROR."""
     follows: bool
     """It has a replica here and is led elsewhere."""
     replication: ReplicaState | None
@@ -134,6 +136,9 @@ class Partition(Wakeable):
         """(largest epoch not above the asked one, its end offset), as a leader knows it: its own
         epoch, and those that left no record here, end at the log's end. (-1, -1): unknown.
         """
+
+    def fail(self) -> None:
+        """Its log dir has failed: it has no log any more, and whoever waits for it is told."""
 
     def replace_log(self, log: Any) -> None:
         """Serve the partition from another log that holds the same, from its log that has come

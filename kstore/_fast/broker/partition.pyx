@@ -102,7 +102,8 @@ cdef class Partition(Wakeable):
     ) except -1:
         try:
             self.core.append_seen(data, size, self.leader_epoch, origin, seen, out)
-        except OSError:
+        except OSError as problem:
+            self.note_error(problem)
             self.resign()
             raise
         if out.error_code != NONE or out.duplicate:
@@ -113,9 +114,15 @@ cdef class Partition(Wakeable):
         if self.core is not job.core:
             return 0
         if job.problem is not None:
+            self.note_error(job.problem)
             self.resign()
         elif job.result.error_code == NONE and not job.result.duplicate:
             return self.note_grown(job.result.end_before)
+        return 0
+
+    cdef int note_error(self, problem) except -1:
+        """Let the log dir know what its disk has done."""
+        self.log.log_dir.note_error(problem)
         return 0
 
     cdef int note_grown(self, int64_t end_before) except -1:
@@ -430,6 +437,12 @@ cdef class Partition(Wakeable):
         """How many appends are left to threads and are not done."""
         return 0 if self.core is None else self.core.queued
 
+    def fail(self):
+        """Its log dir has failed: it has no log any more, and whoever waits for it is told."""
+        self.failed = True
+        self.follow(-1, self.leader_epoch)
+        self.replace_log(None)
+
     def replace_log(self, log):
         """Serve the partition from another log that holds the same: it has moved. Or from its log,
         which has come here; or from none (None), since this broker has no replica any more.
@@ -443,6 +456,7 @@ cdef class Partition(Wakeable):
         if log is None:
             self.follows = False
             return
+        self.failed = False
         if old is not None:
             self.core.follows_end = old.follows_end
             self.core.high_watermark = max(

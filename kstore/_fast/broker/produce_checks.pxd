@@ -5,8 +5,8 @@ from libc.stdint cimport int16_t, int64_t
 from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.produce_request cimport ProduceRequest
 from kstore._fast.error_codes cimport (
-    FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT, NONE, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
-    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION)
+    FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT, KAFKA_STORAGE_ERROR, NONE,
+    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.protocol.wire cimport WireBytes
 
 cdef int16_t check_records(
@@ -38,7 +38,7 @@ cdef inline int16_t check_place(
         # A refusal says that the batch is not in the log: who distributes its records anew would
         # double them otherwise. Only the leader knows.
         if not partition.online:
-            return NOT_LEADER_OR_FOLLOWER
+            return KAFKA_STORAGE_ERROR if partition.failed else NOT_LEADER_OR_FOLLOWER
         if is_appended(partition, records):
             return NONE
     if error == NONE and partition is None:
@@ -49,7 +49,7 @@ cdef inline int16_t check_place(
 cdef inline int16_t check_leader(Partition partition, int64_t known_epoch) noexcept:
     """Whether this broker leads, as of the epoch that the producer knows (KIP-359; -1: none)."""
     if not partition.online:
-        return NOT_LEADER_OR_FOLLOWER
+        return KAFKA_STORAGE_ERROR if partition.failed else NOT_LEADER_OR_FOLLOWER
     if known_epoch < 0 or known_epoch == partition.leader_epoch:
         return NONE
     return FENCED_LEADER_EPOCH if known_epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH

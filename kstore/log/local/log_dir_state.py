@@ -4,6 +4,7 @@ environment, and what has been counted. Which logs are open is LogDir's.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.append_queue import AppendQueue
 from kstore._fast.log.dir_calm import DirCalm
 from kstore.env import Clock, Env, SystemClock
+from kstore.log.errors import CorruptLogError
 from kstore.log.settings import FlushPolicy
 from kstore.types import TopicPartition
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from kstore.log.index.index_store import IndexStore
 
 __all__ = ["LogDirState"]
+
+FATAL = frozenset({errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO})
+"""After these nothing is expected of a disk; a full one, say, is used again once there is room."""
 
 
 def _machine_budget() -> int:
@@ -62,6 +67,10 @@ class LogDirState:
         """How often an index entry pointed to another batch."""
         self.on_damage: Callable[[TopicPartition], object] | None = None
         """Called, in any thread, with the partition of which a damaged part became known."""
+        self.failed: str | None = None
+        """Why its disk is taken for gone, if it is."""
+        self.on_failed: Callable[[], object] | None = None
+        """Called, in any thread, when it is."""
         self.unsynced_names = True
         """The names of new partitions may not be on the disk yet."""
         self.calm = DirCalm()
@@ -74,6 +83,18 @@ class LogDirState:
     def now_ms(self) -> int:
         """The environment's time."""
         return self.env.clock.now_ms()
+
+    def note_error(self, problem: BaseException) -> None:
+        """An operation in this log dir has failed. One that says that the disk is gone is told
+        `on_failed`, once. From any thread.
+        """
+        if self.failed is not None or not isinstance(problem, OSError):
+            return
+        if problem.errno not in FATAL or isinstance(problem, CorruptLogError):
+            return
+        self.failed = str(problem)
+        if self.on_failed is not None:
+            self.on_failed()
 
     def sync_names(self) -> None:
         """Make the names of new partitions durable."""

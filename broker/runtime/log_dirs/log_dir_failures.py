@@ -1,0 +1,82 @@
+"""Log dirs that fail while the broker runs: each takes its own partitions offline, and nobody
+else's. A broker without any log dir that works stops.
+
+What counts as a failure is the log's to say (LogDirState.note_error). What a partition that is
+offline means to a broker that is alone, and in a cluster, is said by whoever is told here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime.slices import Slices
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.node import Node
+    from kstore.log import LogDir
+    from kstore.types import TopicPartition
+
+__all__ = ["LogDirFailures"]
+
+LOGGER = logging.getLogger("kstore.broker")
+
+
+class LogDirFailures:
+    """The log dirs of one broker, and what is to be done when one fails."""
+
+    def __init__(self, node: Node, log_manager: LogManager) -> None:
+        self.on_partition: Callable[[TopicPartition], object] | None = None
+        """Called with each partition that is offline now."""
+        self.on_offline: Callable[[list[TopicPartition]], object] | None = None
+        """Called with all of them, after that."""
+        self.on_last: Callable[[str], object] | None = None
+        """Called with a sentence when no log dir works any more."""
+        self._node = node
+        self._log_manager = log_manager
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def watch(self) -> None:
+        """Begin, once the log dirs are open."""
+        self._node.dirs.on_error = self._note_error
+        for log_dir in self._log_manager.dirs:
+            log_dir.when_failed(partial(self._from_any_thread, log_dir))
+
+    def _note_error(self, path: str, problem: Exception) -> None:
+        for log_dir in self._log_manager.dirs:
+            if log_dir.path == path:
+                log_dir.note_error(problem)
+
+    def _from_any_thread(self, log_dir: LogDir) -> None:
+        if not self._node.loop.is_closed():
+            self._node.loop.call_soon_threadsafe(self._begin, log_dir)
+
+    def _begin(self, log_dir: LogDir) -> None:
+        task = self._node.loop.create_task(self._take_offline(log_dir))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take_offline(self, log_dir: LogDir) -> None:
+        manager = self._log_manager
+        manager.failed[log_dir.path] = log_dir.failed or ""
+        places = manager.places_in(log_dir)
+        LOGGER.error(
+            "the log dir %s has failed, and its %d partitions are offline until it works and this "
+            "broker starts anew: %s", log_dir.path, len(places), log_dir.failed,
+        )  # fmt: skip
+        if all(each.path in manager.failed for each in manager.dirs):
+            if self.on_last is not None:
+                self.on_last(f"no log dir works any more: {log_dir.failed}")
+            return
+        slices = Slices()
+        for place in places:
+            if self.on_partition is not None:
+                self.on_partition(place)
+            await slices.breathe()
+        if self.on_offline is not None:
+            self.on_offline(places)
