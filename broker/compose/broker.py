@@ -18,7 +18,7 @@ from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.broker.produce_path import ProducePath
 from kstore._fast.network.data_plane import DataPlane
 from kstore.broker.runtime.lazy import Lazy
-from kstore.broker.runtime.log_dirs.descriptors import Descriptors
+from kstore.broker.runtime.log_dirs.descriptors import Descriptors, grow_descriptor_table
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
 from kstore.broker.runtime.log_dirs.log_dir_failures import LogDirFailures
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
@@ -159,6 +159,7 @@ class Broker(ABC):
         paths: list[str] = list(self.config["log.dirs"])
         if not self.log_manager.is_open:
             self.log_manager.open(paths)
+            grow_descriptor_table(2 * len(self.log_manager.places()))  # logs, and as many sockets
             self.log_dir_failures.watch()
         self.open_parts(endpoints)
 

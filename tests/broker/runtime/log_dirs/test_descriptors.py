@@ -115,3 +115,21 @@ def test_a_second_close_leaves_what_others_have_opened() -> None:
     descriptors.close()
     for fd in mine:
         os.close(fd)
+
+
+def test_the_table_of_descriptors_grows_before_they_are_opened() -> None:
+    asked = 4096
+    script = (
+        "import os\n"
+        "from kstore.broker.runtime.log_dirs.descriptors import grow_descriptor_table\n"
+        "size = lambda: int(next(l for l in open('/proc/self/status') if l.startswith('FDSize'))"
+        ".split()[1])\n"
+        "open_before = len(os.listdir('/proc/self/fd'))\n"
+        f"before = size(); grow_descriptor_table({asked}); after = size()\n"
+        "assert len(os.listdir('/proc/self/fd')) == open_before\n"
+        "grow_descriptor_table(1 << 40); grow_descriptor_table(0)\n"
+        "print(before, after)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    before, after = map(int, run.stdout.split())
+    assert before < asked <= after
