@@ -81,6 +81,9 @@ class LogSegment:
         """The entries in memory, packed."""
     def prepend(self, data: bytes) -> None:
         """Puts packed entries, which end where those in memory begin, before them."""
+    def prepend_missing(self, pages: bytes) -> bool:
+        """Put what is not in memory before what is, from the packed entries from the first one on;
+        False where they are too few. In one piece, so readers need no lock."""
     def rewind(self, position: int) -> int:
         """Goes back to the last index entry at or before ``position``, to scan from there; returns
         where that is. All entries have to be in memory."""

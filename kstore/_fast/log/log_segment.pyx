@@ -235,6 +235,17 @@ cdef class LogSegment:
             raise ValueError(f"{len(data)} bytes of index entries before entry {self.first_entry}")
         self.load(data + tail, first)
 
+    def prepend_missing(self, bytes pages not None):
+        """Puts what is not in memory before what is, from the packed entries from the first one on;
+        False where they are too few. In one piece: readers need no lock, which an append may hold
+        for as long as the disk takes.
+        """
+        cdef int64_t size = self.first_entry * <int64_t>sizeof(IndexEntry)
+        if len(pages) < size:
+            return False
+        self.prepend(pages[:size])
+        return True
+
     def rewind(self, int64_t position):
         """Goes back to the last index entry at or before a position,
         to scan from there; returns where

@@ -45,9 +45,7 @@ def load_whole(log: LocalLog, segment: LogSegment) -> None:
         if len(pages) == segment.persisted * ENTRY_BYTES:
             segment.load(pages, 0)
             return
-    elif len(pages) >= segment.first_entry * ENTRY_BYTES:
-        with log.core:
-            segment.prepend(pages[: segment.first_entry * ENTRY_BYTES])
+    elif segment.prepend_missing(pages):
         return
     reindex(log, segment)
 
