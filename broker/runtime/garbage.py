@@ -3,8 +3,9 @@ look at all objects takes 100 to 300 ms.
 
 A full collection looks only at what was made since the one before. What it finds in use is frozen:
 it goes as soon as nobody refers to it, as ever, but no collection looks at it. What then refers to
-itself in a ring would stay for good. Where so much has come together that this could matter, all is
-looked at once more, in a moment in which nobody asks anything.
+itself in a ring, as asyncio's transports do, would stay for good. Where so much has come together
+that this could matter, all is looked at once more, in a moment in which nobody asks anything, or
+after an hour in which there was none.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ CHECK_S = 600.0
 """How often it is looked whether much is frozen."""
 CALM_S = 0.5
 """Nobody may have asked anything for so long before all is looked at."""
+PATIENCE_S = 3600.0
+"""If there is no such moment for so long, it is done all the same."""
 FEW_OBJECTS = 200_000
 """So many more than after the last look at all of them matter little."""
 
@@ -60,14 +63,14 @@ class Garbage:
     def _check(self) -> None:
         """Where more than twice as much is frozen as was in use, wait for a calm moment."""
         if gc.get_freeze_count() > 2 * self._kept + FEW_OBJECTS:
-            self._look_when_calm(-1)
+            self._look_when_calm(-1, self._loop.time() + PATIENCE_S)
         else:
             self._timer = self._loop.call_later(CHECK_S, self._check)
 
-    def _look_when_calm(self, before: int) -> None:
+    def _look_when_calm(self, before: int, at_last: float) -> None:
         count = self._requests()
-        if count != before:
-            self._timer = self._loop.call_later(CALM_S, self._look_when_calm, count)
+        if count != before and self._loop.time() < at_last:
+            self._timer = self._loop.call_later(CALM_S, self._look_when_calm, count, at_last)
             return
         gc.unfreeze()
         gc.collect()  # what is left is frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,6 +102,26 @@ def test_rings_among_much_that_is_frozen_go_in_a_calm_moment(
             while gone() is not None:
                 await asyncio.sleep(0.01)
             assert known == 3
+
+    asyncio.run(make())
+
+
+def test_they_go_at_last_where_no_moment_is_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "CHECK_S", 0.01)
+    monkeypatch.setattr(garbage, "CALM_S", 0.01)
+    monkeypatch.setattr(garbage, "PATIENCE_S", 0.05)
+    asked = itertools.count()
+
+    async def make() -> None:
+        with collecting(lambda: next(asked)):
+            ring = Ring()
+            gone = weakref.ref(ring)
+            gc.collect()  # and frozen
+            del ring
+            monkeypatch.setattr(garbage, "FEW_OBJECTS", -2 * gc.get_freeze_count())
+            while gone() is not None:
+                await asyncio.sleep(0.01)
+            assert next(asked) > 2
 
     asyncio.run(make())
 
