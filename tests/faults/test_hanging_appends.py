@@ -18,7 +18,7 @@ from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import until
 from tests.faults.disks import Disk, FaultyDisk
-from tests.faults.test_hanging_log_dir import broker_on, lies_on
+from tests.faults.test_log_dir_faults import broker_on, lies_on
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
