@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kstore.errors import ErrorCode
@@ -98,15 +99,16 @@ class ReplicaMoves:
             if before is not None:
                 await asyncio.wait([before])
             await self._copy(move, partition)
-            self._swap(move, partition)
+            if not self._swap(move, partition):
+                await self._discard(move)
         except (errors.LogError, OSError) as problem:
-            self._discard(move)
+            await self._discard(move)
             self._node.report(
                 f"{move.partition} stays in {stays_in}, as it can't be moved to "
                 f"{move.target.path}: {problem}"
             )
         except asyncio.CancelledError:
-            self._discard(move)
+            await self._discard(move)
             raise
         finally:
             known = self._moves.get(move.partition)
@@ -116,15 +118,22 @@ class ReplicaMoves:
     async def _copy(self, move: ReplicaMove, partition: Partition) -> None:
         """Fill the future log to the end of the old one, which may go on growing."""
         source: Log = partition.log
-        self._log_manager.mark_future(move.target, move.partition)
-        move.future = move.target.log(
-            *move.partition, create=True, config=source.config, topic_id=source.topic_id
+        path, what = move.target.path, f"moving {move.partition} there"
+        run = partial(self._node.dirs.run, path, what)
+        await run(partial(self._log_manager.mark_future, move.target, move.partition))
+        move.future = await run(
+            partial(
+                move.target.log,
+                *move.partition,
+                create=True,
+                config=source.config,
+                topic_id=source.topic_id,
+            )
         )
         flushed = -1
         while not partition.deleted:
             while move.offset_lag() and not partition.deleted:
-                _copy_slice(source, move.future)
-                await asyncio.sleep(0)
+                await run(partial(_copy_slice, source, move.future))
             if partition.appends_queued:  # they would be written to the old log
                 await asyncio.sleep(QUEUED_PAUSE_S)
                 continue
@@ -132,27 +141,29 @@ class ReplicaMoves:
                 return
             flushed = move.future.log_end_offset
             # The old files are removed soon: what they hold must be on the disk elsewhere.
-            await self._node.run_blocking(move.future.flush)
+            await run(move.future.flush)
 
-    def _swap(self, move: ReplicaMove, partition: Partition) -> None:
-        """Serve the partition from its new log; in one turn of the loop, so nothing comes
-        between.
+    def _swap(self, move: ReplicaMove, partition: Partition) -> bool:
+        """Serve the partition from its new log, if it is still there; in one turn of the loop, so
+        nothing comes between.
         """
         future, source = move.future, partition.log
         assert future is not None, move.partition
         if partition.deleted or source is None:
-            self._discard(move)
-            return
+            return False
         future.set_high_watermark(source.high_watermark)
         if source.log_start_offset > future.log_start_offset:
             future.delete_before(source.log_start_offset)
         future.configure(source.config)
         partition.replace_log(future)
         self._log_manager.moved(move.partition, move.target)
+        return True
 
-    def _discard(self, move: ReplicaMove) -> None:
+    async def _discard(self, move: ReplicaMove) -> None:
+        """Remove the copy, behind whatever is still done to it."""
+        path, what = move.target.path, f"removing the copy of {move.partition}"
         try:
-            move.target.delete(move.partition)
+            await self._node.dirs.run(path, what, partial(move.target.delete, move.partition))
         except (errors.LogError, OSError) as problem:
             where = os.path.join(move.target.path, str(move.partition))
             self._node.report(f"{where}, an unfinished copy, can't be removed: {problem}")
