@@ -173,6 +173,9 @@ def _log_counters(log_manager: LogManager) -> dict[str, int]:
         "log_damaged_parts_total": sum(log_dir.damages for log_dir in dirs),
         "log_repaired_parts_total": sum(log_dir.repaired_parts for log_dir in dirs),
         "log_lost_offsets_total": sum(log_dir.lost_offsets for log_dir in dirs),
+        "log_cold_reads_total": sum(log_dir.pages.cold_reads for log_dir in dirs),
+        "log_cold_bytes_total": sum(log_dir.pages.cold_bytes for log_dir in dirs),
+        "log_read_ahead_bytes_total": sum(log_dir.pages.ahead_bytes for log_dir in dirs),
         "log_written_early_bytes_total": sum(each.written_bytes for each in _write_backs(dirs)),
     }
 

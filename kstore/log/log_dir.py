@@ -35,6 +35,7 @@ from kstore.private_files import PRIVATE_FOLDER
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore._fast.disk.page_reader import PageReader
     from kstore._fast.disk.write_back import WriteBack
     from kstore._fast.log.append_queue import AppendQueue
     from kstore._fast.log.log_segment import LogSegment
@@ -179,6 +180,11 @@ class LogDir:
     def write_back(self) -> WriteBack | None:
         """What has the system write early what is written here; None where nothing is."""
         return self.state.write_back
+
+    @property
+    def pages(self) -> PageReader:
+        """What reads what is not in the page cache."""
+        return self.state.pages
 
     @property
     def index(self) -> IndexStore:
@@ -444,6 +450,7 @@ class LogDir:
                 self._logs.clear()
                 if self.state.write_back is not None:
                     self.state.write_back.close()
+                self.state.pages.end()
                 self.state.index.close()
                 self._give_lock_back()
 

@@ -74,6 +74,7 @@ def test_what_waits_for_the_disk_and_how_much_may_are_told(start_broker):
     url = f"http://127.0.0.1:{free_port()}"
     start_broker({"kstore.metrics.listener": url, "kstore.log.write.back.bytes": "33554432"})
     lines = read(url).splitlines()
+    assert "kstore_log_cold_reads_total 0" in lines
     assert "kstore_log_unwritten_bytes 0" in lines
     assert "kstore_log_unwritten_budget_bytes 33554432" in lines
     assert "kstore_log_written_early_bytes_total 0" in lines

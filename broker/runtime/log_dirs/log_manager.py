@@ -60,6 +60,7 @@ class LogManager:
         self.table = table
         self.node_id = node.node_id
         self._config = node.config
+        self._loop = node.loop
         self._replicated = replicated
         self._dirs: list[LogDir] = []
         self._homes = Homes()
@@ -125,6 +126,7 @@ class LogManager:
             LOGGER.warning("log dir: others may change records: %s", problem)
         log_dir.replicated = self._replicated
         self._serve_appends(log_dir)
+        log_dir.pages.serve(self._loop.add_reader, self._loop.remove_reader)
         self._dirs.append(log_dir)
         return log_dir, log_dir.partitions()
 
@@ -446,6 +448,7 @@ class LogManager:
         """Flush, checkpoint and mark clean; further appends fail."""
         dirs, self._dirs = self._dirs, []
         for log_dir in dirs:
+            log_dir.pages.end()  # here: its loop is this thread's
             if log_dir.path in self.failed:
                 self._give_up(log_dir)
                 continue

@@ -2,6 +2,6 @@
 decides nothing that a Python part of the broker decides; who is asked is set from outside, and it
 owns no connection (network does).
 
-May import: kstore._fast.broker.rights, kstore._fast.error_codes, kstore._fast.log,
-    kstore._fast.protocol, kstore._fast.record.
+May import: kstore._fast.broker.rights, kstore._fast.disk, kstore._fast.error_codes,
+    kstore._fast.log, kstore._fast.protocol, kstore._fast.record.
 """

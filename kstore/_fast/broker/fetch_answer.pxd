@@ -16,6 +16,11 @@ cdef int find_slice(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id,
     report) except -1
 cdef int write_head(AnswerBuffer out, int version, int16_t error, int32_t session_id) except -1
+# The same, as far as no disk has to be waited for. False: it is being read in, and the request's
+# resume() is called then.
+cdef bint find_readable(
+    FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report,
+    object request) except -1
 cdef int64_t write_topics(
     list parts, const Reader* reader, PartitionTable table, listener, AnswerBuffer out, report
 ) except -1

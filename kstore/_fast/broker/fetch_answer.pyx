@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BatchInfo, write_batch_header
+from kstore._fast.disk.page_reader cimport ColdRead
 from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE)
@@ -19,7 +20,8 @@ from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState
 from kstore._fast.broker.sending cimport add_slice
 from kstore._fast.log.slice_checks cimport (
-    CHECK_ALL, CHECK_HEADERS, Depth, depth_for_reader, is_good_copy, is_good_in_file)
+    CHECK_ALL, CHECK_HEADERS, STEP_BYTES, Depth, depth_for_reader, is_good_copy, is_good_in_file,
+    read_in_slice, readable_bytes)
 from kstore._fast.protocol.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, room)
@@ -150,6 +152,48 @@ cdef int find_slice(
     if out_of_range:
         part.error = OFFSET_OUT_OF_RANGE
     return 0
+
+
+cdef bint find_readable(
+    FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report,
+    object request
+) except -1:
+    """As find_slice, but for what is not in memory: that is read in first, and counts as there when
+    the same request looks again, so that it never waits for ever.
+    """
+    cdef LogCore core = part.partition.core
+    cdef ColdRead seen = None
+    cdef int64_t size
+    if part.cold is not None:
+        if not part.cold.done:
+            part.cold.join(request.resume)
+            return False
+        if part.cold_offset == part.fetch_offset:
+            seen = part.cold
+        part.cold = None
+    try:
+        size = readable_bytes(core, part.fetch_offset, max(limit, <int64_t>1), seen)
+        if size == 0 and wait_for(part, min(max(limit, <int64_t>1), <int64_t>STEP_BYTES), request):
+            return False
+    except OSError:                         # as the look will find
+        size = limit
+    find_slice(part, end, min(limit, max(size, <int64_t>1)), min_one, replica_id, report)
+    if part.file is None or part.slice.size_bytes <= size:
+        return True
+    # one batch, larger than what was asked for
+    return readable_bytes(core, part.fetch_offset, part.slice.size_bytes, seen) > 0 \
+        or not wait_for(part, part.slice.size_bytes, request)
+
+
+cdef bint wait_for(FetchPart part, int64_t size, object request) except -1:
+    """Whether what is to be read is on its way into memory."""
+    part.cold = read_in_slice(part.partition.core, part.fetch_offset, size, request.resume)
+    part.cold_offset = part.fetch_offset
+    if part.cold is None:
+        return False
+    part.file = None
+    part.slice.size_bytes = 0
+    return True
 
 
 cdef bint is_lost(FetchPart part, problem) except -1:

@@ -28,12 +28,15 @@ cdef class FetchRequest(Slot):
     cdef list parts                         # FetchPart to be read
     cdef int64_t found_bytes
     cdef bint urgent                        # something that is answered at once
+    cdef bint cold                          # something is being read in from the disk
+    cdef bint overdue                       # it has waited as long as it may, but for that
     cdef object timer
     cdef dict injected                      # partition -> error code, as in FetchPath
     cdef object rights                      # of who sent it (state.authorizer.Rights); None: all
     cdef bint barred                        # it says that it is a follower, and may not be one
     cdef int take_rights(self, object rights) except -1
     cdef bint look_again(self) except -1
+    cdef bint is_ready(self) noexcept
     cdef int finish(self) except -1
     cdef int unpark(self) except -1
 

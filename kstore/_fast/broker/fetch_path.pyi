@@ -12,7 +12,11 @@ class FetchRequest(Slot):
     """
 
     def expire(self) -> None:
-        """The longest wait is over: answer with what there is."""
+        """The longest wait is over: answer with what there is, once what is cold was read in."""
+    def resume(self) -> None:
+        """What was cold is in memory."""
+    def answer_now(self) -> None:
+        """Answer with what there is, and wait for no disk."""
 
 class FetchPath:
     """The state that all fetches share: the partitions, the sessions and the limits."""

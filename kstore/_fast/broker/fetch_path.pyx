@@ -11,14 +11,13 @@ from kstore._fast.error_codes cimport (
     INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION)
-from kstore._fast.broker.fetch_answer cimport Reader, find_slice, write_head, write_topics
-from kstore._fast.broker.fetch_topics cimport parse_forgotten, parse_topics
+from kstore._fast.broker.fetch_answer cimport Reader, find_readable, write_head, write_topics
+from kstore._fast.broker.fetch_topics cimport parse_forgotten, parse_replica_state, parse_topics
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.broker.replica_state cimport Follower
 from kstore._fast.broker.rights cimport MAY_ACT_IN_CLUSTER
 from kstore._fast.protocol.wire cimport (
-    WireBytes, read_int8, read_int16, read_int32, read_int64, read_raw, read_string,
-    read_unsigned, skip_tags)
+    WireBytes, read_int8, read_int16, read_int32, read_int64, read_string, skip_tags)
 
 cdef enum:
     FIRST_SESSION = 7
@@ -29,7 +28,6 @@ cdef enum:
     FINAL_EPOCH = -1
     READ_COMMITTED = 1
     CONSUMER = -1
-    REPLICA_STATE_TAG = 1
     LONGEST_WAIT_MS = 300000                        # whatever a client asks for
     COPIED_BYTES = 2 * 1024 * 1024                  # with TLS: an answer is made in one turn
 
@@ -60,29 +58,9 @@ cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except
         if rack.size > 0 and table.rack_aware:
             request.rack = (<const char*>rack.data)[:rack.size]
     if version >= FIRST_REPLICA_STATE:
-        parse_replica_state(request, r)
+        parse_replica_state(r, &request.replica_id, &request.replica_epoch)
     else:
         skip_tags(r, flexible)
-    return 0
-
-
-cdef int parse_replica_state(FetchRequest request, WireReader* r) except -1:
-    cdef uint8_t* end
-    cdef int64_t count = read_unsigned(r)
-    cdef int64_t tag
-    cdef WireBytes field
-    cdef WireReader inner
-    while count > 0 and not r.bad:
-        count -= 1
-        tag = read_unsigned(r)
-        field = read_raw(r, <Py_ssize_t>read_unsigned(r))
-        if tag == REPLICA_STATE_TAG and not r.bad:
-            inner.p = field.data
-            inner.end = field.data + field.size
-            inner.bad = False
-            request.replica_id = read_int32(&inner)
-            request.replica_epoch = read_int64(&inner)
-            r.bad = inner.bad
     return 0
 
 
@@ -92,17 +70,31 @@ cdef class FetchRequest(Slot):
     """
 
     cdef int check(self) except -1:
-        if not self.done and self.look_again() and (
-                self.urgent or self.found_bytes >= self.min_bytes):
+        if not self.done and self.look_again() and self.is_ready():
             self.finish()
         return 0
 
+    cdef bint is_ready(self) noexcept:
+        """Whether there is enough to answer. What is read in is waited for: it is there."""
+        if self.cold and self.found_bytes == 0:
+            return self.urgent
+        return self.urgent or self.overdue or self.found_bytes >= self.min_bytes
+
     cdef int end_wait(self) except -1:
-        self.expire()
+        self.answer_now()
         return 0
 
     def expire(self):
-        """The longest wait is over: answer with what there is."""
+        """The longest wait is over: answer with what there is, once what is cold was read in."""
+        self.overdue = True
+        self.check()
+
+    def resume(self):
+        """What was cold is in memory."""
+        self.check()
+
+    def answer_now(self):
+        """Answer with what there is, and wait for no disk."""
         if not self.done and self.look_again():
             self.finish()
 
@@ -194,7 +186,7 @@ cdef class FetchPath:
         """Answer every waiting fetch with what there is: the broker stops."""
         cdef FetchRequest request
         for request in list(self.waiting):
-            request.expire()
+            request.answer_now()
 
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out
@@ -230,8 +222,8 @@ cdef class FetchPath:
         request.injected = self.injected
         self.look(request)
         request.noting = False
-        if (request.urgent or request.found_bytes >= request.min_bytes
-                or request.max_wait_ms <= 0 or not request.parts):
+        request.overdue = request.max_wait_ms <= 0 or not request.parts
+        if request.is_ready():
             self.write_answer(request, out)
             return None
         request.correlation_id = correlation_id
@@ -271,7 +263,7 @@ cdef class FetchPath:
             return INVALID_FETCH_SESSION_EPOCH
         if session.parked is not None:
             # A follower has more to ask for: the answer to what it asked before makes way.
-            (<FetchRequest>session.parked).expire()
+            (<FetchRequest>session.parked).answer_now()
         session.last_used_ms = now_ms()
         session.merge(request.named, request.forgotten)
         if (request.named or request.forgotten) and not self.cache.resized(session):
@@ -297,7 +289,7 @@ cdef class FetchPath:
         cdef int64_t left = request.max_bytes
         cdef bint min_one = True
         request.found_bytes = 0
-        request.urgent = False
+        request.urgent = request.cold = False
         for part in request.parts:
             if part.follower is not None and not request.barred and part.is_unchanged():
                 continue
@@ -354,7 +346,10 @@ cdef class FetchPath:
         if self.throttle is not None and request.replica_id >= 0 \
                 and not self.throttle.may_send(partition, request.replica_id):
             return 0
-        return find_slice(part, end, limit, min_one, request.replica_id, self.report)
+        if not find_readable(
+                part, end, limit, min_one, request.replica_id, self.report, request):
+            request.cold = True
+        return 0
 
     cdef int16_t check_offset(self, FetchPart part) except -1:
         """Whether the log has the offset, and the same records before it."""

@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
+from kstore._fast.disk.page_reader cimport ColdRead
 from kstore._fast.log.log_view cimport Slice
 from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.partition_table cimport PartitionTable
@@ -35,6 +36,8 @@ cdef class FetchPart:
     cdef Follower follower                  # None: look again
     cdef int64_t seen_end_offset
     cdef int32_t seen_epoch
+    cdef ColdRead cold                      # what is read in for it, or was; None: nothing
+    cdef int64_t cold_offset                # for a fetch of this offset
     cdef SegmentFile file
     cdef Slice slice                        # size_bytes 0: nothing to read
     cdef bint is_unchanged(self) noexcept

@@ -3,17 +3,20 @@
 What is asked of all of them together is fetch_path's.
 """
 
+from libc.stdint cimport int32_t, int64_t
+
 from kstore._fast.broker.fetch_session cimport FetchPart
 from kstore._fast.broker.partition cimport TopicEntry
 from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.protocol.wire cimport (
-    WireBytes, read_int32, read_int64, read_some, read_topic, skip_tags)
+    WireBytes, read_int32, read_int64, read_raw, read_some, read_topic, read_unsigned, skip_tags)
 
 cdef enum:
     FIRST_LOG_START_OFFSET = 5
     FIRST_LEADER_EPOCH = 9
     FIRST_FLEXIBLE = 12
     FIRST_TOPIC_ID = 13
+    REPLICA_STATE_TAG = 1
 
 
 cdef int parse_topics(
@@ -84,4 +87,25 @@ cdef int parse_forgotten(WireReader* r, int version, list forgotten) except -1:
             if r.bad:
                 return 0
         skip_tags(r, flexible)
+    return 0
+
+
+cdef int parse_replica_state(
+    WireReader* r, int32_t* replica_id, int64_t* replica_epoch
+) except -1:
+    cdef int64_t count = read_unsigned(r)
+    cdef int64_t tag
+    cdef WireBytes field
+    cdef WireReader inner
+    while count > 0 and not r.bad:
+        count -= 1
+        tag = read_unsigned(r)
+        field = read_raw(r, <Py_ssize_t>read_unsigned(r))
+        if tag == REPLICA_STATE_TAG and not r.bad:
+            inner.p = field.data
+            inner.end = field.data + field.size
+            inner.bad = False
+            replica_id[0] = read_int32(&inner)
+            replica_epoch[0] = read_int64(&inner)
+            r.bad = inner.bad
     return 0

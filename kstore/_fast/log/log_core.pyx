@@ -16,7 +16,7 @@ from kstore._fast.error_codes cimport (
 from kstore._fast.log.append_plan cimport (
     LARGEST_OFFSET_DELTA, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_GIVEN_OFFSETS,
     ORIGIN_REPLICA)
-from kstore._fast.log.log_segment cimport LogSegment
+from kstore._fast.log.log_segment cimport FRESH_EACH_MS, LogSegment
 from kstore._fast.log.read_hints cimport remember
 from kstore._fast.log.segment_file cimport SegmentFile
 from kstore._fast.record.batch cimport BATCH_OK, BatchInfo, read_batch_header
@@ -252,6 +252,8 @@ cdef class LogCore(LogView):
         file.append_pointer(data, size, self.patient)
         self.calm.note_write(file.write_us)
         self.commit(position)
+        if now - self.active.next_fresh_ms >= FRESH_EACH_MS:
+            self.active.note_fresh(position, now)
         out.base_offset = plan.batches[0].base_offset
         out.last_offset = self.log_end_offset - 1
         out.log_end_offset = self.log_end_offset

@@ -15,6 +15,9 @@ cdef struct CheckedPart:
     int64_t end
     int64_t ms
 
+cdef enum:
+    FRESH_EACH_MS = 5000            # an append is noted so often
+
 cdef class LogSegment:
     cdef readonly int64_t base_offset
     cdef public str path
@@ -31,6 +34,12 @@ cdef class LogSegment:
     cdef public int64_t own_position
     cdef CheckedPart order_checked          # of its batches
     cdef CheckedPart sums                   # their checksums
+    cdef CheckedPart resident               # in the page cache
+    # appended not long ago from here on, as of that time; and what takes its place
+    cdef int64_t fresh_from
+    cdef int64_t fresh_ms
+    cdef int64_t next_fresh_from
+    cdef int64_t next_fresh_ms
     cdef SegmentFile handle
     cdef IndexEntry* entries                # the entries from number first_entry on
     cdef public int64_t first_entry
@@ -51,3 +60,10 @@ cdef class LogSegment:
     cdef bint sums_checked(self, int64_t position, int64_t end) noexcept
     cdef void note_sums(self, int64_t position, int64_t end) noexcept
     cdef void forget_checked(self) noexcept
+    # What an append wrote at this position; asked of it now and then.
+    cdef void note_fresh(self, int64_t position, int64_t now) noexcept
+    # Whether the bytes from here to the end were appended so lately that they must be in memory.
+    cdef bint is_fresh(self, int64_t position) noexcept
+    # The same of what was found there not long ago; that it was.
+    cdef bint is_known_resident(self, int64_t position, int64_t end) noexcept
+    cdef void note_resident(self, int64_t position, int64_t end) noexcept

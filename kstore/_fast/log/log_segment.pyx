@@ -13,6 +13,9 @@ from kstore._fast.record.crc32c cimport crc32c, crc32c_update
 cdef enum:
     CHECK_AGAIN_MS = 600000     # what is compared with its neighbours
     SUMS_AGAIN_MS = 1000        # checksums, where a reader may have met a wrong one
+    RESIDENT_FOR_MS = 500       # what was found in the page cache
+    FRESH_FOR_MS = 15000        # what was appended
+    FRESH_BYTES = 33554432      # the system may have dropped more
     CHECKSUM_BYTES = 4              # behind each page of the index, little-endian
 
 cdef int64_t NO_WINDOW = 0x7FFFFFFFFFFFFFFF
@@ -52,7 +55,7 @@ cdef class LogSegment:
         self.first_timestamp = first_timestamp
         self.created_ms = created_ms
         self.window_end = NO_WINDOW
-        self.own_position = NO_WINDOW
+        self.own_position = self.fresh_from = self.next_fresh_from = NO_WINDOW
 
     def __dealloc__(self):
         PyMem_Free(self.entries)
@@ -128,6 +131,26 @@ cdef class LogSegment:
     cdef void forget_checked(self) noexcept:
         self.order_checked.start = self.order_checked.end = 0
         self.sums.start = self.sums.end = 0
+
+    cdef void note_fresh(self, int64_t position, int64_t now) noexcept:
+        if now - self.next_fresh_ms < 2 * FRESH_EACH_MS:
+            self.fresh_from = self.next_fresh_from
+            self.fresh_ms = self.next_fresh_ms
+        else:
+            self.fresh_from = position
+            self.fresh_ms = now
+        self.next_fresh_from = position
+        self.next_fresh_ms = now
+
+    cdef bint is_fresh(self, int64_t position) noexcept:
+        return position >= self.fresh_from and self.size_bytes - position <= FRESH_BYTES \
+            and now_ms() - self.fresh_ms < FRESH_FOR_MS
+
+    cdef bint is_known_resident(self, int64_t position, int64_t end) noexcept:
+        return covers(&self.resident, position, end, RESIDENT_FOR_MS)
+
+    cdef void note_resident(self, int64_t position, int64_t end) noexcept:
+        extend(&self.resident, position, end, RESIDENT_FOR_MS)
 
     def seal(self):
         """Nothing is appended any more. What this process has appended counts as checked."""

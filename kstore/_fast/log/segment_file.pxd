@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from kstore._fast.disk.page_reader cimport PageReader
 from kstore._fast.disk.write_back cimport WriteBack
 
 cdef class SegmentFile:
@@ -20,6 +21,7 @@ cdef class SegmentFile:
     cdef int64_t write_us                   # how long the last append's write took
     cdef public WriteBack write_back        # who has the system write what is written; or None
     cdef int64_t noted_end                  # of what it knows
+    cdef public PageReader pages            # who reads what is not in the page cache; or None
 
     # One write at the end. On any failure the file is cut back to where it was (or the object
     # refuses further writes if even that fails) and OSError is raised: size_bytes never passes a

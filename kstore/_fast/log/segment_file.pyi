@@ -3,6 +3,7 @@ faults: the log core then goes through it."""
 
 from typing_extensions import Buffer
 
+from kstore._fast.disk.page_reader import PageReader
 from kstore._fast.disk.write_back import WriteBack
 
 class SegmentFile:
@@ -23,6 +24,8 @@ class SegmentFile:
     costs half of a sync. The file is longer than its data until ``give_back`` or ``close``."""
     write_back: WriteBack | None
     """Who has the system write early what is written here."""
+    pages: PageReader | None
+    """Who reads what is not in the page cache, where a loop reads here."""
     def __init__(self, path: str, *, writable: bool = False, create: bool = False) -> None: ...
     def append(self, data: Buffer) -> int:
         """Writes at the end with one call; after a failure the file is as long as before."""

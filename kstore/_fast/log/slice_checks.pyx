@@ -7,14 +7,15 @@ was sent before, as it does when it can't use it, or begins at a new offset.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from kstore._fast.disk.page_reader cimport ColdRead, PageReader
 from kstore._fast.record.batch cimport (
     BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRUNCATED, BatchInfo, check_batch, read_batch_header)
 from kstore._fast.log.log_segment cimport LogSegment
 from kstore._fast.log.batch_order cimport Order, begin_order, fits, goes_on
-from kstore._fast.log.log_view cimport HeaderWindow, LogView, Slice
-from kstore._fast.log.read_hints cimport SENT_UNKNOWN, times_sent
+from kstore._fast.log.log_view cimport HEADER_WINDOW, HeaderWindow, LogView, Slice
+from kstore._fast.log.read_hints cimport Hint, SENT_UNKNOWN, find_hint, times_sent
 from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef enum:
@@ -22,6 +23,10 @@ cdef enum:
     # Several groups read the end of a log, each what this process has just written: that alone is
     # no reason to doubt it.
     READERS_OF_OWN = 8
+    # Readers of small slices find what they read next with one look.
+    LOOK_BYTES = 262144
+    # The look for the slice reads headers beyond it.
+    BESIDE_BYTES = 2 * HEADER_WINDOW
 
 
 cdef Depth depth_for_reader(LogView log, int64_t offset, const Slice* slice) except *:
@@ -136,3 +141,77 @@ cdef int64_t find_bad_batch(LogView log, SegmentFile file, const Slice* slice) e
         return -1
     finally:
         PyMem_RawFree(data)
+
+
+# The segment in which an offset is looked for, and where that look begins to read.
+cdef LogSegment find_place(LogView log, int64_t offset, int64_t* position):
+    cdef Py_ssize_t at = max(log.segment_index(offset), <Py_ssize_t>0)
+    cdef LogSegment segment = <LogSegment>log.segments[at]
+    cdef Hint* hint = find_hint(&log.hints, offset)
+    if offset >= segment.next_offset and at + 1 < len(log.segments):
+        position[0] = 0                     # in a gap
+        return <LogSegment>log.segments[at + 1]
+    if hint != NULL and hint.segment_base == segment.base_offset:
+        position[0] = hint.position
+    else:
+        position[0] = segment.floor_position(offset)
+        if position[0] < 0:
+            log.owner.load_index(segment, offset)
+            position[0] = max(segment.floor_position(offset), <int64_t>0)
+    return segment
+
+
+cdef int64_t readable_bytes(
+    LogView log, int64_t offset, int64_t max_bytes, ColdRead seen
+) except -1:
+    cdef int64_t position, at, end, stop
+    cdef LogSegment segment = find_place(log, offset, &position)
+    cdef SegmentFile file
+    if segment.is_fresh(position):
+        return max_bytes
+    file = segment.file()
+    if file.pages is None or not file.pages.serving or not file.plain:
+        return max_bytes
+    at = position
+    end = min(at + max_bytes + BESIDE_BYTES, segment.size_bytes)
+    if seen is not None and seen.position <= at:
+        at = max(at, min(seen.position + seen.size_bytes, end))
+    while at < end:
+        stop = min(at + STEP_BYTES, end)
+        if not is_there(segment, file, at, stop):
+            break
+        at = stop
+    if at > position:
+        file.pages.note_read(
+            <uint64_t><void*>file, file.fd, position, at - position, segment.size_bytes)
+    return max_bytes if at >= end else max(at - position - BESIDE_BYTES, <int64_t>0)
+
+
+cdef bint is_there(LogSegment segment, SegmentFile file, int64_t at, int64_t stop) except -1:
+    cdef int64_t further = min(at + LOOK_BYTES, segment.size_bytes)
+    if segment.is_known_resident(at, stop):
+        return True
+    if further > stop and file.pages.has(file.fd, at, further - at):
+        stop = further
+    elif not file.pages.has(file.fd, at, stop - at):
+        return False
+    segment.note_resident(at, stop)
+    return True
+
+
+cdef ColdRead read_in_slice(LogView log, int64_t offset, int64_t max_bytes, object tell):
+    cdef int64_t position, end
+    cdef LogSegment segment = find_place(log, offset, &position)
+    cdef SegmentFile file = segment.file()
+    end = min(position + max_bytes + BESIDE_BYTES, segment.size_bytes)
+    return file.pages.read(
+        <uint64_t><void*>file, file.fd, position, end - position, segment.size_bytes, tell)
+
+
+# -- for kstore.log
+
+def cold_read(LogView log not None, int64_t offset, int64_t max_bytes, tell):
+    """What has to be read in before a read at offset; None where nothing has."""
+    if offset >= log.log_end_offset or readable_bytes(log, offset, max_bytes, None) > 0:
+        return None
+    return read_in_slice(log, offset, min(max_bytes, <int64_t>STEP_BYTES), tell)

@@ -138,6 +138,7 @@ class LocalLog:
             writable=not self.read_only,
             zeros_ahead=always,
             write_back=directory.write_back,
+            pages=directory.pages,
         )
         self.cleaning = threading.Lock()
         """Held by the cleaner, and by who writes a lost part again."""

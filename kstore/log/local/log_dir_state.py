@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kstore._fast.disk.page_reader import PageReader
 from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.append_queue import AppendQueue
 from kstore._fast.log.dir_calm import DirCalm
@@ -79,6 +80,8 @@ class LogDirState:
         self.write_back: WriteBack | None = None if read_only else WriteBack(_machine_budget)
         """Has the system write early what its logs have written."""
         self.calm.follow(self.write_back)
+        self.pages = PageReader()
+        """Reads what is not in the page cache, for who has a loop and says `serve`."""
 
     def now_ms(self) -> int:
         """The environment's time."""

@@ -10,6 +10,7 @@ import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 
+from kstore._fast.disk.page_reader import PageReader
 from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.segment_file import SegmentFile
@@ -42,11 +43,13 @@ class SegmentOpener:
         writable: bool,
         zeros_ahead: bool = False,
         write_back: WriteBack | None = None,
+        pages: PageReader | None = None,
     ) -> None:
         self.fs = fs
         self.writable = writable
         self.zeros_ahead = zeros_ahead
         self.write_back = write_back
+        self.pages = pages
 
     def __call__(self, path: str, *, create: bool = False) -> SegmentFile:
         """Open a file that is there, or make it."""
@@ -54,6 +57,7 @@ class SegmentOpener:
         file = self.fs.open_segment(SegmentFile, path, writable=writable, create=create)
         file.zeros_ahead = self.zeros_ahead
         file.write_back = self.write_back
+        file.pages = self.pages
         return file
 
     def create(self, path: str) -> SegmentFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -43,10 +44,10 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
 
 def _log_manager() -> LogManager:
     table = PartitionTable(1, lambda call: call())
-    loop: Any = None
+    loop = asyncio.new_event_loop()
     dirs = DirThreads(loop, print)
     config = BrokerConfig.load(overrides={})
-    node: Any = SimpleNamespace(config=config, node_id=1, report=print, dirs=dirs)
+    node: Any = SimpleNamespace(config=config, node_id=1, report=print, dirs=dirs, loop=loop)
     return LogManager(node, table, replicated=False)
 
 
