@@ -39,8 +39,8 @@ def run(tmp_path):
         process.wait_ready(time.monotonic() + 60)
     finally:
         process.end()
-    assert "the loop was held for 1," in process.output()
-    assert "the loop has been held for 1" in process.output()
+    assert "the loop was held for " in process.output()
+    assert "the loop has been held for " in process.output()
 
 def test_held(tmp_path):
     run(tmp_path)
@@ -65,4 +65,4 @@ def test_a_test_whose_broker_held_its_loop_fails_and_says_what_held_it(
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=3, errors=1)
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_held *", "*held for 1,* ms by hold*"])
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_held *", "*held for * ms by hold*"])
