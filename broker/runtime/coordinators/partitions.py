@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from kstore._fast.log.slice_checks import cold_read
 from kstore._fast.record.murmur2 import string_hash
 from kstore._fast.record.records import Record, decode
 
@@ -40,6 +42,7 @@ async def read_records(log: Log) -> AsyncIterator[Record]:
     turn_ends = clock() + TURN_SECONDS
     offset = log.log_start_offset
     while offset < log.log_end_offset:
+        await _in_memory(log, offset)
         # What a leader finds, or appends, counts before its followers have it.
         data, _ = log.core.read(offset, log.log_end_offset, LOAD_BYTES)
         records = decode(data, start_offset=offset, control=True)
@@ -51,3 +54,15 @@ async def read_records(log: Log) -> AsyncIterator[Record]:
         if records.next_offset is None:
             return  # compaction left nothing behind here
         offset = records.next_offset
+
+
+async def _in_memory(log: Log, offset: int) -> None:
+    """Wait until what is read next is in the page cache."""
+    done = asyncio.get_running_loop().create_future()
+    if cold_read(log.core, offset, LOAD_BYTES, partial(_settle, done)) is not None:
+        await done
+
+
+def _settle(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
