@@ -135,13 +135,10 @@ cdef class SegmentFile:
     cdef int append_pointer(
         self, const uint8_t* data, Py_ssize_t size, bint patient=False
     ) except -1:
-        cdef int64_t began
         if self.plain:
             return self._write(data, size, patient)
         if size > 0:
-            began = now_us()
             self.append(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
-            self.write_us = now_us() - began
         return 0
 
     cdef bint has_room(self, Py_ssize_t size) noexcept:

@@ -30,7 +30,7 @@ cdef enum:
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
     ABANDONED_MS = 30 * 1000                # a closed one whose peer takes nothing for so long
     NOTED_BYTES = 64 * 1024                 # who takes less of a turn need not be told of the next
-    NOTED_US = 500
+    NOTED_PART = 4                          # and so much of its time
 
 
 cdef class Connection(RequestPaths):
@@ -245,7 +245,8 @@ cdef class Connection(RequestPaths):
             or self.spent_us >= self.plane.turn_us
         if all_of_it:
             self.muted |= NEXT_TURN
-        if all_of_it or self.taken_bytes >= NOTED_BYTES or self.spent_us >= NOTED_US:
+        if all_of_it or self.taken_bytes >= NOTED_BYTES \
+                or self.spent_us >= self.plane.turn_us // NOTED_PART:
             self.note_taken(all_of_it)
         return 0
 
