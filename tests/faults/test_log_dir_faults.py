@@ -5,6 +5,7 @@ dir that stands still: what needs it waits, all else is answered, the log names 
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from kstore.clients import AdminClient, Consumer, Producer
-from kstore.clients.admin import NewTopic
+from kstore.clients.admin import NewTopic, ReplicaOnBroker
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
@@ -127,6 +128,21 @@ def test_a_failed_log_dir_takes_its_own_partitions_offline(
     broker.start()
     assert send(broker, "t", gone) == 1
     assert send(broker, "t", here) == 2
+
+
+def test_a_moved_partition_is_served_although_its_old_log_cannot_be_removed(
+    broker: KstoreBroker, faulty_disk: FaultyDisk, tmp_path: Path
+) -> None:
+    with broker, AdminClient(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic("t", 2)])
+        [moved] = lies_on(faulty_disk, "t")
+        assert send(broker, "t", moved) == 0
+        faulty_disk.fail(errno.EACCES, "n")
+        admin.alter_replica_log_dirs({ReplicaOnBroker("t", moved, 1): str(tmp_path / "healthy")})
+        until(lambda: "but its old log in" in broker.error_output(), "the log says it")
+        faulty_disk.thaw()
+        assert send(broker, "t", moved) == 1
+        assert (tmp_path / "healthy" / f"t-{moved}" / f"{0:020d}.log").stat().st_size > 0
 
 
 def test_a_start_with_a_log_dir_that_cannot_be_read_is_one_with_the_others(

@@ -402,11 +402,14 @@ class LogManager:
         with open(os.path.join(folder, FUTURE_MARK), "xb"):
             pass
 
-    def moved(self, key: TopicPartition, target: LogDir) -> None:
-        """A partition is served from its copy in another log dir: remove the old one."""
+    def moved(self, key: TopicPartition, target: LogDir) -> list[str]:
+        """A partition is served from its copy in another log dir: the old one is there no more.
+        Returns the folders that are left for `LogDir.remove_taken`.
+        """
         source, self._homes[key] = self._homes[key], target
-        source.delete(key)
+        taken = source.take_away(key)
         os.unlink(os.path.join(target.path, str(key), FUTURE_MARK))
+        return taken
 
     def _drop_future(self, key: TopicPartition, log_dir: LogDir) -> bool:
         """Remove a copy that a move did not finish; False if this is none."""

@@ -99,7 +99,9 @@ class ReplicaMoves:
             if before is not None:
                 await asyncio.wait([before])
             await self._copy(move, partition)
-            if not self._swap(move, partition):
+            if self._swap(move, partition):
+                await self._remove_old(move, stays_in)
+            else:
                 await self._discard(move)
         except (errors.LogError, OSError) as problem:
             await self._discard(move)
@@ -108,7 +110,8 @@ class ReplicaMoves:
                 f"{move.target.path}: {problem}"
             )
         except asyncio.CancelledError:
-            await self._discard(move)
+            if partition.log is not move.future:
+                await self._discard(move)
             raise
         finally:
             known = self._moves.get(move.partition)
@@ -156,8 +159,22 @@ class ReplicaMoves:
             future.delete_before(source.log_start_offset)
         future.configure(source.config)
         partition.replace_log(future)
-        self._log_manager.moved(move.partition, move.target)
         return True
+
+    async def _remove_old(self, move: ReplicaMove, path: str) -> None:
+        """The copy is served. Its name says so at once, on the loop, before it grows further: after
+        a crash the old log would be the partition. Its files are removed in a thread.
+        """
+        try:
+            for folder in self._log_manager.moved(move.partition, move.target):
+                what = f"removing the old log of {move.partition}"
+                await self._node.dirs.run(path, what, partial(move.target.remove_taken, folder))
+        except (errors.LogError, OSError) as problem:
+            self._node.report(
+                f"{move.partition} is served from {move.target.path}, but its old log in {path} "
+                f"can't be removed: {problem}; remove its folder there before the next start, "
+                "which would take it for the partition"
+            )
 
     async def _discard(self, move: ReplicaMove) -> None:
         """Remove the copy, behind whatever is still done to it."""
