@@ -148,7 +148,7 @@ def test_a_brokers_holds_are_read_from_its_metrics(tmp_path):
         assert found == sorted(found, reverse=True)
         assert holds.core_wait_share() >= 0
         longest, name = found[0]
-        assert longest >= 1.0
+        assert longest > 0  # without its wait for a core
         assert name
     assert not Holds(KafkaBroker(tmp_path)).are_told
 

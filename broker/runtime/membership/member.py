@@ -450,7 +450,7 @@ class ClusterMember:
         if self._pulse is not None:
             self._pulse.cancel()
         self.outage.close()
-        self.suspicions.close()
+        await self.suspicions.close()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

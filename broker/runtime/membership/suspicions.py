@@ -58,11 +58,12 @@ class Suspicions:
         self._peers = peers
         self._on_ended = on_ended
         self._looking: dict[int, Task[None]] = {}
+        self._closed = False
 
     def suspect(self, node_id: int) -> None:
         """A connection to a broker has ended: find out whether its process has, too."""
         known = self._metadata.image.brokers.get(node_id)
-        if known is None or node_id == self._node.node_id:
+        if known is None or node_id == self._node.node_id or self._closed:
             return
         if self._has_ended(node_id):
             self._on_ended(node_id)
@@ -75,10 +76,13 @@ class Suspicions:
         self._looking[node_id] = looking
         looking.add_done_callback(lambda _: self._looking.pop(node_id, None))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Look no more."""
-        for looking in list(self._looking.values()):
-            looking.cancel()
+        self._closed = True
+        looking = list(self._looking.values())
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
 
     async def _look(self, node_id: int, epoch: int) -> None:
         for pause_s in PAUSES_S:

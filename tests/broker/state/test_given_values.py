@@ -13,6 +13,7 @@ import pytest
 STATE = Path(__file__).resolve().parents[3] / "broker" / "state"
 GIVEN_FUNCTIONS = {
     "replication/fetch_session_cache.py": "a random number for each session",
+    "work.py": "what is done with each item, by whoever gives it",
     "security/authorizer.py": "the audit log, which those who ask it call",
 }
 """State that is given a function all the same, and what for."""

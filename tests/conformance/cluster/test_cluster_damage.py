@@ -152,7 +152,8 @@ def test_damage_is_written_again_from_another_replica(
         return contents(cluster, topic)[2] == whole
 
     until(healed, "the files are as before", timeout_s=30, pause_s=0.3)
-    assert read_all(cluster, 2, topic) == EVERY
+    # A follower hears of the high watermark a little later.
+    until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
     written = "were damaged and are written again, from broker"
 
     def told() -> int:
@@ -184,7 +185,8 @@ def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_from_the_thir
     cluster.wait_for_isr(topic, (1, 2, 3))
     until(lambda: set(contents(cluster, topic).values()) == {whole}, "all have all again")
     assert metric(cluster, 2, "kstore_log_damaged_parts_total") >= 3
-    assert read_all(cluster, 2, topic) == EVERY
+    # A follower hears of the high watermark a little later.
+    until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
 
 
 @pytest.mark.parametrize("leads", [False, True])
@@ -204,7 +206,8 @@ def test_what_is_lost_from_sealed_segments_is_fetched_again(
         until(lambda: cluster.leader(topic, node_id=2) == 2, "it leads")
         cluster.start(1, 3)
     until(lambda: contents(cluster, topic)[2] == whole, "the files are as before", timeout_s=30)
-    assert read_all(cluster, 2, topic) == EVERY
+    # A follower hears of the high watermark a little later.
+    until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
     told = (cluster.folder / "broker2" / "kstore.err").read_text().splitlines()
     again = [row for row in told if f"{topic}-0: offsets" in row and "written again, from" in row]
     assert len(again) == 2
