@@ -297,7 +297,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "unchecked": Mutation(
         _unchecked, "wrong_record",
-        "--brokers 3 --faults rot,restart --workloads produce,read",
+        "--brokers 3 --faults rot,restart --seconds 40 --workloads produce,read",
         "consumers do not look at checksums",
     ),
     "nothing-is-told": Mutation(
