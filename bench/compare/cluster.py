@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.wire import exchange
 
-__all__ = ["rows"]
+__all__ = ["Cluster", "cluster_makers", "rows"]
 
 SIZE = 3
 SAME = {
@@ -55,11 +55,12 @@ Cluster = KstoreCluster | KafkaCluster
 Make = Callable[[Path], Cluster]
 
 
-def _makers(settings: Settings) -> dict[str, Make]:
+def cluster_makers(settings: Settings, overrides: Mapping[str, str]) -> dict[str, Make]:
+    """By the side's name, what makes its cluster with these settings in a folder."""
     makers: dict[str, Make] = {
         # As a user's Python does it: the first start leaves byte code for the next ones.
         KSTORE: lambda folder: KstoreCluster(
-            folder, SIZE, overrides=SAME, environment={"PYTHONDONTWRITEBYTECODE": ""}
+            folder, SIZE, overrides=overrides, environment={"PYTHONDONTWRITEBYTECODE": ""}
         )
     }
     if not settings.alone:
@@ -67,7 +68,7 @@ def _makers(settings: Settings) -> dict[str, Make]:
             java_program()
             fetch_jars()
             makers[KAFKA] = lambda folder: KafkaCluster(
-                folder, SIZE, overrides=SAME, jvm=SERVER_FLAGS
+                folder, SIZE, overrides=overrides, jvm=SERVER_FLAGS
             )
         except KafkaUnavailableError as error:
             progress(f"no Kafka to compare with: {error}")
@@ -286,7 +287,7 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
     """Start, memory, throughput and its CPU, latency, failover, throughput through a failover."""
     del pair
     run = _Run(settings)
-    for name, make in _makers(settings).items():
+    for name, make in cluster_makers(settings, SAME).items():
         run.side(name, make)
     second = Goal(1.0, at_least=False, of="value")
     half = Goal(0.5, at_least=False)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from bench import brokers, frames
 from bench.brokers import KAFKA, KSTORE, Broker, create_topic
+from bench.compare.cluster import Cluster, cluster_makers
 from bench.compare.isolation import disk, follower, neighbours
 from bench.compare.isolation.holds import Holds
 from bench.compare.isolation.neighbours import Place, Sizes, Work
@@ -170,7 +171,7 @@ class OnePair:
 
 
 def _follower(settings: Settings, sizes: Sizes) -> dict[str, Side]:
-    def turn(make: Callable[[Path], follower.Cluster]) -> Figures:
+    def turn(make: Callable[[Path], Cluster]) -> Figures:
         folder = settings.scratch / "isolation-cluster"
         try:
             cluster = make(folder)
@@ -181,7 +182,7 @@ def _follower(settings: Settings, sizes: Sizes) -> dict[str, Side]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    made = follower.makers(settings)
+    made = cluster_makers(settings, brokers.SAME)
     turns = {side: lambda make=make: turn(make) for side, make in made.items()}
     return take_turns(FOLLOWER, turns, 1)
 

@@ -5,45 +5,20 @@ away while much was written. One side after the other, since six brokers are too
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from bench.brokers import KAFKA, KSTORE, SAME
+from bench.compare.cluster import Cluster
 from bench.compare.isolation.neighbours import Sizes, Work, fill
-from bench.measure import Settings, progress
 from tests.conformance.broker_process import BrokerProcess
-from tests.conformance.kafka_broker import SERVER_FLAGS
-from tests.conformance.kafka_cluster import KafkaCluster
-from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
-from tests.conformance.kstore_cluster import KstoreCluster
 
-__all__ = ["LEADER", "SMALL", "catching_up", "makers"]
+__all__ = ["LEADER", "SMALL", "catching_up"]
 
-SIZE = 3
 LEADER, FOLLOWER = 1, 2
 SMALL, BULK = "small", "followed"
 DEADLINE_S = 300.0
 PAUSE_S = 0.02
-Cluster = KstoreCluster | KafkaCluster
-
-
-def makers(settings: Settings) -> dict[str, Callable[[Path], Cluster]]:
-    """By the side's name, what makes its cluster in a folder."""
-    made: dict[str, Callable[[Path], Cluster]] = {
-        KSTORE: lambda folder: KstoreCluster(folder, SIZE, overrides=SAME)
-    }
-    if not settings.alone:
-        try:
-            java_program()
-            fetch_jars()
-            made[KAFKA] = lambda folder: KafkaCluster(
-                folder, SIZE, overrides=SAME, jvm=SERVER_FLAGS
-            )
-        except KafkaUnavailableError as error:
-            progress(f"no Kafka to compare with: {error}")
-    return made
 
 
 def _admin(broker: BrokerProcess) -> Any:

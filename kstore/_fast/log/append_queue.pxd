@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kstore._fast.disk.threads cimport pthread_cond_t, pthread_mutex_t
 from kstore._fast.log.append_plan cimport AppendResult
 from kstore._fast.log.dir_calm cimport DirCalm
 from kstore._fast.log.log_core cimport LogCore
-from kstore._fast.log.sync_group cimport pthread_cond_t, pthread_mutex_t
 from kstore._fast.record.unpack cimport Verdict
 
 cdef enum AppendLane:
@@ -43,7 +43,7 @@ cdef class Lane:
     cdef object jobs                        # AppendJob, in order
     cdef AppendJob running
     cdef void wake(self) noexcept nogil
-    cdef void wait(self, double seconds) noexcept nogil
+    cdef void wait(self, int64_t timeout_ms) noexcept nogil
 
 cdef class AppendQueue:
     cdef readonly str path

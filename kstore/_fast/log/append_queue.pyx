@@ -9,37 +9,28 @@ becomes of an append, is decided by whoever asks.
 
 from libc.errno cimport EIO
 from libc.stdint cimport int32_t, int64_t
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+from posix.time cimport timespec
 
 import threading
 from collections import deque
 
+from kstore._fast.disk.threads cimport (
+    pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_timedwait,
+    pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
+    pthread_mutex_unlock, until_ms)
 from kstore._fast.disk.write_back cimport WriteBack
 from kstore._fast.log.clock cimport now_us
 from kstore._fast.log.dir_calm cimport LANES
 from kstore._fast.log.log_core cimport DIRECT_BYTES
 from kstore._fast.record.memory cimport MemoryView, view_of
 
-cdef extern from "<pthread.h>" nogil:
-    int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
-    int pthread_mutex_destroy(pthread_mutex_t* mutex)
-    int pthread_mutex_lock(pthread_mutex_t* mutex)
-    int pthread_mutex_unlock(pthread_mutex_t* mutex)
-    int pthread_cond_init(pthread_cond_t* condition, void* attributes)
-    int pthread_cond_destroy(pthread_cond_t* condition)
-    int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
-    int pthread_cond_timedwait(
-        pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until)
-    int pthread_cond_signal(pthread_cond_t* condition)
-
 cdef enum:
     SAID_AFTER_US = 1000000         # an append hangs for so long: the operator is told
     SAID_AGAIN_US = 30000000
     WAITS_FOR_ROOM_MS = 10000       # a disk that has written nothing by then makes it wait itself
     WATCH_RESTS_US = 2000000        # the watch sleeps when nothing was queued for so long
-
-cdef double WATCH_SECONDS = 0.5
-cdef double FOR_EVER = -1.0
+    WATCH_MS = 500
+    FOR_EVER = -1
 
 _NAMES = ("kstore-append", "kstore-append-bulk")
 
@@ -109,16 +100,12 @@ cdef class Lane:
             pthread_cond_signal(&self.changed)
         pthread_mutex_unlock(&self.mutex)
 
-    cdef void wait(self, double seconds) noexcept nogil:
+    cdef void wait(self, int64_t timeout_ms) noexcept nogil:
         """Until it is woken, or was since the last wait, or so long; negative: for ever."""
-        cdef timespec until
-        clock_gettime(CLOCK_REALTIME, &until)
-        until.tv_nsec += <long>(seconds * 1e9)
-        until.tv_sec += until.tv_nsec // 1000000000
-        until.tv_nsec %= 1000000000
+        cdef timespec until = until_ms(timeout_ms)
         pthread_mutex_lock(&self.mutex)
         while not self.woken:
-            if seconds < 0:
+            if timeout_ms < 0:
                 pthread_cond_wait(&self.changed, &self.mutex)
             elif pthread_cond_timedwait(&self.changed, &self.mutex, &until) != 0:
                 break
@@ -287,7 +274,7 @@ cdef class AppendQueue:
         while not self.stopping:
             with nogil:
                 busy = now_us() - self.watched_us < WATCH_RESTS_US or self.hangs()
-                self.watch.wait(WATCH_SECONDS if busy else FOR_EVER)
+                self.watch.wait(WATCH_MS if busy else FOR_EVER)
                 busy = self.hangs()
             if not busy:
                 continue

@@ -2,11 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
+from kstore._fast.disk.threads cimport pthread_cond_t, pthread_mutex_t
 
 cdef class SyncGroup:
     cdef pthread_mutex_t mutex

@@ -4,18 +4,10 @@
 from libc.stdint cimport int64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-cdef extern from "<pthread.h>" nogil:
-    int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
-    int pthread_mutex_destroy(pthread_mutex_t* mutex)
-    int pthread_mutex_lock(pthread_mutex_t* mutex)
-    int pthread_mutex_unlock(pthread_mutex_t* mutex)
-    int pthread_cond_init(pthread_cond_t* condition, void* attributes)
-    int pthread_cond_destroy(pthread_cond_t* condition)
-    int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
-    int pthread_cond_timedwait(
-        pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until)
-    int pthread_cond_signal(pthread_cond_t* condition)
-    int pthread_cond_broadcast(pthread_cond_t* condition)
+from kstore._fast.disk.threads cimport (
+    pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init, pthread_cond_signal,
+    pthread_cond_timedwait, pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init,
+    pthread_mutex_lock, pthread_mutex_unlock)
 
 cdef int64_t NS = 1000000000
 cdef int64_t LONGEST_GATHERING_NS = 2000000
