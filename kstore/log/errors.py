@@ -1,5 +1,5 @@
-"""What can go wrong with a log, each its own exception. After any of them the log is usable,
-except that a closed one stays closed. Each message says what was wrong, and what to do.
+"""The errors of the embedded log, each an exception of its own. The log can be used after any of
+them, except that a closed log stays closed. Each message says what was wrong, and what to do.
 """
 
 from __future__ import annotations
@@ -7,16 +7,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kstore.errors.codes import ErrorCode
 from kstore.private_files import UnsafeFileError
 
 __all__ = [
-    "CorruptBatchError", "CorruptLogError", "DiskFullError", "InvalidProduceOffsetError",
-    "InvalidTimestampError", "LogClosedError", "LogDirLockedError", "LogError", "LogNotFoundError",
-    "LogStorageError", "OffsetOutOfRangeError", "ProducerStateError", "ReadOnlyLogError",
-    "RecordTooLargeError", "append_error", "closed_error", "lost_sync", "storage_error", "told",
+    "CorruptBatchError", "CorruptLogError", "CursorInUseError", "DiskFullError",
+    "InvalidProduceOffsetError", "InvalidTimestampError", "LeaseLostError", "LogClosedError",
+    "LogDirLockedError", "LogError", "LogNotFoundError", "LogStorageError", "NotKeeperError",
+    "OffsetOutOfRangeError", "ProducerStateError", "QueueStateError", "ReadOnlyLogError",
+    "RecordTooLargeError", "SnapshotError", "UnexpectedOffsetError", "append_error",
+    "closed_error", "lost_sync", "storage_error", "told",
 ]  # fmt: skip
 
 
@@ -33,29 +35,44 @@ class LogClosedError(LogError):
 
 
 class LogNotFoundError(LogError):
-    """There is no such directory or no such log in it, and it was not to be created."""
+    """The log dir, or the log in it, does not exist and was not to be created."""
 
     error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class ReadOnlyLogError(LogError):
-    """A change was asked of a log that was opened with ``read_only=True``."""
+    """A change was requested of a log that was opened with ``read_only=True``."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogDirLockedError(LogError):
-    """Another process writes to this log directory; ``holder`` says who."""
+    """Another process writes to this log dir; ``holder`` says which."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
-    def __init__(self, path: str, holder: str) -> None:
+    def __init__(self, path: str, holder: str, *, shared: bool = False) -> None:
         super().__init__(
-            f"the log directory {path} is in use by {holder}: close it there, "
-            "or open it here with read_only=True"
+            f"the log directory {path} is in use by {holder}, which has it for itself: close it "
+            "there, or open it there with shared=True, too"
+            if shared
+            else f"the log directory {path} is in use by {holder}: close it there, open it with "
+            "shared=True in all of them, or open it here with read_only=True"
         )
         self.path = path
         self.holder = holder
+
+
+class NotKeeperError(LogError):
+    """One of the processes that share a log dir does its maintenance. Only that process may
+    truncate, compact and delete.
+    """
+
+    def __init__(self, name: str, keeper: str) -> None:
+        super().__init__(
+            f"{name} is shared, and {keeper} does its maintenance: cut, compact and delete there, "
+            "or here once it has closed the log directory"
+        )
 
 
 class OffsetOutOfRangeError(LogError):
@@ -80,7 +97,7 @@ class RecordTooLargeError(LogError):
 
 
 class CorruptBatchError(LogError):
-    """Bytes that were to be appended are not good record batches."""
+    """Bytes to append are not valid record batches."""
 
     error_code = ErrorCode.CORRUPT_MESSAGE
 
@@ -92,13 +109,15 @@ class InvalidTimestampError(LogError):
 
 
 class ProducerStateError(LogError):
-    """A producer's sequence, epoch or transaction does not fit what the log has of it."""
+    """A producer's sequence, epoch or transaction does not match what the log knows of it."""
 
     error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProduceOffsetError(LogError):
-    """Given offsets that begin below the log end offset (KIP-391); ``log_end_offset`` is next."""
+    """Given offsets begin below the log end offset (KIP-391); ``log_end_offset`` is the next
+    one.
+    """
 
     error_code = ErrorCode.INVALID_PRODUCE_OFFSET
 
@@ -110,23 +129,85 @@ class InvalidProduceOffsetError(LogError):
         self.log_end_offset = log_end_offset
 
 
+class CursorInUseError(LogError):
+    """Another cursor of this name is in use; ``process`` is the process that has it."""
+
+    def __init__(self, name: str, tp: str, process: int) -> None:
+        who = "this process" if process == os.getpid() else f"process {process}"
+        super().__init__(
+            f"cursor {name!r} of {tp} is in use by {who}: close it there, take another name, or "
+            "wait for your turn with cursor(..., wait=seconds)"
+        )
+        self.process = process
+
+
+class LeaseLostError(LogError):
+    """A message of a queue was not settled before its lease ended, so another worker may have it.
+    ``offsets`` lists such messages; the call had no effect on them.
+    """
+
+    def __init__(self, name: str, offsets: Sequence[int]) -> None:
+        shown = ", ".join(map(str, offsets[:5])) + (", ..." if len(offsets) > 5 else "")
+        super().__init__(
+            f"the lease of offset {shown} of queue {name!r} has ended, or the message was settled "
+            "before: work faster, extend() it, or raise lease_s"
+        )
+        self.offsets = tuple(offsets)
+
+
+class NewerFormatError(LogError):
+    """A file was written by a newer version of kstore."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, path: str, found: str, known: str) -> None:
+        super().__init__(
+            f"{path} has format {found}, and this version of kstore reads {known}: use the newer "
+            "version that wrote it, or restore a backup from before the upgrade"
+        )
+
+
+class QueueStateError(LogError):
+    """A queue's state file cannot be used."""
+
+
+class UnexpectedOffsetError(LogError):
+    """An append with ``expected_offset`` to a log that ends at another offset, ``log_end_offset``:
+    another writer was faster, or the caller has not read everything. Nothing was appended.
+    """
+
+    error_code = ErrorCode.INVALID_PRODUCE_OFFSET
+
+    def __init__(self, name: str, expected_offset: int, log_end_offset: int) -> None:
+        super().__init__(
+            f"{name} ends at {log_end_offset}, not at the expected offset {expected_offset}: "
+            "nothing was appended; read on to its end and decide anew"
+        )
+        self.expected_offset = expected_offset
+        self.log_end_offset = log_end_offset
+
+
+class SnapshotError(LogError):
+    """A snapshot cannot be taken; the message says why."""
+
+
 class LogStorageError(LogError, OSError):
-    """The file system failed. What was being appended is not in the log; only where it was flushing
-    that failed (flush="always"), it is there, but perhaps not on the disk.
+    """The file system failed. What was being appended is not in the log, except if flushing failed
+    (flush="always"): then it is there, but perhaps not on disk.
     """
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class DiskFullError(LogStorageError):
-    """No space is left (or a quota is used up)."""
+    """No space is left, or a quota is used up."""
 
 
 class CorruptLogError(LogStorageError):
-    """A part of a segment is damaged; what lies before and behind it can be read.
+    """A part of a segment is damaged; the records before and after it can be read.
 
-    ``first_offset`` to before ``next_offset`` are the offsets that it hides: read on at
-    ``next_offset``. Both are -1 where they are not known.
+    The damage hides the offsets from ``first_offset`` to just below ``next_offset``: continue to
+    read at ``next_offset``. Both are -1 if they are unknown.
     """
 
     error_code = ErrorCode.CORRUPT_MESSAGE
@@ -201,7 +282,7 @@ _SENTENCES: dict[int, tuple[type[LogError], str]] = {
 def append_error(
     code: int, name: str, size_bytes: int, limit_bytes: int, log_end_offset: int
 ) -> LogError:
-    """The exception for a Kafka error code that an append was answered with."""
+    """The exception for a Kafka error code that an append returned."""
     if code == ErrorCode.INVALID_PRODUCE_OFFSET:
         return InvalidProduceOffsetError(name, log_end_offset)
     if code == ErrorCode.MESSAGE_TOO_LARGE:
@@ -221,18 +302,18 @@ def append_error(
 
 
 def lost_sync(error: OSError, name: str) -> LogStorageError:
-    """A LogStorageError for a log whose data could not be forced to the disk."""
+    """A LogStorageError for a log whose data could not be forced to disk."""
     return LogStorageError(
         error.errno,
         f"flushing {name} failed ({error.strerror}): what was acknowledged before is on the disk, "
-        "nothing is acknowledged any more; look after the disk, close the log and open it again",
+        "nothing is acknowledged any more; check the disk, close the log and open it again",
         error.filename,
     )
 
 
 @contextlib.contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Have every OSError in this block say what was being done, as a LogStorageError."""
+    """Turn every OSError in this block into a LogStorageError that says what was being done."""
     try:
         yield
     except LogStorageError:
@@ -242,7 +323,7 @@ def told(doing: str) -> Iterator[None]:
 
 
 def closed_error(name: str, opened_by: int) -> LogClosedError:
-    """The LogClosedError of a log or directory, which process ``opened_by`` has opened."""
+    """The LogClosedError of a log or log dir that process ``opened_by`` has opened."""
     if opened_by == os.getpid():
         return LogClosedError(f"{name} is closed: open it again")
     return LogClosedError(
@@ -252,7 +333,9 @@ def closed_error(name: str, opened_by: int) -> LogClosedError:
 
 
 def storage_error(error: OSError, doing: str) -> LogStorageError:
-    """A LogStorageError (or DiskFullError) that says what was being done when ``error`` came."""
+    """A LogStorageError (or DiskFullError) that says what was being done when ``error``
+    occurred.
+    """
     if isinstance(error, LogStorageError):
         return error
     if isinstance(error, UnsafeFileError):

@@ -4,29 +4,35 @@ together. What runs per batch is the LogCore's, what the parts share is LocalLog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from typing_extensions import Buffer
-
-from kstore._fast.log.log_core import AppendInfo
-from kstore.log import errors
+from kstore._fast.log.append_plan import AppendInfo
+from kstore._fast.log.log_core import Appender
+from kstore.items import Items, check_items
 from kstore.log.local.durability import sync_until
 from kstore.log.local.local_log import LocalLog
 from kstore.log.readable_log import ReadableLog
 from kstore.log.retention import retention, truncation
+from kstore.log.segments.segment_names import QUEUE_PREFIX
 from kstore.log.settings import LogConfig
+from kstore.log.shared.catching_up import note_config
 from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     import uuid
 
-    from kstore.log.cursor import CommittedOffsets, Cursor
+    from typing_extensions import Buffer
+
+    from kstore.log.cursors.committed_offsets import CommittedOffsets
+    from kstore.log.cursors.cursor import Cursor
     from kstore.log.local.recovery_report import Loss
     from kstore.log.maintenance import Maintenance
+    from kstore.log.queue.queue import Queue
     from kstore.log.retention.cleaner import CleaningReport, Dirt
     from kstore.log.segments.damage import Damage
+    from kstore.log.transactions.transaction import Transaction
 
 __all__ = ["Directory", "Log"]
 
@@ -61,7 +67,7 @@ class Directory(Protocol):
         config: LogConfig | None = None,
         topic_id: uuid.UUID | None = None,
     ) -> Log:
-        """The log of a topic-partition, opened or made."""
+        """The log of a topic-partition, opened or created."""
 
     def partitions(self) -> list[TopicPartition]:
         """The topic-partitions that have a log here."""
@@ -73,7 +79,10 @@ class Directory(Protocol):
         """An operation on one of the logs has failed, which may mean that the disk is gone."""
 
     def count_lost(self, offsets: int) -> None:
-        """So many offsets were found lost by who replicates a log."""
+        """A replica found that so many offsets are lost."""
+
+    def transaction(self) -> Transaction:
+        """Appends to several logs of it that are made together."""
 
     def close_log(self, log: Log) -> None:
         """Sync and checkpoint one log and close its files."""
@@ -82,24 +91,50 @@ class Directory(Protocol):
         """Sync and checkpoint all logs, close them, and give the lock back."""
 
 
-class Log(ReadableLog):
-    """A durable log of records. Made by ``LogDir.log`` or ``kstore.open_log``; thread-safe."""
+class Log(ReadableLog, Appender):
+    """A durable log of records. Created by ``LogDir.log`` or ``kstore.open_log``; thread-safe."""
 
     def __init__(self, log_dir: Directory, local: LocalLog) -> None:
-        super().__init__(local)
+        ReadableLog.__init__(self, local)
+        Appender.__init__(self, local.core)
         self.log_dir = log_dir
         self._owns_dir = False
         self._always = local.core.shows_durable
 
     def configure(self, config: LogConfig) -> None:
-        """Act by these settings from now on."""
+        """Use these settings from now on."""
         self.local.configure(config)
+        if self.core.page is not None:
+            note_config(self.local)
 
-    def cursor(self, name: str, *, isolation: str = "read_uncommitted") -> Cursor:
-        """A named cursor, which reads on from where ``name`` last committed."""
-        from kstore.log.cursor import Cursor
+    def cursor(
+        self, name: str, *, isolation: str = "read_uncommitted", wait: float | None = 0.0
+    ) -> Cursor:
+        """A named cursor, which continues at the offset that ``name`` committed last; see
+        Cursor.
+        """
+        from kstore.log.cursors.cursor import Cursor
 
-        return Cursor(self, self.log_dir.committed_offsets, name, isolation=isolation)
+        offsets = self.log_dir.committed_offsets
+        return Cursor(self, offsets, name, isolation=isolation, wait=wait)
+
+    def queue(self, name: str, *, lease_s: float = 30.0, max_deliveries: int = 5) -> Queue:
+        """This log as a work queue; see Queue. Raises ValueError for a bad name or number."""
+        from kstore.log.queue.queue import Queue
+
+        return Queue(self, name, lease_s=lease_s, max_deliveries=max_deliveries)
+
+    def queues(self) -> list[str]:
+        """The names of its queues."""
+        from kstore.log.queue.queue_files import queue_names
+
+        return queue_names(self)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue's state and dead letters; nobody may have the queue open. Records stay."""
+        from kstore.log.queue.queue_files import delete_queue
+
+        delete_queue(self, name)
 
     # -- append
 
@@ -107,63 +142,58 @@ class Log(ReadableLog):
     def _epoch(self) -> int:
         return max(self.core.epochs.latest_epoch, 0)
 
-    def append(
-        self,
-        value: Buffer | None,
-        key: Buffer | None = None,
-        timestamp: int | None = None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
-    ) -> int:
-        """Append one record (timestamp in ms, default now); return its offset.
-
-        Raises RecordTooLargeError, DiskFullError and other LogErrors; the log is usable after.
-        """
-        try:
-            offset = self.core.append_record(value, key, timestamp, headers, _CURRENT_EPOCH)
-        except OSError as error:
-            raise self._failed(error) from error
-        if self._always:
-            sync_until(self.local, offset + 1)
-        return offset
-
     def append_many(
         self,
-        records: Iterable[Any],
+        records: Items[Any],
         *,
         compression: str = "none",
         leader_epoch: int | None = None,
+        expected_offset: int | None = None,
     ) -> AppendInfo:
         """Append records with one write: values, (key, value), (key, value, timestamp) or
         (key, value, timestamp, headers). All of them are in the log afterwards, or none.
+
+        ``expected_offset``: as for ``append``.
         """
-        return self._append_records(records, compression, leader_epoch, -1)
+        return self._append_records(records, compression, leader_epoch, -1, expected_offset)
 
     def append_at(
         self,
         base_offset: int,
-        records: Iterable[Any],
+        records: Items[Any],
         *,
         compression: str = "none",
         leader_epoch: int | None = None,
     ) -> AppendInfo:
-        """Append records from a given offset on (KIP-391), which may leave a gap.
+        """Append records at given offsets, beginning with ``base_offset`` (KIP-391). This may leave
+        a gap.
 
-        Raises InvalidProduceOffsetError where ``base_offset`` is below the log end offset.
+        Raises InvalidProduceOffsetError if ``base_offset`` is below the log end offset.
         """
         if base_offset < 0:
             raise ValueError(f"base_offset is {base_offset}: an offset is 0 or more")
         return self._append_records(records, compression, leader_epoch, base_offset)
 
     def _append_records(
-        self, records: Iterable[Any], compression: str, epoch: int | None, base_offset: int
+        self,
+        records: Items[Any],
+        compression: str,
+        epoch: int | None,
+        base_offset: int,
+        expected_offset: int | None = None,
     ) -> AppendInfo:
+        check_items("records", records, "values or (key, value)")
         codec = 0 if compression == "none" else int(compression_for(compression).id)
         try:
             info = self.core.append_records(
-                records, codec, _CURRENT_EPOCH if epoch is None else epoch, base_offset
+                records,
+                codec,
+                _CURRENT_EPOCH if epoch is None else epoch,
+                base_offset,
+                expected_offset,
             )
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.local.append_failed(error) from error
         if self._always:
             sync_until(self.local, info.last_offset + 1)
         return info
@@ -171,40 +201,38 @@ class Log(ReadableLog):
     def append_batches(
         self, buffer: Buffer, *, leader_epoch: int | None = None, origin: str = "client"
     ) -> AppendInfo:
-        """Append ready record batches. Offsets are set in place in a writable buffer.
+        """Append record batches that are encoded already. Offsets are set in place in a writable
+        buffer.
 
         ``origin``: "client" (validated, offsets assigned), "coordinator" (control batches too),
-        "replica" (taken as they are) or "given" (KIP-391: their own offsets).
+        "replica" (appended unchanged) or "given" (KIP-391: with their own offsets).
         """
         try:
             info = self.core.append_buffer(
                 buffer, self._epoch if leader_epoch is None else leader_epoch, origin
             )
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.local.append_failed(error) from error
         if self._always:
             sync_until(self.local, info.last_offset + 1)
         return info
 
-    def _failed(self, error: OSError) -> errors.LogStorageError:
-        return errors.storage_error(error, f"appending to {self.topic_partition}")
-
     # -- durability
 
     def sync_until(self, offset: int) -> None:
-        """Return when every record below ``offset`` is on the disk. Concurrent callers share one
+        """Return when every record below ``offset`` is on disk. Concurrent callers share one
         fdatasync.
         """
         sync_until(self.local, offset)
 
     def flush(self) -> None:
-        """Put everything appended so far on the disk."""
+        """Write everything appended so far to disk."""
         self.local.check_writable()
         sync_until(self.local, self.core.log_end_offset)
 
     def when_durable(self, offset: int, callback: Callable[[], object]) -> None:
-        """Have ``callback`` called when every record below ``offset`` is on the disk, from another
-        thread (or at once, if it is so already). For those who must not wait themselves.
+        """Call ``callback`` when every record below ``offset`` is on disk: from another thread, or
+        at once if it is already. For callers that must not wait.
         """
         if self.core.durable_offset >= offset:
             callback()
@@ -213,7 +241,7 @@ class Log(ReadableLog):
 
     @property
     def on_durable(self) -> Callable[[], object] | None:
-        """With flush="always": called, from any thread, when more of the log may be seen."""
+        """With flush="always": called, from any thread, when more of the log can be read."""
         return self.local.disk.on_durable
 
     @on_durable.setter
@@ -223,41 +251,50 @@ class Log(ReadableLog):
     # -- change
 
     def roll(self) -> None:
-        """Begin a new segment, if the active one has records."""
+        """Begin a new segment if the active one has records."""
         self.local.check_writable()
         with self.core:
             if self.core.active.size_bytes:
                 self.local.roll_for_append(self.core.log_end_offset)
 
     def enforce_retention(self, now_ms: int | None = None) -> int:
-        """Delete the segments that retention allows to delete; return how many."""
-        self.local.check_writable()
+        """Delete the segments that retention no longer keeps; return their number."""
+        self.local.check_keeper()
         return retention.enforce(self.local, self._now_ms(now_ms))
 
     def delete_before(self, offset: int, *, durable: bool = True) -> None:
-        """Make ``offset`` the log start offset; segments that lie wholly before it are deleted.
+        """Make ``offset`` the log start offset; segments that lie entirely below it are deleted.
 
-        ``durable``: it stays so after a crash. Raises OffsetOutOfRangeError above the high
+        With ``durable`` it stays so after a crash. Raises OffsetOutOfRangeError above the high
         watermark. Below the log start offset nothing happens.
         """
-        self.local.check_writable()
+        self.local.check_keeper()
         retention.delete_before(self.local, offset, durable=durable)
 
     def truncate(self, offset: int) -> int:
-        """Remove the batches that hold ``offset`` or more; return the new log end offset, which
-        is below ``offset`` where that lay inside a batch.
+        """Remove all batches that contain ``offset`` or a larger one. Return the new log end
+        offset, which is below ``offset`` if that was inside a batch.
         """
-        self.local.check_writable()
-        return truncation.truncate(self.local, offset)
+        self.local.check_keeper()
+        end = truncation.truncate(self.local, offset)
+        self._cut_queues(end)
+        return end
+
+    def _cut_queues(self, end_offset: int) -> None:
+        # Not by importing what most logs have no use for.
+        if any(name.startswith(QUEUE_PREFIX) for name in self.local.env.fs.listdir(self.path)):
+            from kstore.log.queue.queue_files import cut_queues
+
+            cut_queues(self, end_offset)
 
     def compact(self, now_ms: int | None = None) -> CleaningReport:
-        """Clean what can be cleaned now: of each key the last record stays, but for those in the
-        active segment. ValueError unless cleanup_policy has compact.
+        """Compact now: of each key only the last record stays. The active segment is not compacted.
+        Raises ValueError unless cleanup_policy has compact.
         """
         from kstore.log.retention.cleaner import clean
 
         local = self.local
-        local.check_writable()
+        local.check_keeper()
         if not local.config.compacts:
             raise ValueError(f"{self.topic_partition} has no cleanup_policy compact: set it first")
         now = self._now_ms(now_ms)
@@ -279,59 +316,60 @@ class Log(ReadableLog):
     # -- replicate
 
     def restart(self, offset: int) -> None:
-        """Remove every record; the log is empty then and begins at ``offset``."""
-        self.local.check_writable()
+        """Remove every record. The log is then empty and begins at ``offset``."""
+        self.local.check_keeper()
         truncation.restart(self.local, offset)
+        self._cut_queues(offset)
 
     @property
     def has_lost(self) -> bool:
-        """Whether `skip_lost` has something to leave out."""
+        """Whether `skip_lost` has something to skip."""
         return self.local.lost_until > 0
 
     def skip_lost(self) -> None:
-        """Leave out the offsets that a replica lost and could not fetch again: it is to lead now,
-        and must not give them to other records.
+        """Skip the offsets that a replica lost and could not fetch again: it becomes the leader,
+        and must not assign them to other records.
         """
         truncation.skip_lost(self.local)
 
     def leave_out(self, offset: int) -> None:
-        """Remove what lies at an offset and behind it, which counts as lost; the log goes on where
-        it ended, so that no offset is given again.
+        """Remove everything from an offset on, which counts as lost. The log continues where it
+        ended, so that no offset is assigned twice.
         """
-        self.local.check_writable()
+        self.local.check_keeper()
         truncation.leave_out(self.local, offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """All in-sync replicas have every record below ``offset``."""
+        """All replicas in sync have every record below ``offset``."""
         self.core.set_high_watermark(offset)
 
     def forget_empty_epochs(self) -> None:
-        """Forget the leader epochs of which the log has no record: they say nothing."""
+        """Forget the leader epochs that no record of the log has."""
         self.core.epochs.truncate_from_end(self.core.log_end_offset)
 
     def damaged_parts(self) -> list[Damage]:
-        """The known damage that hides offsets which may be read."""
+        """The known damage in offsets that can be read."""
         from kstore.log.repair import rewrite
 
         return rewrite.damaged_parts(self.local)
 
     def rewrite(self, damage: Damage, data: bytes) -> str | None:
-        """Put another replica's batches in the place of a damaged part, on the disk when this
-        returns. Why they can't be put there, and nothing has changed; None: it is done.
+        """Replace a damaged part by another replica's batches, which are on disk when this returns.
+        Returns why that is impossible (nothing has changed then), or None.
         """
         from kstore.log.repair import rewrite
 
         return rewrite.rewrite(self.local, damage, data)
 
     def lost_parts(self) -> list[Loss]:
-        """What is lost between the segments that there are."""
+        """What is lost between the segments that exist."""
         from kstore.log.repair import refill
 
         return refill.lost_parts(self.local)
 
     def refill(self, loss: Loss, data: bytes) -> str | None:
-        """Put another replica's batches where a lost part was, on the disk when this returns. Why
-        they can't be put there, and nothing has changed; None: it is done.
+        """Put another replica's batches in the place of a lost part; they are on disk when this
+        returns. Returns why that is impossible (nothing has changed then), or None.
         """
         from kstore.log.repair import refill
 
@@ -340,12 +378,12 @@ class Log(ReadableLog):
     # -- the end
 
     def own_directory(self) -> Log:
-        """Have ``close`` close the directory too."""
+        """Let ``close`` close the log dir too."""
         self._owns_dir = True
         return self
 
     def close(self) -> None:
-        """Checkpoint, and close its files. A log that ``open_log`` gave closes its directory."""
+        """Checkpoint, and close its files. A log that ``open_log`` returned closes its log dir."""
         if self.local.closed:
             return
         if self._owns_dir:

@@ -1,5 +1,6 @@
 """A directory of logs, laid out as Kafka's: one directory per topic-partition, one lock, one index
-environment. One process writes to it; any number read. It does not know topics beyond their names.
+environment. One process writes to it, or several that share it; any number read. It does not know
+topics beyond their names.
 """
 
 from __future__ import annotations
@@ -10,37 +11,40 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kstore.env import Env, SystemEnv
+from kstore.items import Items, items_of, partitions_of
 from kstore.log import errors
 from kstore.log.index.environment import SharedEnvironment
 from kstore.log.index.index_store import IndexStore, boot_id
 from kstore.log.local.local_log import Fallbacks, LocalLog
 from kstore.log.local.log_dir_state import LogDirState
 from kstore.log.log import Log
+from kstore.log.log_dir_facts import LogDirFacts
 from kstore.log.log_dir_lock import LogDirLock
 from kstore.log.maintenance import Maintenance
-from kstore.log.recovery.opening import open_log
+from kstore.log.recovery.opening import begin, open_log
 from kstore.log.recovery.segment_index import load_around
 from kstore.log.segments.segment_names import (
     directory_name,
-    parse_directory_name,
     read_topic_id,
     write_topic_id,
 )
 from kstore.log.settings import FlushPolicy, LogConfig
+from kstore.log.shared.catching_up import join
+from kstore.log.shared.keeping import in_use, take_over
+from kstore.log.transactions.journal import Journal
+from kstore.log.transactions.transaction import Transaction, complete
 from kstore.private_files import PRIVATE_FOLDER
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore._fast.disk.page_reader import PageReader
-    from kstore._fast.disk.write_back import WriteBack
-    from kstore._fast.log.append_queue import AppendQueue
     from kstore._fast.log.log_segment import LogSegment
-    from kstore.log.cursor import CommittedOffsets
+    from kstore.log.cursors.committed_offsets import CommittedOffsets
     from kstore.log.index.index_store import LogState
+    from kstore.log.shared.membership import Membership
 
 __all__ = ["LogDir"]
 
@@ -61,8 +65,8 @@ def _corrupt(log: LocalLog, segment: LogSegment, position: int) -> errors.Corrup
 _FALLBACKS = Fallbacks(load_index=load_around, corrupt=_corrupt)
 
 
-class LogDir:
-    """The logs below one path. Made by ``kstore.open_log_dir``; a context manager."""
+class LogDir(LogDirFacts):
+    """The logs below one path. Created by ``kstore.open_log_dir``; a context manager."""
 
     def __init__(
         self,
@@ -73,7 +77,10 @@ class LogDir:
         flush_interval_ms: int,
         env: Env | None,
         config: LogConfig,
+        shared: bool = False,
     ) -> None:
+        if read_only and shared:
+            raise ValueError("read_only and shared are both true: a reader needs no share")
         self.path = path
         self.read_only = read_only
         self.env: Env = env or SystemEnv()
@@ -86,7 +93,10 @@ class LogDir:
         self._mutex = threading.RLock()
         self._offsets: CommittedOffsets | None = None
         policy = FlushPolicy(flush)
-        self._lock = None if read_only else self._take_lock()
+        self._lock = None if read_only else self._take_lock(shared, policy is FlushPolicy.ALWAYS)
+        self._pages_seen = 0
+        self.journal = Journal(self.env.fs, path, self.members)
+        self._always = policy is FlushPolicy.ALWAYS
         try:
             self.state = LogDirState(
                 path,
@@ -96,11 +106,13 @@ class LogDir:
                 env=self.env,
                 index=self._open_index(),
                 boot=boot_id(),
+                shared=shared,
             )
             self.maintenance = Maintenance(self.state, self._local_logs)
             if not read_only:
-                self.state.index.when_replaced(self.maintenance.note_index_lost)
-                self._finish_deletions()
+                self._begin_maintenance()
+            if self.members is not None:
+                self.maintenance.share(self._look_after)
         except OSError as error:
             self._give_lock_back()
             raise errors.storage_error(error, f"opening {path}") from error
@@ -108,23 +120,85 @@ class LogDir:
             self._give_lock_back()
             raise
         _open_dirs.add(self)
+        if not read_only:
+            try:
+                complete(self, always=self._always)
+            except BaseException:
+                self.close()
+                raise
 
-    def _take_lock(self) -> LogDirLock:
+    def _begin_maintenance(self) -> None:
+        if self._lock is not None and not self._lock.is_keeper:
+            self.state.keeper = False
+            self.state.keeper_name = self._lock.holder
+            return
+        self.state.index.when_replaced(self.maintenance.note_index_lost)
+        self._finish_deletions()
+
+    @property
+    def members(self) -> Membership | None:
+        """The processes that share it; None if it is not shared."""
+        return None if self._lock is None else self._lock.members
+
+    def _look_after(self) -> None:
+        """Of a shared directory, now and then: do its maintenance if nobody else does, for the logs
+        that others have open as well.
+        """
+        members = self.members
+        if members is None or self._lock is None or not self._mutex.acquire(blocking=False):
+            return  # the next time
+        try:
+            if self.state.closed:
+                return
+            if self._lock.try_keep():
+                take_over(self.state, self._local_logs(), was_closed=self._lock.was_closed)
+                self._begin_maintenance()
+                self._pages_seen = 0
+            if self.state.keeper:
+                complete(self, always=self._always, wait=False)
+                if members.pages != self._pages_seen:
+                    self._adopt(members)
+        finally:
+            self._mutex.release()
+
+    def _adopt(self, members: Membership) -> None:
+        """Open what other processes have open."""
+        self._pages_seen = members.pages
+        for key in in_use(self.path, members):
+            self.adopt(key)
+
+    def adopt(self, key: TopicPartition) -> Log:
+        """An existing log, with the settings of the process that has it open."""
+        with self._mutex:
+            if key not in self._logs:
+                self._logs[key] = self._open_log(key, False, self.config, None, adopts=True)
+            return self._logs[key]
+
+    def transaction(self) -> Transaction:
+        """Appends to several logs, made together when the ``with`` block ends: after a crash all of
+        them are there, or none.
+        """
+        self._check_open()
+        if self.read_only:
+            raise errors.ReadOnlyLogError(f"{self.path} is open for reading only: nothing appends")
+        return Transaction(self, always=self._always)
+
+    def _take_lock(self, shared: bool, always: bool) -> LogDirLock:
         try:
             self.env.fs.mkdir(self.path, PRIVATE_FOLDER)
         except OSError as error:
             raise errors.storage_error(error, f"making {self.path}") from error
-        return LogDirLock(self.path)
+        return LogDirLock(self.path, shared=shared, always=always)
 
     def _give_lock_back(self) -> None:
         if self._lock is not None:
             self._lock.give_back()
 
     def _open_index(self) -> IndexStore:
-        if self._lock is not None:
+        if self._lock is not None and self._lock.is_keeper:
             return IndexStore(self.path, read_only=False, was_closed=self._lock.was_closed)
         if not os.path.isdir(self.path):
-            raise errors.LogNotFoundError(f"{self.path} is no directory: nothing to read there")
+            raise errors.LogNotFoundError(f"{self.path} is not a directory")
         return IndexStore(self.path, read_only=True)
 
     def _finish_deletions(self) -> None:
@@ -137,103 +211,10 @@ class LogDir:
     def committed_offsets(self) -> CommittedOffsets:
         """The offsets that cursors committed here."""
         if self._offsets is None:
-            from kstore.log.cursor import CommittedOffsets
+            from kstore.log.cursors.committed_offsets import CommittedOffsets
 
             self._offsets = CommittedOffsets(self)
         return self._offsets
-
-    def now_ms(self) -> int:
-        """The environment's time."""
-        return self.env.clock.now_ms()
-
-    # -- what is set, and what was counted
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self.state.closed
-
-    @property
-    def retention_check_ms(self) -> int:
-        """How often old segments are looked for (log.retention.check.interval.ms)."""
-        return self.state.retention_check_ms
-
-    @retention_check_ms.setter
-    def retention_check_ms(self, interval_ms: int) -> None:
-        self.state.retention_check_ms = interval_ms
-
-    @property
-    def producer_expiration_ms(self) -> int:
-        """How long a producer's sequence numbers are kept (producer.id.expiration.ms)."""
-        return self.state.producer_expiration_ms
-
-    @producer_expiration_ms.setter
-    def producer_expiration_ms(self, age_ms: int) -> None:
-        self.state.producer_expiration_ms = age_ms
-
-    @property
-    def appends(self) -> AppendQueue:
-        """The threads for appends that may have to wait."""
-        return self.state.appends
-
-    @property
-    def write_back(self) -> WriteBack | None:
-        """What has the system write early what is written here; None where nothing is."""
-        return self.state.write_back
-
-    @property
-    def pages(self) -> PageReader:
-        """What reads what is not in the page cache."""
-        return self.state.pages
-
-    @property
-    def index(self) -> IndexStore:
-        """The index environment; what is written there is maintenance's affair."""
-        return self.state.index
-
-    @property
-    def damages(self) -> int:
-        """Damaged parts of segments that became known."""
-        return self.state.damages
-
-    @property
-    def repaired_parts(self) -> int:
-        """Damaged parts that were written again from another replica."""
-        return self.state.repaired_parts
-
-    @property
-    def lost_offsets(self) -> int:
-        """Offsets that were in logs and were found lost."""
-        return self.state.lost_offsets
-
-    @property
-    def index_damages(self) -> int:
-        """How often the index turned out damaged, the whole of it or a part, and was made anew."""
-        index = self.state.index
-        return index.replaced + index.damaged_values + self.state.wrong_indexes
-
-    def count_lost(self, offsets: int) -> None:
-        """So many offsets were found lost by who replicates a log."""
-        self.state.lost_offsets += offsets
-
-    def when_damaged(self, tell: Callable[[TopicPartition], object]) -> None:
-        """Have ``tell`` called, in any thread, with the partition of which a damaged part became
-        known.
-        """
-        self.state.on_damage = tell
-
-    def note_error(self, problem: BaseException) -> None:
-        """An operation on one of the logs has failed, which may mean that the disk is gone."""
-        self.state.note_error(problem)
-
-    @property
-    def failed(self) -> str | None:
-        """Why the disk is taken for gone; None while it is not."""
-        return self.state.failed
-
-    def when_failed(self, tell: Callable[[], object]) -> None:
-        """Have ``tell`` called, in any thread, when the disk is taken for gone."""
-        self.state.on_failed = tell
 
     # -- logs
 
@@ -246,7 +227,7 @@ class LogDir:
         config: LogConfig | None = None,
         topic_id: uuid.UUID | None = None,
     ) -> Log:
-        """The log of a topic-partition, opened or made. LogNotFoundError where there is none and
+        """The log of a topic-partition, opened or created. Raises LogNotFoundError for no log if
         ``create`` is false; ValueError for a name that Kafka would refuse.
         """
         key = TopicPartition(topic, partition)
@@ -262,7 +243,26 @@ class LogDir:
             return log
 
     def _open_log(
-        self, key: TopicPartition, create: bool, config: LogConfig, topic_id: uuid.UUID | None
+        self,
+        key: TopicPartition,
+        create: bool,
+        config: LogConfig,
+        topic_id: uuid.UUID | None,
+        *,
+        adopts: bool = False,
+    ) -> Log:
+        with contextlib.ExitStack() as stack:
+            if self.members is not None:
+                stack.enter_context(self.members.opening())
+            return self._open_alone(key, create, config, topic_id, adopts)
+
+    def _open_alone(
+        self,
+        key: TopicPartition,
+        create: bool,
+        config: LogConfig,
+        topic_id: uuid.UUID | None,
+        adopts: bool,
     ) -> Log:
         path = os.path.join(self.path, directory_name(key))
         fs = self.env.fs
@@ -284,7 +284,11 @@ class LogDir:
         local = LocalLog(self.state, self.maintenance, _FALLBACKS, key, path, config, topic_id)
         log = Log(self, local)
         log.core.follows_end = not self.replicated
-        open_log(local, state)
+        if self.members is None:
+            open_log(local, state)
+        else:
+            join(local, self.members, adopts=adopts)
+            begin(local)
         return log
 
     def _make_folder(self, path: str, topic_id: uuid.UUID) -> None:
@@ -318,29 +322,21 @@ class LogDir:
     def _local_logs(self) -> Iterable[LocalLog]:
         return [log.local for log in self.open_logs()]
 
-    def partitions(self) -> list[TopicPartition]:
-        """The topic-partitions that have a log here."""
-        self._check_open()
-        with errors.told(f"listing {self.path}"):
-            found = map(parse_directory_name, self.env.fs.listdir(self.path))
-        return sorted(key for key in found if key is not None)
-
-    def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
-        """The topic id in the partition's metadata file, None where none was written."""
-        with errors.told(f"reading the topic id of {key}"):
-            return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
-
     def delete(self, *keys: TopicPartition) -> None:
-        """Delete partitions' logs with all their files; nothing happens where there is none."""
+        """Delete partitions' logs with all their files; logs that do not exist are ignored."""
         with self._mutex:
             for taken in self.take_away(*keys):
                 self.remove_taken(taken)
 
     def take_away(self, *keys: TopicPartition) -> list[str]:
-        """The quick part of `delete`: there are no such logs from now on. Returns the folders that
-        are left for `remove_taken`; what nobody removes goes at the next start.
+        """The quick part of `delete`: the logs no longer exist. Returns the folders that are left
+        for `remove_taken`; the next start removes what nobody has removed.
         """
+        keys = tuple(partitions_of("keys", keys))
         with self._mutex:
+            self.state.check_keeper(self.path)
+            if self.members is not None:
+                self._adopt(self.members)  # so that the others are told
             for key in keys:
                 log = self._logs.pop(key, None)
                 if log is not None:
@@ -359,8 +355,8 @@ class LogDir:
             return taken
 
     def remove_taken(self, path: str) -> None:
-        """Remove the files of a log that `take_away` has taken; large ones take their time, and any
-        thread may do it.
+        """Remove the files of a log that `take_away` has taken. Large files take time; any thread
+        may do it.
         """
         fs = self.env.fs
         for name in fs.listdir(path):
@@ -371,22 +367,22 @@ class LogDir:
             fs.unlink(file)
         fs.rmdir(path)
 
-    def delete_before(
-        self, rows: Sequence[tuple[Log, int]]
-    ) -> list[errors.LogError | OSError | None]:
-        """As `Log.delete_before` for many logs of this dir, in one transaction; what went wrong,
-        log by log. Raises what goes wrong with that transaction.
+    def delete_before(self, rows: Items[tuple[Log, int]]) -> list[errors.LogError | OSError | None]:
+        """As `Log.delete_before` for many logs, in one transaction. Returns the errors by log;
+        raises an error of the transaction itself.
         """
         from kstore.log.retention.retention import delete_many_before
 
-        return delete_many_before([(log.local, offset) for log, offset in rows])
+        pairs = items_of("rows", rows, tuple, "(log, offset)")
+        return delete_many_before([(log.local, offset) for log, offset in pairs])
 
     def put_aside(self, key: TopicPartition) -> str:
-        """Rename a partition's folder, whose log is closed first; returns its new path. Nothing
-        that is known of it remains, so a log of the same name begins anew.
+        """Rename the folder of a partition, whose log is closed first; return its new path. Nothing
+        about it is kept, so a new log of the same name begins empty.
         """
         path = os.path.join(self.path, directory_name(key))
         with self._mutex:
+            self.state.check_keeper(self.path)
             log = self._logs.get(key)
             if log is not None:
                 self.close_log(log)
@@ -396,9 +392,15 @@ class LogDir:
             return stray
 
     def flush(self) -> None:
-        """Put everything in all open logs on the disk."""
+        """Write everything in all open logs to disk."""
         for log in tuple(self._logs.values()):
             log.flush()
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """As `Log.snapshot`, for all logs: each transaction is in all of them or in none."""
+        from kstore.log.snapshot import take_snapshot
+
+        take_snapshot([self.log(*key) for key in self.partitions()], self.path, os.fspath(path))
 
     def close_log(self, log: Log) -> None:
         """Sync and checkpoint one log and close its files."""
@@ -412,11 +414,17 @@ class LogDir:
 
     def _is_unsaved(self, log: Log) -> bool:
         core = log.core
+        if core.page is not None and core.page.deleted:
+            return False
         return core.durable_offset < core.log_end_offset or self.maintenance.is_dirty(log.local)
 
     def _shut(self, log: Log) -> None:
         local = log.local
         self.maintenance.forget(local)
+        page = local.core.page
+        if page is not None and local.deleted:
+            page.mark_deleted()
+        local.core.share(None)
         with local.core as core:
             core.close()
             local.closed = True
@@ -426,7 +434,7 @@ class LogDir:
             local.waiters.close()
 
     def close(self) -> None:
-        """Sync and checkpoint all logs, close them, and give the lock back."""
+        """Sync and checkpoint all logs, close them, and release the lock."""
         with self._mutex:
             if self.state.closed:
                 return
@@ -451,11 +459,12 @@ class LogDir:
                 if self.state.write_back is not None:
                     self.state.write_back.close()
                 self.state.pages.end()
+                self.journal.close()
                 self.state.index.close()
                 self._give_lock_back()
 
     def after_fork(self) -> None:
-        """In a child process: this directory is the parent's, nothing of it may be used here."""
+        """In a child process: the log dir belongs to the parent, and is not used here."""
         self.state.closed = True
         self._mutex = threading.RLock()
         if self._lock is not None:
@@ -471,10 +480,6 @@ class LogDir:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _check_open(self) -> None:
-        if self.state.closed:
-            raise errors.closed_error(f"the log directory {self.path}", self.state.opened_by)
 
 
 def _close_all() -> None:

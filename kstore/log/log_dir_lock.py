@@ -1,4 +1,6 @@
-"""The lock of a log dir: one process writes to it. The file says who."""
+"""The lock of a log dir: one process writes to it, or several that all know of each other. The file
+says who.
+"""
 
 from __future__ import annotations
 
@@ -6,58 +8,88 @@ import fcntl
 import os
 import sys
 from itertools import takewhile
-from typing import IO
 
 from kstore.log import errors
-from kstore.private_files import open_private
+from kstore.log.shared.membership import LOCK_NAME, Membership, holder_of, open_lock, take_alone
 
-__all__ = ["LogDirLock"]
-
-LOCK_NAME = ".lock"
-LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
+__all__ = ["LOCK_NAME", "LogDirLock"]
 
 
 class LogDirLock:
-    """Taken when it is made; LogDirLockedError where another process has it."""
+    """Taken when it is made; LogDirLockedError where another process has it.
 
-    def __init__(self, directory: str) -> None:
-        path = os.path.join(directory, LOCK_NAME)
-        try:
-            file = os.fdopen(open_private(path, LOCK_FLAGS), "a+", encoding="utf-8")
-        except OSError as error:
-            raise errors.storage_error(error, f"opening {path} for writing") from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            file.close()
-            raise errors.LogDirLockedError(directory, holder) from None
-        file.seek(0)
-        self.was_closed = not file.read(1)
+    With ``shared`` others may have it, too, and one of them is the keeper.
+    """
+
+    def __init__(self, directory: str, *, shared: bool = False, always: bool = False) -> None:
+        self._path = os.path.join(directory, LOCK_NAME)
+        self.was_closed = True
         """Whether the last one who had it gave it back: who is killed leaves the name behind."""
+        self.members = Membership(directory, always=always) if shared else None
+        """The processes that share it; None: it is for this one alone."""
+        self._descriptor = -1
+        if self.members is not None:
+            self.try_keep()
+            return
+        self._descriptor = open_lock(directory)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_alone(directory, self._descriptor)
+            self._sign(self._descriptor)
+        except BlockingIOError:
+            holder = holder_of(self._descriptor)
+            self._close()
+            raise errors.LogDirLockedError(directory, holder) from None
+        except BaseException:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    @property
+    def is_keeper(self) -> bool:
+        """Whether this process does the maintenance."""
+        return self.members is None or self.members.is_keeper
+
+    def holder(self) -> str:
+        """Who does the maintenance."""
+        descriptor = self._descriptor if self.members is None else self.members.descriptor
+        return holder_of(descriptor)
+
+    def try_keep(self) -> bool:
+        """Become the keeper of a shared dir, if there is none."""
+        members = self.members
+        if members is None or members.is_keeper or not members.try_keep():
+            return False
+        self._sign(members.descriptor)
+        return True
+
+    def _sign(self, descriptor: int) -> None:
+        self.was_closed = not os.pread(descriptor, 1, 0)
         # Not what follows an option: that may be a password.
         words = takewhile(lambda word: not word.startswith("-"), sys.argv)
         holder = f"pid {os.getpid()} ({' '.join(words) or 'python'})\n"
         try:
-            file.truncate(0)
-            os.write(file.fileno(), os.fsencode(holder))
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, os.fsencode(holder))
         except OSError as error:
-            file.close()
-            raise errors.storage_error(error, f"writing to {path}") from error
-        self._file: IO[str] | None = file
+            raise errors.storage_error(error, f"writing to {self._path}") from error
 
     def give_back(self) -> None:
         """Others may have the log dir."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.truncate(0)
-            file.close()
+        if self.members is not None:
+            self.members.leave()
+        elif self._descriptor >= 0:
+            os.ftruncate(self._descriptor, 0)
+            self._close()
 
     def after_fork(self) -> None:
         """In a child process: only close the file, or the lock would be held as long as the child
         lives.
         """
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self.members is not None:
+            self.members.after_fork()
+        self._close()

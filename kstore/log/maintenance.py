@@ -54,6 +54,8 @@ class Maintenance:
         self.last_error: Exception | None = None
         self._index_lost = False
         self._without_index: deque[tuple[LocalLog, LogSegment]] = deque()
+        self.look_after: Callable[[], None] | None = None
+        """Of a shared log dir: sees to it that somebody does the maintenance."""
         self.at_exit = False  # the interpreter ends: no more threads can be started
 
     # -- told by others, from any thread, some of them holding a log's lock
@@ -67,6 +69,8 @@ class Maintenance:
 
     def unlink_later(self, path: str, delay_ms: int) -> None:
         """Remove a file after a while: readers may still want to open it."""
+        if not self._dir.keeper:
+            return
         self._unlinks.append((time.monotonic() + delay_ms / 1000, path))
         self._start("kstore-maintenance", self._run)
         self._wake.set()
@@ -96,7 +100,8 @@ class Maintenance:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(self._dir.retention_check_ms / 1000)
+            if self.look_after is None:
+                self._wake.wait(self._dir.retention_check_ms / 1000)
             # What comes within one interval is written together.
             if self._stop.wait(self._interval):
                 return
@@ -111,6 +116,13 @@ class Maintenance:
 
     def tick(self) -> None:
         """Do what is due now."""
+        if self.look_after is not None:
+            self.look_after()
+            if not self._dir.keeper:
+                self._flush_own()
+                return
+            for log in self._open_logs():
+                log.core.look()
         if self._index_lost:
             self._index_lost = False
             for log in self._open_logs():
@@ -133,6 +145,19 @@ class Maintenance:
         self._unlink(now)
         self._make_indexes(now)
 
+    def share(self, look_after: Callable[[], None]) -> None:
+        """Other processes write to the log dir as well: look after it now and then."""
+        self.look_after = look_after
+        self._start("kstore-maintenance", self._run)
+
+    def _flush_own(self) -> None:
+        """Where another process does the rest: what this one wrote is flushed here."""
+        noted, self._dirty = self._dirty, {}
+        for log in noted:
+            log.core.take_dirty()
+            if self._dir.flush_policy is not FlushPolicy.OS and not log.closed:
+                durability.sync_until(log, log.core.log_end_offset)
+
     def _make_indexes(self, began: float) -> None:
         """Make lost indexes anew, for a while: reads make those that they need themselves."""
         while self._without_index and time.monotonic() - began < TICK_SECONDS / 2:
@@ -144,6 +169,10 @@ class Maintenance:
         """Sync what the flush policy wants synced, then write checkpoints."""
         points = []
         logs = list(logs)
+        if not self._dir.keeper:
+            for log in logs:
+                durability.sync_until(log, log.core.log_end_offset)
+            return
         if closing and len(logs) > SYNCS_AT_ONCE and not self.at_exit:
             self._sync_together(logs)
         for count, log in enumerate(logs):

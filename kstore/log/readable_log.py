@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kstore._fast.log.log_core import LogCore
@@ -14,20 +16,22 @@ from kstore.log.local.recovery_report import Loss, RecoveryReport
 from kstore.log.recovery.opening import refresh
 from kstore.log.settings import LogConfig
 from kstore.log.tail import Tail
-from kstore.record import Record, RecordSet, decode
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from kstore.record import Record, RecordSet
+
 __all__ = ["ReadableLog"]
 
 _READ_BYTES = 1 << 20
+LOOK_SECONDS = 0.25  # how long a thread waits on after its coroutine was cancelled
 _ITERATE_BYTES = 128 * 1024  # what fits in a processor's cache
 
 
 class ReadableLog:
-    """What can be asked of a log without changing it; ``Log`` is one."""
+    """What a log can answer without being changed; ``Log`` is one."""
 
     def __init__(self, local: LocalLog) -> None:
         self.local = local
@@ -38,6 +42,7 @@ class ReadableLog:
         self.name = local.name
         self.topic_id: uuid.UUID | None = local.topic_id
         self.read_only = local.read_only
+        self._is_shared = local.read_only or local.directory.shared
         self._tail: Tail | None = None
 
     # -- what it is
@@ -49,41 +54,44 @@ class ReadableLog:
 
     @property
     def config(self) -> LogConfig:
-        """The settings that it acts by."""
+        """The settings in use."""
         return self.local.config
 
     @property
     def recovery(self) -> RecoveryReport:
-        """What opening it did and found."""
+        """What opening the log did and found."""
         return self.local.recovery
 
     @property
     def lost(self) -> Sequence[Loss]:
-        """What was lost and is not back yet."""
+        """What was lost and is not restored yet."""
         return tuple(self.local.lost)
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The first offset that can be read."""
+        if self.core.page is not None:
+            self.refresh()
         return self.core.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets. A read-only log looks for what came meanwhile."""
-        if self.local.read_only:
-            self.refresh()
+        """The offset that the next record gets. A read-only log looks for new records first."""
+        self.refresh()
         return self.core.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Below it every record is on all in-sync replicas; without replicas, the log's end. With
-        flush="always" it stays below what is not on the disk yet.
+        """All replicas in sync have the records below it; without replicas, it is the log end
+        offset. With flush="always" it does not pass records that are not on disk yet.
         """
+        if self.core.page is not None:
+            self.refresh()
         return self.core.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is open: how far read_committed reads."""
+        """No transaction is open below it: read_committed reads up to here."""
         return self.core.last_stable_offset
 
     @property
@@ -94,11 +102,15 @@ class ReadableLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
+        if self.core.page is not None:
+            self.refresh()
         return self.local.size_bytes
 
     @property
     def segments(self) -> Sequence[LogSegment]:
-        """The segments, ascending by base offset; the last one is appended to."""
+        """The segments, ascending by base offset. Appends go to the last one."""
+        if self.core.page is not None:
+            self.refresh()
         return tuple(self.core.segments)
 
     def __repr__(self) -> str:
@@ -108,7 +120,12 @@ class ReadableLog:
         )
 
     def refresh(self) -> bool:
-        """Look for what another process has written; True if there is something new."""
+        """Look for records that another process has written; True if there are new ones."""
+        core = self.core
+        if core.page is not None and not self.local.closed:
+            before = core.log_end_offset
+            core.look()
+            return core.log_end_offset != before
         return refresh(self.local) if self.read_only and not self.local.closed else False
 
     # -- read
@@ -120,35 +137,38 @@ class ReadableLog:
             return self.core.last_stable_offset
         raise ValueError(f"isolation is {isolation!r}: use read_uncommitted or read_committed")
 
-    def _read(self, offset: int, max_bytes: int, isolation: str) -> tuple[bytes, int]:
+    def read_slice(self, offset: int, max_bytes: int, isolation: str) -> tuple[bytes, int]:
+        """As ``read_batches``, together with the offset after the returned batches."""
         local = self.local
         if local.closed:
             raise local.closed_error()
-        if local.read_only and offset >= self.core.high_watermark:
+        if self._is_shared and offset >= self.core.high_watermark:
             self.refresh()
         try:
             return self.core.read(offset, self._limit(isolation), max_bytes)
         except FileNotFoundError:
-            if not local.read_only:
+            if not self._is_shared:
                 raise
-        self.refresh()  # the writer has deleted the segment meanwhile
+        self.refresh()  # another process has deleted the segment meanwhile
         return self.core.read(offset, self._limit(isolation), max_bytes)
 
     def read_batches(
         self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
     ) -> bytes:
-        """The whole batches from the one that holds ``offset`` on, of one segment: at most
-        ``max_bytes``, but at least one batch; empty at the log's end. Checksums are checked.
+        """Whole batches from one segment, beginning with the one that contains ``offset``: at most
+        ``max_bytes``, but at least one batch; empty at the end of the log. Checksums are checked.
 
-        Raises OffsetOutOfRangeError, and CorruptLogError where the first batch is damaged.
+        Raises OffsetOutOfRangeError, and CorruptLogError if the first batch is damaged.
         """
-        return self._read(offset, max_bytes, isolation)[0]
+        return self.read_slice(offset, max_bytes, isolation)[0]
 
     def read(
         self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
     ) -> RecordSet:
-        """The records from ``offset`` on, decoded when touched; see ``read_batches``."""
-        data, next_offset = self._read(offset, max_bytes, isolation)
+        """The records from ``offset`` on, decoded on access; see ``read_batches``."""
+        from kstore.record import decode
+
+        data, next_offset = self.read_slice(offset, max_bytes, isolation)
         aborted = None
         if isolation == "read_committed":
             aborted = self.aborted_transactions(offset, next_offset)
@@ -160,7 +180,7 @@ class ReadableLog:
         """The records from ``offset`` on as columns; needs pyarrow."""
         from kstore.record.arrow import to_arrow
 
-        data, next_offset = self._read(offset, max_bytes, isolation)
+        data, next_offset = self.read_slice(offset, max_bytes, isolation)
         aborted = None
         if isolation == "read_committed":
             aborted = self.aborted_transactions(offset, next_offset)
@@ -173,15 +193,17 @@ class ReadableLog:
         *,
         isolation: str = "read_uncommitted",
     ) -> Iterator[Record]:
-        """The records of [start, end), by default all that are there now."""
+        """The records of [start, end); by default all records that exist now."""
+        from kstore.record import decode
+
         offset = self.log_start_offset if start is None else start
-        if self.local.read_only:
+        if self._is_shared:
             self.refresh()
         stop = self._limit(isolation)
         if end is not None:
             stop = min(stop, end)
         while offset < stop:
-            data, next_offset = self._read(offset, _ITERATE_BYTES, isolation)
+            data, next_offset = self.read_slice(offset, _ITERATE_BYTES, isolation)
             aborted = None
             if isolation == "read_committed":
                 aborted = self.aborted_transactions(offset, next_offset)
@@ -203,26 +225,44 @@ class ReadableLog:
         return timestamps.offset_for_timestamp(self.local, timestamp_ms)
 
     def largest_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp; None without any."""
+        """(offset, timestamp) of the first record with the largest timestamp; None for an empty
+        log.
+        """
         return timestamps.largest_timestamp(self.local)
 
     def search_timestamp(
         self, timestamp_ms: int, from_offset: int = 0
     ) -> tuple[int, int] | timestamps.Look | None:
-        """As ``offset_for_timestamp``, from an offset on; or a large batch that is to be looked
-        into first, in any thread.
+        """As ``offset_for_timestamp``, from an offset on; or a large batch that has to be searched
+        first, in any thread.
         """
         return timestamps.search(self.local, timestamp_ms, from_offset)
 
+    def search_steps(self, timestamp_ms: int, from_offset: int = 0) -> timestamps.Search:
+        """`search_timestamp` for callers that must not wait for a disk: its steps are taken one by
+        one.
+        """
+        return timestamps.search_steps(self.local, timestamp_ms, from_offset)
+
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of the records that may be seen; below 0 without any."""
+        """The largest timestamp of the records that can be read; below 0 for an empty log."""
         return timestamps.largest_ms(self.local)
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Copy this log, as it is now, with its cursors and queues, to a new log dir. Others may
+        write to the log meanwhile. Full segments are shared by reflink or hard link, so the copy is
+        quick.
+
+        Raises SnapshotError if the folder is not empty, and LogStorageError.
+        """
+        from kstore.log.snapshot import take_snapshot
+
+        take_snapshot([self], os.path.dirname(self.path), os.fspath(path))
 
     # -- follow
 
     @property
-    def tail(self) -> Tail:
-        """Who waits for this log to grow."""
+    def _waiters(self) -> Tail:
         if self._tail is None:
             self._tail = Tail(self.local, self.refresh)
             self.local.waiters = self._tail
@@ -237,9 +277,24 @@ class ReadableLog:
     ) -> bool:
         """Wait until a record at or after ``offset`` can be read; False after ``timeout`` seconds.
 
-        Works on a log that another process writes, too.
+        Also works on a log that another process writes.
         """
-        return self.tail.wait(offset, timeout, committed=isolation == "read_committed")
+        return self._waiters.wait(offset, timeout, committed=isolation == "read_committed")
+
+    def wait_beside(
+        self,
+        offset: int,
+        timeout: float,
+        due: Callable[[], float],
+        *,
+        isolation: str = "read_uncommitted",
+    ) -> bool:
+        """As ``wait``, for callers that also wait for a file in the log's folder that others write:
+        ``due`` returns the number of seconds to wait, and is called again when a file there
+        changes.
+        """
+        committed = isolation == "read_committed"
+        return self._waiters.wait_beside(offset, timeout, due, committed=committed)
 
     def follow(
         self,
@@ -248,11 +303,32 @@ class ReadableLog:
         *,
         isolation: str = "read_uncommitted",
     ) -> Iterator[Record]:
-        """The records from ``offset`` on (default: the log start), and those to come; ends when
-        none has come for ``timeout`` seconds.
+        """The records from ``offset`` on (default: the log start offset), and new ones as they
+        arrive; ends when none has arrived for ``timeout`` seconds.
         """
         position = self.log_start_offset if offset is None else offset
         while self.wait(position, timeout, isolation=isolation):
             records = self.read(position, _ITERATE_BYTES, isolation=isolation)
             yield from records
+            position = records.next_offset or position
+
+    async def tail(
+        self, offset: int | None = None, *, isolation: str = "read_uncommitted"
+    ) -> AsyncIterator[Record]:
+        """For asyncio: the records from ``offset`` on (default: the log end offset), and new ones
+        as they arrive, without an end. The wait is in a thread of the loop's default executor.
+        """
+        import asyncio
+
+        self.refresh()
+        position = self._limit(isolation) if offset is None else offset
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self.wait(position, 0, isolation=isolation):
+                wait = partial(self.wait, position, LOOK_SECONDS, isolation=isolation)
+                if not await loop.run_in_executor(None, wait):
+                    continue
+            records = self.read(position, _ITERATE_BYTES, isolation=isolation)
+            for record in records:
+                yield record
             position = records.next_offset or position

@@ -16,7 +16,7 @@ _UNLIMITED = 2**63 - 1
 
 
 class FlushPolicy(Enum):
-    """When an append is on the disk: when the OS writes it, within an interval, or at once."""
+    """When an append is on disk: when the system writes it, within an interval, or at once."""
 
     OS = "os"
     INTERVAL = "interval"
@@ -25,8 +25,8 @@ class FlushPolicy(Enum):
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Kafka's topic configs as far as a log, or who appends to it, acts on them; sizes in bytes,
-    times in ms.
+    """Kafka's topic configs, as far as a log or its writer uses them; sizes in bytes, times
+    in ms.
     """
 
     segment_bytes: int = 2**30
@@ -89,15 +89,17 @@ class LogConfig:
         return int(getattr(self, f"compression_{self.compression_type}_level", -1))
 
     def with_changes(self, **changes: Any) -> LogConfig:
-        """A copy with some settings changed. TypeError for a name that is none."""
+        """A copy with some settings changed. Raises TypeError for an unknown name."""
         unknown = set(changes) - {field.name for field in fields(self)}
         if unknown:
-            raise TypeError(f"{sorted(unknown)} are no topic configs of a log: see LogConfig")
+            raise TypeError(f"{sorted(unknown)} are not topic configs of a log: see LogConfig")
         return replace(self, **changes)
 
     @classmethod
     def from_topic_configs(cls, configs: Mapping[str, Any]) -> LogConfig:
-        """From Kafka's dotted names; values as text or typed. Names of other parts are left out."""
+        """From Kafka's dotted names, with values as text or typed. Names of other parts are
+        ignored.
+        """
         values: dict[str, Any] = {}
         for field in fields(cls):
             value = configs.get(field.name.replace("_", "."))

@@ -2,18 +2,21 @@
 
 In the writer's process an append wakes the waiters through the core's ``on_append``, which is only
 set while somebody waits; with flush="always" the log does it once the disk has the records. In
-another process inotify tells that the partition's directory changed,
+another process that writes as well, appends and syncs wake them through the shared page; for one
+that only reads, inotify tells that the partition's directory changed,
 and the log is looked at anew; where inotify can't be had, it is looked at every few milliseconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kstore._fast.log.notify import Watch
+from kstore._fast.shared.notify import Watch
+from kstore._fast.shared.shared_page import SharedPage
 from kstore.log.errors import LogClosedError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
@@ -24,10 +27,11 @@ __all__ = ["Tail"]
 POLL_SECONDS = 0.02
 # inotify may miss a change (a network file system, a queue overflow): look now and then even so.
 LOOK_SECONDS = 1.0
+KEPT_WATCHES = 4
 
 
 class Tail:
-    """The waiters of one log. ``wait`` may be called by any number of threads."""
+    """The waiters of one log. Any number of threads may call ``wait``."""
 
     def __init__(self, log: LocalLog, refresh: Callable[[], object]) -> None:
         """``refresh`` looks for what another process has written."""
@@ -38,15 +42,16 @@ class Tail:
         self._installed: Callable[[], object] | None = None
         self._before: Callable[[], object] | None = None
         self._closed = False
+        self._watches: list[Watch] = []
 
     def wait(self, offset: int, timeout: float | None, *, committed: bool = False) -> bool:
-        """Whether a record at or after ``offset`` can be read, within ``timeout`` seconds (None:
-        ever).
+        """Whether a record at or after ``offset`` can be read within ``timeout`` seconds (None: no
+        limit).
 
-        Raises OffsetOutOfRangeError when ``offset`` was deleted or the log was cut before it, and
-        LogClosedError when the log is closed meanwhile.
+        Raises OffsetOutOfRangeError if ``offset`` was deleted or the log was truncated below it,
+        and LogClosedError if the log is closed meanwhile.
         """
-        if self._log.read_only:
+        if self._log.read_only or self._log.core.page is not None:
             self._refresh()
         if self._there(offset, committed):
             return True
@@ -55,10 +60,38 @@ class Tail:
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._log.read_only:
             return self._wait_for_files(offset, deadline, committed)
+        if self._log.core.page is not None:
+            return self._wait_for_page(self._log.core.page, offset, deadline, committed)
         return self._wait_for_appends(offset, deadline, committed)
+
+    def wait_beside(
+        self, offset: int, timeout: float, due: Callable[[], float], *, committed: bool
+    ) -> bool:
+        """As ``wait``, for callers that also wait for another file in the log's folder: ``due``
+        returns the number of seconds to wait, and is called again when a file has changed.
+        """
+        deadline = time.monotonic() + timeout
+        watch = self._watch()
+        try:
+            while True:
+                # After the watch began: what is written from here on wakes it.
+                left = min(due(), deadline - time.monotonic())
+                pause = min(left, POLL_SECONDS) if watch is None else 0
+                if self.wait(offset, pause, committed=committed):
+                    return True
+                if left <= 0:
+                    return False
+                if watch is not None:
+                    watch.wait(max(1, int(left * 1000)))
+        finally:
+            if watch is not None:
+                self._put_back(watch)
 
     def wake(self) -> None:
         """Let every waiter look again: after a truncation, a deletion, a raised high watermark."""
+        page = self._log.core.page
+        if page is not None:
+            page.wake()
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
@@ -67,6 +100,8 @@ class Tail:
         """Wake all waiters for good; they raise LogClosedError."""
         self._closed = True
         self.wake()
+        while self._watches:
+            self._watches.pop().close()
 
     def _there(self, offset: int, committed: bool) -> bool:
         log, core = self._log, self._log.core
@@ -111,6 +146,19 @@ class Tail:
             before()
         self.wake()
 
+    def _wait_for_page(
+        self, page: SharedPage, offset: int, deadline: float | None, committed: bool
+    ) -> bool:
+        while True:
+            seen = page.watch()
+            self._refresh()
+            if self._there(offset, committed):
+                return True
+            left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                return False
+            page.sleep(seen, max(1, int(min(left, LOOK_SECONDS) * 1000)))
+
     def _wait_for_files(self, offset: int, deadline: float | None, committed: bool) -> bool:
         watch = self._watch()
         try:
@@ -128,11 +176,20 @@ class Tail:
                     watch.wait(max(1, int(min(left, LOOK_SECONDS) * 1000)))
         finally:
             if watch is not None:
-                watch.close()
+                self._put_back(watch)
 
     def _watch(self) -> Watch | None:
+        with contextlib.suppress(IndexError):
+            return self._watches.pop()
         try:
             return Watch(self._log.path)
         except OSError:
             # No inotify here, or its instances are used up.
             return None
+
+    def _put_back(self, watch: Watch) -> None:
+        """Keep it for the next wait: to close one takes the kernel some 10 ms."""
+        if self._closed or self._log.closed or len(self._watches) >= KEPT_WATCHES:
+            watch.close()
+        else:
+            self._watches.append(watch)

@@ -4,18 +4,21 @@ then the batches and records in it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore._fast.log.log_segment import LogSegment
-from kstore._fast.record.batch_view import BatchView
 from kstore._fast.record.unpack import claim, find_by_time
 from kstore.log.recovery import segment_index
-from kstore.record import batches, decode
 
 if TYPE_CHECKING:
     from kstore.log.local.local_log import LocalLog
+    from kstore.record import BatchView
 
-__all__ = ["Look", "largest_ms", "largest_timestamp", "offset_for_timestamp", "search"]
+__all__ = [
+    "Index", "Look", "Read", "Search", "largest_ms", "largest_timestamp", "offset_for_timestamp",
+    "search", "search_steps",
+]  # fmt: skip
 
 _READ_BYTES = 128 * 1024
 BATCH_HEADER_SIZE = 61
@@ -41,6 +44,24 @@ class Look(NamedTuple):
         return find_by_time(self.batch, self.timestamp_ms, self.start_offset)
 
 
+class Index(NamedTuple):
+    """A step of a search: what ``find`` returns, which brings a segment's index into memory."""
+
+    find: Callable[[], int]
+
+
+class Read(NamedTuple):
+    """A step of a search: what the log's read with these arguments returns."""
+
+    offset: int
+    end_offset: int
+    max_bytes: int
+
+
+Search = Generator[Index | Read, Any, tuple[int, int] | Look | None]
+"""A search that leaves to who drives it what may have to wait for the disk."""
+
+
 def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> tuple[int, int] | None:
     """The first record, in the order of offsets, at or after a time: (offset, its timestamp)."""
     found = search(log, timestamp_ms)
@@ -51,13 +72,26 @@ def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> tuple[int, int] | 
 
 def search(log: LocalLog, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | Look | None:
     """As `offset_for_timestamp`, from an offset on, or a batch that is to be looked into."""
+    steps = search_steps(log, timestamp_ms, from_offset)
+    given: Any = None
+    while True:
+        try:
+            step = steps.send(given)
+        except StopIteration as done:
+            found: tuple[int, int] | Look | None = done.value
+            return found
+        given = step.find() if isinstance(step, Index) else log.core.read(*step)
+
+
+def search_steps(log: LocalLog, timestamp_ms: int, from_offset: int = 0) -> Search:
+    """`search`, step by step: each is sent what it asks for."""
     core = log.core
     start = max(from_offset, core.log_start_offset)
     for segment in tuple(core.segments):
         if segment.next_offset <= start:
             continue
         if segment.max_timestamp >= timestamp_ms:
-            found = _find(log, segment, timestamp_ms, start)
+            found = yield from _find(log, segment, timestamp_ms, start)
             if found is not None:
                 return found
     return None
@@ -77,15 +111,18 @@ def largest_ms(log: LocalLog) -> int:
     return largest
 
 
-def _find(
-    log: LocalLog, segment: LogSegment, timestamp_ms: int, start: int
-) -> tuple[int, int] | Look | None:
+def _find(log: LocalLog, segment: LogSegment, timestamp_ms: int, start: int) -> Search:
+    from kstore.record import batches, decode
+
     core = log.core
     start = max(segment.base_offset, start)
-    offset = max(_indexed_offset(log, segment, timestamp_ms), start)
+    offset = segment.offset_before_timestamp(timestamp_ms)
+    if offset < 0:
+        offset = yield Index(lambda: _indexed_offset(log, segment, timestamp_ms))
+    offset = max(offset, start)
     end = min(segment.next_offset, core.high_watermark)
     while offset < end:
-        data, next_offset = core.read(offset, end, _READ_BYTES)
+        data, next_offset = yield Read(offset, end, _READ_BYTES)
         for batch in batches(data):
             if batch.max_timestamp < timestamp_ms or batch.next_offset <= start:
                 continue
@@ -110,8 +147,6 @@ def _is_large(batch: BatchView) -> bool:
 
 def _indexed_offset(log: LocalLog, segment: LogSegment, timestamp_ms: int) -> int:
     """An offset of the segment before which nothing has this timestamp or a later one."""
+    segment_index.load_whole(log, segment)
     offset = segment.offset_before_timestamp(timestamp_ms)
-    if offset < 0:
-        segment_index.load_whole(log, segment)
-        offset = segment.offset_before_timestamp(timestamp_ms)
     return max(offset, segment.base_offset)

@@ -12,7 +12,26 @@ if TYPE_CHECKING:
 
     from kstore.types import DecodeOptions
 
-__all__ = ["binary_array", "column_arrays", "fixed_array", "headers_array", "to_arrow"]
+__all__ = [
+    "binary_array",
+    "column_arrays",
+    "fixed_array",
+    "headers_array",
+    "need_pyarrow",
+    "to_arrow",
+]
+
+
+def need_pyarrow() -> Any:
+    """The module pyarrow; ImportError with the extra to install where it is not there."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            f"Arrow needs pyarrow, which can't be imported ({error}): pip install 'kstore[arrow]'",
+            name="pyarrow",
+        ) from None
+    return pyarrow
 
 
 def to_arrow(
@@ -26,7 +45,7 @@ def to_arrow(
     of
     keys or values.
     """
-    import pyarrow as pa
+    pa = need_pyarrow()
 
     columns = decode_columns(buffer, **options)
     arrays = column_arrays(columns)
@@ -35,7 +54,7 @@ def to_arrow(
 
 def column_arrays(columns: Columns, *, headers: bool = True) -> dict[str, Any]:
     """Columns as Arrow arrays by name, as in `to_arrow`, which hold the columns' memory."""
-    import pyarrow as pa
+    pa = need_pyarrow()
 
     arrays = {
         "offset": fixed_array(pa.int64(), columns.count, columns.offset),
@@ -52,14 +71,14 @@ def column_arrays(columns: Columns, *, headers: bool = True) -> dict[str, Any]:
 
 def fixed_array(arrow_type: Any, count: int, memory: ColumnMemory) -> Any:
     """Values of one size, as an array that holds their memory."""
-    import pyarrow as pa
+    pa = need_pyarrow()
 
     return pa.Array.from_buffers(arrow_type, count, [None, pa.py_buffer(memory)])
 
 
 def binary_array(arrow_type: Any, column: BinaryColumn) -> Any:
     """Values of any size, or null, as an array that holds their memory."""
-    import pyarrow as pa
+    pa = need_pyarrow()
 
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
@@ -77,7 +96,7 @@ def headers_array(
 ) -> Any:
     """Each record's headers, as `to_arrow` has them; ``validity`` is a bitmap of the records whose
     list is not null."""
-    import pyarrow as pa
+    pa = need_pyarrow()
 
     pairs = pa.StructArray.from_arrays(
         [_header_keys(keys), binary_array(pa.binary(), values)], names=["key", "value"]
@@ -91,7 +110,7 @@ def headers_array(
 def _header_keys(keys: BinaryColumn) -> Any:
     """Header keys as text. A producer may have written bytes that are no UTF-8: those are
     replaced."""
-    import pyarrow as pa
+    pa = need_pyarrow()
 
     made = binary_array(pa.string(), keys)
     try:

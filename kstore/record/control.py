@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstore._fast.record.builder import build_batch
-from kstore._fast.record.records import Record
+
+if TYPE_CHECKING:
+    from kstore._fast.record.records import Record
 
 __all__ = ["ControlType", "EndTransactionMarker", "control_batch", "read_control"]
 

@@ -49,18 +49,23 @@ cdef struct Stream:
 # One stretch that is read in. On the loop.
 cdef class ColdRead:
     cdef readonly bint done
+    cdef readonly object problem            # the exception that ended it, or None
     cdef readonly int64_t position
     cdef readonly int64_t size_bytes
     cdef list waiters               # callables
     cdef int join(self, object tell) except -1
+    cdef int end(self) except -1
 
 cdef class PageReader:
     cdef PageReaderState* state
     cdef int process
     cdef bint running
     cdef readonly bint serving      # there is a loop that may not wait
+    cdef readonly unsigned long loop_thread # who must not wait; 0: nobody that could be helped
     cdef object add_reader
     cdef object remove_reader
+    cdef object run                         # a thread's run(what, call) -> future, or None
+    cdef dict brought                       # what a thread has been given: key -> ColdRead
     cdef dict reads                 # number -> ColdRead
     cdef int64_t last_number
     cdef Stream[16] streams
@@ -75,6 +80,8 @@ cdef class PageReader:
     cdef ColdRead read(
         self, uint64_t file, int fd, int64_t position, int64_t size_bytes, int64_t file_end,
         object tell)
+    # Have a thread call what brings something into memory, once for all who lack it (by key).
+    cdef ColdRead bring_in(self, tuple key, str what, object call, object tell)
     # A stretch that was there was read: where that is a stream, the thread goes on ahead of it.
     cdef int note_read(
         self, uint64_t file, int fd, int64_t position, int64_t size_bytes, int64_t file_end

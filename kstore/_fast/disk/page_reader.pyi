@@ -1,11 +1,20 @@
 """The thread that reads cold parts of one log dir's files into the page cache."""
 
+from asyncio import Future
 from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+class NotInMemory(Exception):
+    """Who must not wait reads what is not in memory."""
 
 class ColdRead:
     """One stretch that is read in."""
 
     done: bool
+    problem: Exception | None
+    """What ended it, where that is known."""
     position: int
     size_bytes: int
     def when_done(self, tell: Callable[[], object]) -> None:
@@ -23,8 +32,17 @@ class PageReader:
         self,
         add_reader: Callable[[int, Callable[[], None]], object],
         remove_reader: Callable[[int], object],
+        run: Callable[[str, Callable[[], object]], Future[object]] | None = None,
     ) -> None:
-        """From now on a loop reads here, which must not wait: these are its functions."""
+        """From now on this thread's loop reads here, which must not wait: these are its functions.
+        ``run(what, call)`` has another thread call.
+        """
+    loop_thread: int
+    """Who must not wait; 0: nobody that could be helped."""
+    def brought_in(self, key: object, done: Future[object]) -> None:
+        """On the loop: tell those who lacked it."""
+    def aside(self, what: str, call: Callable[[], _T]) -> Future[_T] | None:
+        """Have a thread call; None: there is none, or whoever asks may wait."""
     def collect(self) -> None:
         """On the loop: tell those whose stretch is read."""
     @property

@@ -2,6 +2,7 @@
 # others, and goes on ahead of those who read on and on. Whoever asked is told on the loop, by an
 # eventfd. Nothing is kept here: the page cache has the bytes, and whoever reads them looks again.
 
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -166,12 +167,30 @@ cdef void leave(PageReaderState* state) noexcept nogil:
     free(state)
 
 
+class NotInMemory(Exception):
+    def __init__(self, log, segment, str lacks, int64_t place):
+        super().__init__(f"{segment.path}: {lacks} {place}")
+        self.log = log
+        self.segment = segment
+        self.lacks = lacks
+        self.place = place
+
+
 cdef class ColdRead:
     cdef int join(self, object tell) except -1:
+        if tell is None:
+            return 0
         if self.done:
             tell()
         elif tell not in self.waiters:
             self.waiters.append(tell)
+        return 0
+
+    cdef int end(self) except -1:
+        self.done = True
+        waiters, self.waiters = self.waiters, []
+        for tell in waiters:
+            tell()
         return 0
 
     def when_done(self, tell):
@@ -190,6 +209,7 @@ cdef class PageReader:
         self.state.event = -1
         self.process = getpid()
         self.reads = {}
+        self.brought = {}
 
     def __dealloc__(self):
         # In a forked child the thread is not there, and may have held the mutex.
@@ -197,11 +217,34 @@ cdef class PageReader:
             stop(self.state)
             leave(self.state)
 
-    def serve(self, add_reader, remove_reader):
-        """From now on a loop reads here, which must not wait: these are its functions."""
+    def serve(self, add_reader, remove_reader, run=None):
+        """From now on this thread's loop reads here, and must not wait: its functions."""
         self.add_reader = add_reader
         self.remove_reader = remove_reader
+        self.run = run
+        self.loop_thread = 0 if run is None else PyThread_get_thread_ident()
         self.serving = True
+
+    cdef ColdRead bring_in(self, tuple key, str what, object call, object tell):
+        cdef ColdRead read = self.brought.get(key)
+        if read is None:
+            read = ColdRead.__new__(ColdRead)
+            read.waiters = []
+            self.brought[key] = read
+            self.run(what, call).add_done_callback(lambda done: self.brought_in(key, done))
+        read.join(tell)
+        return read
+
+    def brought_in(self, key, done):
+        """On the loop: tell those who lacked it."""
+        cdef ColdRead read = self.brought.pop(key)
+        if not done.cancelled():
+            read.problem = done.exception()
+        read.end()
+
+    def aside(self, str what, call):
+        """Have a thread call; None: whoever asks may wait itself."""
+        return None if self.loop_thread == 0 else self.run(what, call)
 
     cdef bint has(self, int fd, int64_t position, int64_t size_bytes) noexcept:
         cdef PageReaderState* state = self.state
@@ -249,7 +292,7 @@ cdef class PageReader:
         read = ColdRead.__new__(ColdRead)
         read.position = position
         read.size_bytes = size_bytes
-        read.waiters = [tell]
+        read.waiters = [] if tell is None else [tell]
         self.last_number += 1
         self.reads[self.last_number] = read
         pthread_mutex_lock(&state.mutex)
@@ -353,10 +396,7 @@ cdef class PageReader:
         pthread_mutex_unlock(&state.mutex)
         for number in found:
             read = self.reads.pop(number)
-            read.done = True
-            waiters, read.waiters = read.waiters, []
-            for tell in waiters:
-                tell()
+            read.end()
 
     @property
     def ahead_bytes(self):
@@ -374,6 +414,7 @@ cdef class PageReader:
         """Read no more; what the thread is at ends by itself."""
         cdef PageReaderState* state = self.state
         self.serving = False
+        self.loop_thread = 0
         if self.process != getpid():
             return
         if self.running and self.remove_reader is not None and not state.ended:

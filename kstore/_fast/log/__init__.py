@@ -2,5 +2,6 @@
 compaction. It knows no broker and no connection; settings come as arguments.
 
 May import: kstore._fast.disk, kstore._fast.error_codes, kstore._fast.log.clock,
-    kstore._fast.log.read_hints, kstore._fast.log.record_at, kstore._fast.record.
+    kstore._fast.log.read_hints, kstore._fast.log.record_at, kstore._fast.record,
+    kstore._fast.shared.
 """

@@ -3,6 +3,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.log.producer_table cimport ProducerTable
+from kstore._fast.log.segment_file cimport iovec
 from kstore._fast.record.batch cimport BatchInfo
 from kstore._fast.record.unpack cimport Verdict
 
@@ -27,6 +28,24 @@ cdef struct AppendResult:
     int64_t end_before              # and before it
     bint duplicate
 
+cdef enum:
+    MAX_PIECES = 16
+
+# One client batch of several that one write appends.
+cdef struct AppendPiece:
+    uint8_t* data                   # changed in place
+    Py_ssize_t size
+    AppendResult result
+
+cdef class AppendInfo:
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset
+    cdef readonly int64_t log_append_time_ms
+    cdef readonly int64_t log_start_offset
+    cdef readonly bint duplicate
+
+cdef AppendInfo make_info(const AppendResult* result)
+
 cdef class AppendPlan:
     # what the log's configuration says of batches
     cdef int64_t segment_bytes
@@ -48,6 +67,7 @@ cdef class AppendPlan:
     cdef bint are_keyed(self, uint8_t* data, BatchInfo* info) except -1
     cdef int16_t check_limits(self, Py_ssize_t size) except -1
     cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1
+    cdef void take_time(self, int64_t now) noexcept     # the records get the clock's
     cdef int16_t place(
         self, int64_t offset, int32_t epoch, int32_t leader_epoch, int origin) noexcept
     cdef bint stage(
@@ -56,3 +76,12 @@ cdef class AppendPlan:
     cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1
     cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil
     cdef int64_t end_offset(self) noexcept
+    cdef Py_ssize_t size_bytes(self) noexcept           # of all its batches
+    # Plans batches that lie apart, at most MAX_PIECES, as one append at this offset; each has its
+    # own result. Gives the parts to be written; returns how many.
+    cdef int plan_pieces(
+        self, ProducerTable producers, AppendPiece* pieces, int count, int64_t end,
+        int32_t leader_epoch, int64_t now, iovec* parts) except -1
+    cdef bint plan_piece(
+        self, ProducerTable producers, AppendPiece* piece, int64_t end, int32_t leader_epoch,
+        int64_t now) except -1

@@ -3,6 +3,7 @@
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, INVALID_PRODUCE_OFFSET, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
@@ -17,6 +18,22 @@ from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
 
 cdef enum:
     RELEASE_GIL_ABOVE = 32768
+
+
+cdef class AppendInfo:
+    def __repr__(self):
+        mark = ", duplicate" if self.duplicate else ""
+        return f"AppendInfo({self.base_offset}..{self.last_offset}{mark})"
+
+
+cdef AppendInfo make_info(const AppendResult* result):
+    cdef AppendInfo info = AppendInfo.__new__(AppendInfo)
+    info.base_offset = result.base_offset
+    info.last_offset = result.last_offset
+    info.log_append_time_ms = result.log_append_time_ms
+    info.log_start_offset = result.log_start_offset
+    info.duplicate = result.duplicate
+    return info
 
 
 cdef class AppendPlan:
@@ -142,6 +159,11 @@ cdef class AppendPlan:
             data += info.size_bytes
         return NONE
 
+    cdef void take_time(self, int64_t now) noexcept:
+        cdef int i
+        for i in range(self.count):
+            self.batches[i].max_timestamp = now
+
     # Which offsets the batches get, or whether those that they bring fit.
     # offset: the log's end; epoch: of the record before it, for a replica.
     cdef int16_t place(
@@ -189,6 +211,8 @@ cdef class AppendPlan:
                     &out.base_offset, &out.last_offset)
                 if found == PRODUCER_DUPLICATE:
                     out.duplicate = True
+                    if self.log_append_time:
+                        out.log_append_time_ms = producers.original_time(info)
                     return True
                 if found != PRODUCER_OK:
                     out.error_code = <int16_t>found
@@ -214,9 +238,62 @@ cdef class AppendPlan:
             assign_offset_and_epoch(data, info.base_offset, info.partition_leader_epoch)
             if self.log_append_time:
                 assign_log_append_time(data, now, info.size_bytes)
-                info.max_timestamp = now
             data += info.size_bytes
 
     cdef int64_t end_offset(self) noexcept:
         cdef BatchInfo* info = &self.batches[self.count - 1]
         return info.base_offset + info.last_offset_delta + 1
+
+    cdef Py_ssize_t size_bytes(self) noexcept:
+        cdef Py_ssize_t size = 0
+        cdef int i
+        for i in range(self.count):
+            size += self.batches[i].size_bytes
+        return size
+
+    cdef int plan_pieces(
+        self, ProducerTable producers, AppendPiece* pieces, int count, int64_t end,
+        int32_t leader_epoch, int64_t now, iovec* parts
+    ) except -1:
+        cdef BatchInfo[MAX_PIECES] taken
+        cdef AppendPiece* piece
+        cdef int i, n = 0
+        for i in range(min(count, MAX_PIECES)):
+            piece = &pieces[i]
+            if not self.plan_piece(producers, piece, end, leader_epoch, now):
+                continue
+            taken[n] = self.batches[0]
+            parts[n].iov_base = piece.data
+            parts[n].iov_len = <size_t>piece.size
+            n += 1
+            end = self.end_offset()
+        while self.room < n:
+            self.make_room()
+        memcpy(self.batches, taken, n * sizeof(BatchInfo))
+        self.count = n
+        return n
+
+    cdef bint plan_piece(
+        self, ProducerTable producers, AppendPiece* piece, int64_t end, int32_t leader_epoch,
+        int64_t now
+    ) except -1:
+        """Whether it is to be written; its result is as if it were."""
+        cdef AppendResult* out = &piece.result
+        out.error_code = self.analyse(piece.data, piece.size, ORIGIN_CLIENT, False)
+        if out.error_code == NONE:
+            out.error_code = self.check_limits(piece.size)
+        if out.error_code == NONE and self.log_append_time:
+            self.take_time(now)
+        elif out.error_code == NONE:
+            out.error_code = self.check_times(piece.data, now)
+        if out.error_code == NONE:
+            out.error_code = self.place(end, -1, leader_epoch, ORIGIN_CLIENT)
+        if out.error_code != NONE or self.stage(producers, piece.data, ORIGIN_CLIENT, out):
+            return False
+        self.assign(piece.data, piece.size, ORIGIN_CLIENT, now)
+        out.end_before = out.base_offset = end
+        out.log_end_offset = self.end_offset()
+        out.last_offset = out.log_end_offset - 1
+        if self.log_append_time:
+            out.log_append_time_ms = now
+        return True

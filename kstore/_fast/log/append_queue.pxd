@@ -61,6 +61,10 @@ cdef class AppendQueue:
     cdef bint told                          # and is about to
     cdef readonly int64_t appends           # that were left to threads
     cdef int submit(self, AppendJob job) except -1
+    cdef int enter_lane(self, AppendJob job) except -1
     cdef int run(self, Lane lane, int number, AppendJob job) except -1
     cdef int tell_loop(self) except -1
     cdef bint hangs(self) noexcept nogil
+    cdef int64_t disk_waits_ms(self) noexcept nogil
+    cdef bint say_disk(self, bint owed) except -1
+    cdef int say_appends(self, int64_t* said) except -1

@@ -59,6 +59,10 @@ class AppendQueue:
     ) -> None:
         """Append ready batches, of which a copy is made; ``callback(job)`` is called on the loop
         when that is done, or has failed."""
+    def hold(self, core: LogCore) -> None:
+        """From now on appends to a log wait, and nobody else's, until ``release``."""
+    def release(self, core: LogCore) -> None:
+        """Those that waited are done now, in their order."""
     def start(self, name: str, run: Callable[..., None], *args: object) -> None:
         """Begin a thread that ends with the process."""
     def run_done(self) -> None:

@@ -14,6 +14,7 @@ from posix.time cimport timespec
 import threading
 from collections import deque
 
+from kstore._fast.disk.disk_probe cimport DiskProbe, overdue_ms
 from kstore._fast.disk.threads cimport (
     pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_timedwait,
     pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
@@ -130,6 +131,7 @@ cdef class AppendQueue:
         self.watched_us = 0
         self.done = []
         self.told = False
+        self.calm.watch_disk(None)
 
     def serve(self, call_threadsafe, run_later=None):
         """Take appends from the loop of this call_soon_threadsafe. ``run_later(run)``, for
@@ -139,6 +141,8 @@ cdef class AppendQueue:
         self.run_later = run_later
         self.calm.untimed = run_later is not None
         self.calm.threaded = True
+        if run_later is None and self.calm.probe is None:
+            self.calm.watch_disk(DiskProbe(self.path))
 
     # -- on the loop
 
@@ -158,7 +162,6 @@ cdef class AppendQueue:
 
     cdef int submit(self, AppendJob job) except -1:
         cdef LogCore core = job.core
-        cdef Lane lane
         if self.call_threadsafe is None:
             raise RuntimeError(f"nobody appends in threads in {self.path}: call serve() first")
         if core.queued == 0:
@@ -169,7 +172,24 @@ cdef class AppendQueue:
         job.number = core.given
         job.term = core.term
         self.appends += 1
-        lane = <Lane>self.lanes[core.lane]
+        if core.held is not None:
+            core.held.append(job)
+            return 0
+        return self.enter_lane(job)
+
+    def hold(self, LogCore core not None):
+        """From now on appends to a log wait, and nobody else's, until `release`."""
+        core.held = []
+
+    def release(self, LogCore core not None):
+        """Those that waited are done now, in their order."""
+        held, core.held = core.held, None
+        for job in held:
+            self.enter_lane(job)
+
+    cdef int enter_lane(self, AppendJob job) except -1:
+        cdef LogCore core = job.core
+        cdef Lane lane = <Lane>self.lanes[core.lane]
         lane.jobs.append(job)
         if self.run_later is not None:
             self.run_later(self.run_next)
@@ -266,31 +286,52 @@ cdef class AppendQueue:
     def run_watch(self):
         """The thread that says what hangs, though everybody else may have to wait for it."""
         cdef int64_t[2] said
-        cdef int64_t now, began
-        cdef int number
         cdef bint busy
-        cdef AppendJob job
+        cdef bint owed = False                      # an answer of the disk, as was told
         said[0] = said[1] = 0
         while not self.stopping:
             with nogil:
-                busy = now_us() - self.watched_us < WATCH_RESTS_US or self.hangs()
+                busy = owed or now_us() - self.watched_us < WATCH_RESTS_US or self.hangs()
                 self.watch.wait(WATCH_MS if busy else FOR_EVER)
-                busy = self.hangs()
-            if not busy:
+                busy = owed or self.hangs()
+            if busy:
+                owed = self.say_disk(owed)
+                self.say_appends(said)
+
+    cdef bint say_disk(self, bint owed) except -1:
+        """Tell, once each, that the disk answers no more and that it answers again."""
+        cdef int64_t waited_ms = self.disk_waits_ms()
+        if waited_ms * 1000 > SAID_AFTER_US:
+            if not owed:
+                self.warn(f"the disk of {self.path} has not answered for {waited_ms / 1e3:.1f} s: "
+                          "appends there are left to threads until it does")
+            return True
+        if owed and waited_ms == 0:
+            self.warn(f"the disk of {self.path} answers again")
+            return False
+        return owed
+
+    cdef int say_appends(self, int64_t* said) except -1:
+        cdef int64_t now, began
+        cdef int number
+        cdef AppendJob job
+        for number in range(LANES):
+            began = self.calm.began_us[number]
+            job = (<Lane>self.lanes[number]).running
+            now = now_us()
+            if began == 0 or job is None or now - began < SAID_AFTER_US \
+                    or now - max(began, said[number]) < (
+                        SAID_AGAIN_US if said[number] > began else SAID_AFTER_US):
                 continue
-            for number in range(LANES):
-                began = self.calm.began_us[number]
-                job = (<Lane>self.lanes[number]).running
-                now = now_us()
-                if began == 0 or job is None or now - began < SAID_AFTER_US \
-                        or now - max(began, said[number]) < (
-                            SAID_AGAIN_US if said[number] > began else SAID_AFTER_US):
-                    continue
-                said[number] = now
-                self.warn(
-                    f"an append to {_name(job)} in {self.path} has been waiting for the disk for "
-                    f"{(now - began) / 1e6:.1f} s; {len((<Lane>self.lanes[number]).jobs)} more "
-                    "wait behind it")
+            said[number] = now
+            self.warn(
+                f"an append to {_name(job)} in {self.path} has been waiting for the disk for "
+                f"{(now - began) / 1e6:.1f} s; {len((<Lane>self.lanes[number]).jobs)} more "
+                "wait behind it")
+        return 0
+
+    cdef int64_t disk_waits_ms(self) noexcept nogil:
+        return 0 if self.calm.probe is None else overdue_ms(self.calm.probe)
 
     cdef bint hangs(self) noexcept nogil:
         cdef int64_t now = now_us()
@@ -298,7 +339,7 @@ cdef class AppendQueue:
         for number in range(LANES):
             if self.calm.began_us[number] and now - self.calm.began_us[number] > SAID_AFTER_US:
                 return True
-        return False
+        return self.disk_waits_ms() * 1000 > SAID_AFTER_US
 
     # -- the end
 
@@ -310,6 +351,8 @@ cdef class AppendQueue:
         cdef int64_t until = now_us() + <int64_t>(seconds * 1e6)
         self.calm.threaded = False
         self.stopping = True
+        if self.calm.probe is not None:
+            self.calm.probe.close()
         while self.run_later is not None and self.run_next():
             pass
         for lane in [*self.lanes, self.watch]:

@@ -1,5 +1,5 @@
 # What a log asks of a validated batch's records without decoding them: an end marker's kind, the
-# least timestamp, whether all have keys.
+# least timestamp, whether all have keys, which of them may not be appended.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -8,6 +8,8 @@ from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BatchInfo, COMPRESSION
 from kstore._fast.record.buffer cimport load_int16, load_int32, read_varint, read_varlong
 from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES, decompress_memory
 from kstore._fast.log.producer_table cimport EndMarker
+
+from kstore._fast.record.compression import CompressionError
 
 cdef enum:
     MARKER_ABORT = 0
@@ -93,3 +95,49 @@ cdef bint payload_has_keys(const uint8_t* p, const uint8_t* end, int32_t records
             return False
         p += length
     return True
+
+
+cdef list record_faults(
+    const uint8_t* p, const BatchInfo* info, bint keyed, const TimeRange* times, int64_t max_bytes
+):
+    cdef bytearray plain
+    cdef const uint8_t* end = p + info.size_bytes
+    p += BATCH_HEADER_SIZE
+    if is_compressed(info):
+        try:
+            plain = decompress_memory(
+                info.attributes & COMPRESSION_MASK, p, end - p, max_bytes)
+        except CompressionError:
+            return []
+        p = <const uint8_t*>PyByteArray_AS_STRING(plain)
+        end = p + PyByteArray_GET_SIZE(plain)
+    return payload_faults(p, end, info, keyed, times)
+
+
+cdef list payload_faults(
+    const uint8_t* p, const uint8_t* end, const BatchInfo* info, bint keyed,
+    const TimeRange* times
+):
+    cdef list found = []
+    cdef int32_t length = 0
+    cdef int32_t offset_delta = 0
+    cdef int32_t key_size = 0
+    cdef int64_t time_delta = 0
+    cdef int64_t timestamp
+    cdef const uint8_t* field
+    cdef int32_t i
+    for i in range(info.records_count):
+        p += read_varint(p, end, &length)
+        field = p + 1
+        field += read_varlong(field, end, &time_delta)
+        field += read_varint(field, end, &offset_delta)
+        read_varint(field, end, &key_size)
+        timestamp = info.max_timestamp if times.fixed else info.base_timestamp + time_delta
+        if keyed and key_size < 0:
+            found.append((i, FAULT_NO_KEY, timestamp))
+        elif times.refused:
+            found.append((i, FAULT_TIME_TYPE, timestamp))
+        elif timestamp != -1 and not times.least_ms <= timestamp <= times.most_ms:
+            found.append((i, FAULT_TIME, timestamp))
+        p += length
+    return found

@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t
 
+from kstore._fast.disk.disk_probe cimport DiskProbe
 from kstore._fast.disk.write_back cimport WriteBack, WriteBackState
 
 cdef enum:
@@ -17,10 +18,12 @@ cdef class DirCalm:
     cdef public bint over_budget    # more waits to be written back than should
     cdef WriteBack write_back       # who knows it; or None
     cdef WriteBackState* written    # the state of that
+    cdef readonly DiskProbe probe   # asks the disk while small appends need no thread; or None
     cdef public bint untimed        # the machine's clock says nothing: in a simulation
     cdef int64_t slow_until_us
     cdef int64_t[2] began_us        # of the append that each lane's thread is at; 0: none
     cdef bint is_over_budget(self) noexcept nogil
+    # Whether a small append may be written at once; who asks is about to.
     cdef bint is_calm(self) noexcept nogil
     cdef bint hangs(self, int64_t now) noexcept nogil
     # A write has taken so long.

@@ -1,5 +1,6 @@
 """How calm the disk of one log dir is."""
 
+from kstore._fast.disk.disk_probe import DiskProbe
 from kstore._fast.disk.write_back import WriteBack
 
 class DirCalm:
@@ -13,6 +14,10 @@ class DirCalm:
     """More waits to be written back than should."""
     def follow(self, write_back: WriteBack | None) -> None:
         """More is unwritten than should be whenever this one says so, too."""
+    probe: DiskProbe | None
+    """Asks the disk while small appends need no thread."""
+    def watch_disk(self, probe: DiskProbe | None) -> None:
+        """It is not calm while this one waits for the disk."""
     untimed: bool
     """The machine's clock says nothing: in a simulation."""
     @property

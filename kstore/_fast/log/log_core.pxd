@@ -2,32 +2,21 @@
 # its offsets, its segments and the look-up. Rolling is its owner's, LocalLog; retention, recovery
 # and everything rare is what kstore.log builds on that.
 
-from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.log.append_plan cimport AppendPlan, AppendResult
+from kstore._fast.log.append_plan cimport AppendPiece, AppendPlan, AppendResult
 from kstore._fast.log.dir_calm cimport DirCalm
-from kstore._fast.log.log_view cimport LogView
+from kstore._fast.log.locked_log cimport LockedLog
 from kstore._fast.record.builder cimport RecordBatchBuilder
 from kstore._fast.record.unpack cimport Verdict
 
 cdef enum:
     DIRECT_BYTES = 65536            # more than this is left to threads, where there are any
 
-cdef class AppendInfo:
-    cdef readonly int64_t base_offset
-    cdef readonly int64_t last_offset
-    cdef readonly int64_t log_append_time_ms
-    cdef readonly int64_t log_start_offset
-    cdef readonly bint duplicate
-
-cdef class LogCore(LogView):
+cdef class LogCore(LockedLog):
     cdef AppendPlan plan                    # the batches of the append under way, and the limits
     cdef int64_t segment_ms
     cdef int64_t segment_index_entries
-    # or open for reading only: append answers KAFKA_STORAGE_ERROR
-    cdef readonly bint closed
-    cdef bint dirty
     # callable() after each append, outside the lock; or None
     cdef public object on_append
     cdef object clock                       # None: the machine's
@@ -37,14 +26,12 @@ cdef class LogCore(LogView):
     # What was left to them and is not done, as the loop knows it: nothing may go before it.
     cdef readonly int queued
     cdef int lane                           # that all of it is in
+    cdef list held                          # those that wait for `release`; None: none has to
     cdef int64_t given                      # appends that were ever left to threads
     cdef int64_t failed_until               # of them, those up to this number fail
     # Grows when this broker ceases to lead or to follow: what was queued before is refused.
     cdef int64_t term
     cdef bint patient                       # the append under way is a thread's
-    cdef PyThread_type_lock lock
-    cdef unsigned long holder
-    cdef int depth
     cdef bint appending
     cdef uint8_t* scratch                   # append_record builds here
     cdef Py_ssize_t scratch_room
@@ -59,14 +46,18 @@ cdef class LogCore(LogView):
     # wait, and only if the term is still that one.
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
                          int origin, Verdict seen, AppendResult* out, int64_t term=*) except -1
-    # Whether the loop may append these batches itself: nothing is before them, and nothing has to
-    # be waited for. given: they bring their offsets.
-    cdef bint may_append_now(self, const uint8_t* data, Py_ssize_t size, bint given) except -1
-    cdef bint is_free(self) noexcept
+    # Client batches that lie apart, by one write. All of `may_append_pieces`; where the write fails
+    # it raises, and none of them is appended.
+    cdef int append_pieces(self, AppendPiece* pieces, int count, int32_t leader_epoch) except -1
+    cdef bint may_append_pieces(self, const AppendPiece* pieces, int count) except -1
+    # Whether the loop may append these batches itself: nothing is before them, nothing has to be
+    # waited for, and they have at most so many bytes. given: they bring their offsets.
+    cdef bint may_append_now(self, const uint8_t* data, Py_ssize_t size, bint given,
+                             Py_ssize_t most=*) except -1
     cdef bint stays_in_segment(
         self, const uint8_t* data, Py_ssize_t size, bint given) except -1
-    cdef int acquire(self) except -1
-    cdef int release(self) except -1
+    cpdef int64_t append_record(self, value, key, timestamp, headers, int32_t leader_epoch,
+                                expected_offset=*) except -1
     cdef int64_t now_ms(self) except -2
     cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch,
                            int origin, bint trusted, int64_t now,
@@ -83,3 +74,7 @@ cdef class LogCore(LogView):
                               int64_t now, AppendResult* out) except -1
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1
+
+# What `Log` inherits: an append of one record costs its caller no Python frame.
+cdef class Appender:
+    cdef LogCore appends

@@ -1,38 +1,24 @@
 """The append core of one log: analyse, plan, write, commit, for every origin."""
 
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any
 
 from typing_extensions import Buffer
 
+from kstore._fast.disk.page_reader import PageReader
+from kstore._fast.log.append_plan import AppendInfo
 from kstore._fast.log.append_queue import AppendQueue
 from kstore._fast.log.dir_calm import DirCalm
-from kstore._fast.log.log_view import LogView
+from kstore._fast.log.locked_log import LockedLog
 from kstore.env import Clock
+from kstore.items import Headers
 
 ORIGINS: dict[str, int]
 """Names of the origins: client, coordinator, replica, given."""
 
-class AppendInfo:
-    """Where an append went."""
-
-    base_offset: int
-    """Offset of the first record."""
-    last_offset: int
-    """Offset of the last record."""
-    log_append_time_ms: int
-    """The time given to all records with LogAppendTime, else -1."""
-    log_start_offset: int
-    """The log start offset then."""
-    duplicate: bool
-    """The batch was in the log already; the offsets are the original's."""
-
-class LogCore(LogView):
+class LogCore(LockedLog):
     """One log's appends. As a context manager it holds the log's lock (recursive)."""
 
-    closed: bool
-    """Appends are refused."""
     max_message_bytes: int
     """The largest batch."""
     on_append: Callable[[], object] | None
@@ -51,13 +37,7 @@ class LogCore(LogView):
         writable: bool = True,
         calm: DirCalm | None = None,
         appends: AppendQueue | None = None,
-    ) -> None: ...
-    def __enter__(self) -> LogCore: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        pages: PageReader | None = None,
     ) -> None: ...
     def refuse_queued(self) -> None:
         """What was left to threads and has not begun is not appended any more."""
@@ -75,10 +55,6 @@ class LogCore(LogView):
         after_max_ms: int,
     ) -> None:
         """Takes a LogConfig's values."""
-    def after_fork(self) -> None:
-        """In a child process: refuses appends, and frees a lock that another thread held."""
-    def close(self) -> None:
-        """Refuses appends from now on."""
     def take_dirty(self) -> bool:
         """Whether anything was appended since the last call."""
     def append_buffer(
@@ -92,9 +68,43 @@ class LogCore(LogView):
         timestamp: int | None,
         headers: Any,
         leader_epoch: int,
+        expected_offset: int | None = None,
     ) -> int:
         """Appends one record; returns its offset."""
     def append_records(
-        self, records: Iterable[Any], compression: int, leader_epoch: int, base_offset: int = -1
+        self,
+        records: Iterable[Any],
+        compression: int,
+        leader_epoch: int,
+        base_offset: int = -1,
+        expected_offset: int | None = None,
     ) -> AppendInfo:
         """Builds batches from records and appends them with one write."""
+    def check_expected(self, offset: int) -> None:
+        """Raises where the log does not end at this offset. The lock is held."""
+    def build(self, records: Iterable[Any], compression: int) -> bytearray:
+        """The batches that ``append_records`` would append, from offset 0 on."""
+    def check_batches(self, batches: bytearray) -> None:
+        """Raises what is wrong with batches that are to be appended. The lock is held."""
+
+class Appender:
+    """Appends single records to a log; ``Log`` is one."""
+
+    def __init__(self, core: LogCore) -> None: ...
+    def append(
+        self,
+        value: Buffer | None,
+        key: Buffer | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        *,
+        expected_offset: int | None = None,
+    ) -> int:
+        """Append one record (timestamp in ms, default now); return its offset.
+
+        With ``expected_offset`` only if the log ends there, whoever else appends meanwhile: else
+        UnexpectedOffsetError, which has the real end, and nothing is appended. Raises
+        RecordTooLargeError, DiskFullError and other LogErrors; the log is usable after.
+        """
+    def sync_until(self, offset: int) -> None:
+        """Return when every record below ``offset`` is on the disk."""

@@ -5,20 +5,19 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from cpython.pythread cimport (
-    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
-    PyThread_get_thread_ident, PyThread_release_lock)
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore._fast.error_codes cimport (
-    KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER)
+    INVALID_PRODUCE_OFFSET, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER)
+from kstore._fast.disk.page_reader cimport PageReader
 from kstore._fast.log.append_plan cimport (
-    LARGEST_OFFSET_DELTA, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_GIVEN_OFFSETS,
-    ORIGIN_REPLICA)
+    LARGEST_OFFSET_DELTA, MAX_PIECES, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR,
+    ORIGIN_GIVEN_OFFSETS, ORIGIN_REPLICA, make_info)
+from kstore._fast.log.locked_log cimport LockedLog
 from kstore._fast.log.log_segment cimport FRESH_EACH_MS, LogSegment
 from kstore._fast.log.read_hints cimport remember
-from kstore._fast.log.segment_file cimport SegmentFile
+from kstore._fast.log.segment_file cimport SegmentFile, iovec
 from kstore._fast.record.batch cimport BATCH_OK, BatchInfo, read_batch_header
 from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, single_batch_room
 from kstore._fast.record.memory cimport MemoryView, view_of
@@ -26,25 +25,10 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 cdef enum:
     OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
     NO_TERM = -1                            # appended by whoever has the log, now
+    NEWEST_EPOCH = -1                       # the leader epoch of the newest batch; of none: 0
 
 ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica": ORIGIN_REPLICA,
            "given": ORIGIN_GIVEN_OFFSETS}
-
-
-cdef class AppendInfo:
-    def __repr__(self):
-        mark = ", duplicate" if self.duplicate else ""
-        return f"AppendInfo({self.base_offset}..{self.last_offset}{mark})"
-
-
-cdef AppendInfo make_info(const AppendResult* result):
-    cdef AppendInfo info = AppendInfo.__new__(AppendInfo)
-    info.base_offset = result.base_offset
-    info.last_offset = result.last_offset
-    info.log_append_time_ms = result.log_append_time_ms
-    info.log_start_offset = result.log_start_offset
-    info.duplicate = result.duplicate
-    return info
 
 
 cdef void begin_result(LogCore core, AppendResult* out) noexcept:
@@ -56,14 +40,11 @@ cdef void begin_result(LogCore core, AppendResult* out) noexcept:
     out.duplicate = False
 
 
-cdef class LogCore(LogView):
-    def __cinit__(self):
-        self.lock = PyThread_allocate_lock()
-        if self.lock == NULL:
-            raise MemoryError
-
-    def __init__(self, owner, *, clock=None, bint writable=True, DirCalm calm=None, appends=None):
+cdef class LogCore(LockedLog):
+    def __init__(self, owner, *, clock=None, bint writable=True, DirCalm calm=None, appends=None,
+                 PageReader pages=None):
         super().__init__(owner)
+        self.pages = pages
         self.clock = clock
         self.calm = DirCalm() if calm is None else calm
         self.appends = appends
@@ -74,8 +55,6 @@ cdef class LogCore(LogView):
 
     def __dealloc__(self):
         PyMem_RawFree(self.scratch)
-        if self.lock != NULL:
-            PyThread_free_lock(self.lock)
 
     def configure(self, *, int64_t segment_bytes, int64_t segment_ms, int64_t segment_index_bytes,
                   int64_t index_interval_bytes, int64_t max_message_bytes, bint log_append_time,
@@ -93,42 +72,6 @@ cdef class LogCore(LogView):
     @property
     def max_message_bytes(self):
         return self.plan.max_message_bytes
-
-    # -- the lock: recursive, so that the owner may use it in its roll
-
-    cdef int acquire(self) except -1:
-        cdef unsigned long me = PyThread_get_thread_ident()
-        if self.depth and self.holder == me:
-            self.depth += 1
-            return 0
-        if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.lock, WAIT_LOCK)
-        self.holder = me
-        self.depth = 1
-        return 0
-
-    cdef int release(self) except -1:
-        self.depth -= 1
-        if self.depth == 0:
-            PyThread_release_lock(self.lock)
-        return 0
-
-    def __enter__(self):
-        self.acquire()
-        return self
-
-    def __exit__(self, *error):
-        self.release()
-
-    def after_fork(self):
-        """In a child process: nobody else holds the lock here, and nothing may be appended."""
-        self.lock = PyThread_allocate_lock()
-        self.depth = 0
-        self.closed = True
-
-    def close(self):
-        self.closed = True
 
     def take_dirty(self):
         """Whether anything was appended since the last call."""
@@ -170,21 +113,66 @@ cdef class LogCore(LogView):
             self.on_append()
         return 0
 
+    cdef int append_pieces(self, AppendPiece* pieces, int count, int32_t leader_epoch) except -1:
+        cdef iovec[MAX_PIECES] parts
+        cdef int64_t position, now = self.now_ms()
+        cdef SegmentFile file
+        cdef int i, taken
+        self.acquire()
+        self.appending = True
+        try:
+            for i in range(count):
+                begin_result(self, &pieces[i].result)
+            taken = self.plan.plan_pieces(
+                self.producers, pieces, count, self.log_end_offset, leader_epoch, now, parts)
+            if taken == 0:
+                return 0
+            position = self.active.size_bytes
+            file = self.active.file()
+            file.timed = self.calm.threaded
+            file.append_parts(parts, taken, self.plan.size_bytes())
+            self.calm.note_write(file.write_us)
+            self.commit(position)
+            if now - self.active.next_fresh_ms >= FRESH_EACH_MS:
+                self.active.note_fresh(position, now)
+        finally:
+            self.appending = False
+            self.producers.forget_staged()
+            self.release()
+        if self.on_append is not None:
+            self.on_append()
+        return 0
+
+    cdef bint may_append_pieces(self, const AppendPiece* pieces, int count) except -1:
+        """Whether nothing is in their way, and no segment ends and no disk space is asked for."""
+        cdef Py_ssize_t size = 0
+        cdef int i
+        if self.closed or self.appending or self.queued or self.held is not None \
+                or not self.is_free() \
+                or self.page is not None:
+            return False
+        if self.calm.threaded and not self.calm.is_calm():
+            return False
+        if self.active is None \
+                or self.log_end_offset - self.active.base_offset > LARGEST_OFFSET_DELTA // 2:
+            return False                    # together they might go too far
+        for i in range(count):
+            size += pieces[i].size
+            if not self.stays_in_segment(pieces[i].data, pieces[i].size, False):
+                return False
+        return self.active.size_bytes + size <= self.plan.segment_bytes \
+            and self.active.handle.has_room(size)
+
     # -- whether it may be appended at once
 
-    cdef bint may_append_now(self, const uint8_t* data, Py_ssize_t size, bint given) except -1:
+    cdef bint may_append_now(self, const uint8_t* data, Py_ssize_t size, bint given,
+                             Py_ssize_t most=DIRECT_BYTES) except -1:
         if not self.calm.threaded:
             return True
         return (
-            size <= DIRECT_BYTES and self.queued == 0 and self.calm.is_calm() and self.is_free()
+            size <= most and self.queued == 0 and self.held is None
+            and self.calm.is_calm() and self.is_free()
             and self.stays_in_segment(data, size, given))
-
-    cdef bint is_free(self) noexcept:
-        """Whether nobody holds the lock just now."""
-        if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
-            return False
-        PyThread_release_lock(self.lock)
-        return True
 
     cdef bint stays_in_segment(
         self, const uint8_t* data, Py_ssize_t size, bint given
@@ -236,12 +224,21 @@ cdef class LogCore(LogView):
         out.error_code = plan.analyse(data, size, origin, trusted)
         if out.error_code == NONE and origin != ORIGIN_REPLICA:
             out.error_code = plan.check_limits(size)
-            if out.error_code == NONE and not plan.log_append_time:
+            if out.error_code == NONE and plan.log_append_time:
+                plan.take_time(now)
+            elif out.error_code == NONE:
                 out.error_code = plan.check_times(data, now)
         if out.error_code == NONE:
             if origin == ORIGIN_REPLICA:
                 epoch = self.epoch_before(self.log_end_offset)
             out.error_code = plan.place(self.log_end_offset, epoch, leader_epoch, origin)
+        if out.error_code == INVALID_PRODUCE_OFFSET and origin == ORIGIN_GIVEN_OFFSETS:
+            # What is there already has an answer of its own, as a batch without given offsets has.
+            if plan.count == 1 and plan.stage(self.producers, data, origin, out) and out.duplicate:
+                out.error_code = NONE
+            else:
+                out.error_code = INVALID_PRODUCE_OFFSET
+            return 0
         if out.error_code != NONE or plan.stage(self.producers, data, origin, out):
             return 0
         if self.must_roll(size, now):
@@ -249,6 +246,7 @@ cdef class LogCore(LogView):
         plan.assign(data, size, origin, now)
         position = self.active.size_bytes
         file = self.active.file()
+        file.timed = self.calm.threaded
         file.append_pointer(data, size, self.patient)
         self.calm.note_write(file.write_us)
         self.commit(position)
@@ -329,15 +327,16 @@ cdef class LogCore(LogView):
             raise self.owner.append_error(result.error_code, view.size, self.log_end_offset)
         return make_info(&result)
 
-    def append_record(self, value, key, timestamp, headers, int32_t leader_epoch):
+    cpdef int64_t append_record(self, value, key, timestamp, headers, int32_t leader_epoch,
+                                expected_offset=None) except -1:
         """Appends one record; returns its offset."""
         cdef const uint8_t* key_data = NULL
         cdef Py_ssize_t key_size = -1
         cdef int64_t now, time_ms
         cdef AppendResult result
         if headers or not PyBytes_CheckExact(value) or not (key is None or PyBytes_CheckExact(key)):
-            return self.append_records(((key, value, timestamp, headers),), 0,
-                                       leader_epoch).base_offset
+            return self.append_records(((key, value, timestamp, headers),), 0, leader_epoch, -1,
+                                       expected_offset).base_offset
         if key is not None:
             key_data = <const uint8_t*>PyBytes_AS_STRING(key)
             key_size = PyBytes_GET_SIZE(key)
@@ -347,6 +346,8 @@ cdef class LogCore(LogView):
             leader_epoch = max(self.epochs.latest_epoch, 0)
         self.acquire()
         try:
+            if expected_offset is not None:
+                self.check_expected(expected_offset)
             self.build_and_append(key_data, key_size, <const uint8_t*>PyBytes_AS_STRING(value),
                                   PyBytes_GET_SIZE(value), time_ms, leader_epoch, now, &result)
         finally:
@@ -378,7 +379,7 @@ cdef class LogCore(LogView):
         return self.append_locked(self.scratch, size, leader_epoch, ORIGIN_CLIENT, True, now, out)
 
     def append_records(self, records, int compression, int32_t leader_epoch,
-                       int64_t base_offset=-1):
+                       int64_t base_offset=-1, expected_offset=None):
         """Builds batches of at most max.message.bytes from records
         and appends them with one write."""
         cdef RecordBatchBuilder builder = self.spare
@@ -403,6 +404,8 @@ cdef class LogCore(LogView):
                 size = len(earlier)
             self.acquire()
             try:
+                if expected_offset is not None:
+                    self.check_expected(expected_offset)
                 self.append_locked(
                     data, size, leader_epoch, origin, True, self.now_ms(), &result)
             finally:
@@ -415,6 +418,33 @@ cdef class LogCore(LogView):
         if self.on_append is not None:
             self.on_append()
         return make_info(&result)
+
+    def check_expected(self, int64_t offset):
+        """Raises where the log does not end at this offset. The lock is held."""
+        if offset != self.log_end_offset and not self.closed:
+            raise self.owner.unexpected_offset(offset)
+
+    def build(self, records, int compression):
+        """The batches that append_records would append, from offset 0 on."""
+        cdef RecordBatchBuilder builder = RecordBatchBuilder()
+        cdef bytearray made = bytearray()
+        builder.compression = compression
+        self.fill(builder, records, made, 0)
+        made += (<char*>builder.data)[:builder.size_bytes]
+        return made
+
+    def check_batches(self, bytearray batches not None):
+        """Raises what is wrong with batches that are to be appended. The lock is held."""
+        cdef MemoryView view = view_of(batches, True)
+        cdef int16_t code = self.plan.analyse(view.data, view.size, ORIGIN_CLIENT, True)
+        if code == NONE:
+            code = self.plan.check_limits(view.size)
+        if code == NONE:
+            code = self.plan.check_times(view.data, self.now_ms())
+        if self.closed:
+            code = KAFKA_STORAGE_ERROR
+        if code != NONE:
+            raise self.owner.append_error(code, view.size, self.log_end_offset)
 
     # Fills the builder with the last batch, sealed; those that it had no room for go into earlier.
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
@@ -442,3 +472,25 @@ cdef class LogCore(LogView):
             largest = builder.largest_timestamp
         builder.seal(offset, -1)
         return 0
+
+
+cdef class Appender:
+    def __init__(self, LogCore core not None):
+        self.appends = core
+
+    def append(self, value, key=None, timestamp=None, headers=(), *, expected_offset=None):
+        cdef LogCore core = self.appends
+        cdef int64_t offset
+        if core is None:
+            raise TypeError(f"{type(self).__name__}.__init__ has to call Log.__init__")
+        try:
+            offset = core.append_record(
+                value, key, timestamp, headers, NEWEST_EPOCH, expected_offset)
+        except OSError as error:
+            raise core.owner.append_failed(error) from error
+        if core.shows_durable:
+            self.sync_until(offset + 1)
+        return offset
+
+    def sync_until(self, offset):
+        raise NotImplementedError("the log that can sync has this")

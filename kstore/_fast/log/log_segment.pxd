@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from kstore._fast.disk.page_reader cimport PageReader
 from kstore._fast.log.segment_file cimport SegmentFile
 
 cdef struct IndexEntry:
@@ -66,4 +67,7 @@ cdef class LogSegment:
     cdef bint is_fresh(self, int64_t position) noexcept
     # The same of what was found there not long ago; that it was.
     cdef bint is_known_resident(self, int64_t position, int64_t end) noexcept
+    # NotInMemory where a look at these bytes, which must not wait, would have to.
+    cdef int must_be_there(
+        self, object log, PageReader pages, int64_t position, int64_t size_bytes) except -1
     cdef void note_resident(self, int64_t position, int64_t end) noexcept

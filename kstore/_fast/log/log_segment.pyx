@@ -7,8 +7,11 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memmove
 
+from kstore._fast.disk.page_reader cimport PageReader
 from kstore._fast.log.clock cimport now_ms
 from kstore._fast.record.crc32c cimport crc32c, crc32c_update
+
+from kstore._fast.disk.page_reader import NotInMemory
 
 cdef enum:
     CHECK_AGAIN_MS = 600000     # what is compared with its neighbours
@@ -61,8 +64,13 @@ cdef class LogSegment:
         PyMem_Free(self.entries)
 
     cdef SegmentFile file(self):
+        cdef SegmentFile opened
         if self.handle is None:
-            self.handle = self.opener(self.path)
+            opened = self.opener(self.path)
+            if self.handle is None:
+                self.handle = opened
+            else:                           # another thread was first; appends know its size
+                opened.close()
         return self.handle
 
     cdef int add_entry(self, int64_t base_offset, int64_t position) except -1:
@@ -151,6 +159,15 @@ cdef class LogSegment:
 
     cdef void note_resident(self, int64_t position, int64_t end) noexcept:
         extend(&self.resident, position, end, RESIDENT_FOR_MS)
+
+    cdef int must_be_there(
+        self, object log, PageReader pages, int64_t position, int64_t size_bytes
+    ) except -1:
+        cdef int64_t end = position + size_bytes
+        if self.is_fresh(position) or self.is_known_resident(position, end) \
+                or not self.handle.plain or pages.has(self.handle.fd, position, size_bytes):
+            return 0
+        raise NotInMemory(log, self, "bytes", position)
 
     def seal(self):
         """Nothing is appended any more. What this process has appended counts as checked."""

@@ -1,7 +1,9 @@
 # What one log holds and how an offset is found in it.
 
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kstore._fast.disk.page_reader cimport ColdRead, PageReader
 from kstore._fast.record.batch cimport BatchInfo
 from kstore._fast.log.batch_order cimport Order
 from kstore._fast.log.epoch_cache cimport EpochCache
@@ -43,6 +45,12 @@ cdef class LogView:
     cdef int64_t index_interval_bytes
     cdef ReadHints hints
     cdef public int damages_found           # how often a damaged part became known
+    # Who must not wait for the disk, and reads just now: a thread's ident; 0: nobody. What would
+    # have to be waited for raises NotInMemory then (slice_checks).
+    cdef unsigned long hurried
+    cdef readonly PageReader pages          # of the log dir; None: whoever reads may wait
+    cdef tuple judged                       # segment, position, error: what a thread has found
+    cdef ColdRead examining                 # damage that an answer met is being looked at
 
     # The longest run of whole batches from the one that holds offset, in one segment, below
     # max_offset, of at most max_bytes (at least one whole batch when min_one). Returns the file,
@@ -53,6 +61,9 @@ cdef class LogView:
                             Slice* out, bint* out_of_range)
     cdef SegmentFile locate_good(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
                                  bint min_one, Slice* out)
+    cdef int load_index(self, LogSegment segment, int64_t offset, bint wrong) except -1
+    cdef object corrupt(self, LogSegment segment, int64_t position)
+    cdef SegmentFile file_of(self, LogSegment segment)
     cdef LogSegment segment_of(self, int64_t offset)
     cdef Py_ssize_t segment_index(self, int64_t offset) noexcept
     cdef LogSegment find_start(self, int64_t offset, int64_t* position, int64_t* base_offset)
@@ -81,3 +92,7 @@ cdef class LogView:
                         int64_t position,
                         int64_t producers_from, int mode, int64_t limit, int32_t* epoch,
                         Py_ssize_t* used) except -1 nogil
+
+
+cdef inline bint must_hurry(LogView log) noexcept:
+    return log.hurried != 0 and log.hurried == PyThread_get_thread_ident()

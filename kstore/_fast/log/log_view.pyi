@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kstore._fast.disk.page_reader import PageReader
 from kstore._fast.log.epoch_cache import EpochCache
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.producer_table import ProducerTable
@@ -27,6 +28,8 @@ class LogView:
     """Ascending; the last one is active."""
     active: LogSegment
     """The segment that is appended to."""
+    pages: PageReader | None
+    """What reads for a loop that must not wait."""
     epochs: EpochCache
     """Leader epochs."""
     producers: ProducerTable

@@ -14,6 +14,8 @@ from kstore._fast.log.batch_order cimport begin_order, fits, goes_on
 from kstore._fast.log.producer_table cimport EndMarker
 from kstore._fast.log.read_hints cimport Hint, find_hint, forget_all, remember
 
+from kstore._fast.disk.page_reader import NotInMemory
+
 cdef enum:
     SCAN_CHUNK = 262144
     SCAN_ALL = 0
@@ -34,6 +36,26 @@ cdef class LogView:
         self.index_interval_bytes = index_interval_bytes
         self.follows_end = True
         self.forget_hints()
+
+    # -- who must not wait for the disk
+
+    cdef int load_index(self, LogSegment segment, int64_t offset, bint wrong) except -1:
+        if must_hurry(self):
+            raise NotInMemory(self, segment, "wrong" if wrong else "index", offset)
+        self.owner.load_index(segment, offset, wrong)
+
+    cdef object corrupt(self, LogSegment segment, int64_t position):
+        if not must_hurry(self):
+            return self.owner.corrupt(segment, position)
+        if self.judged is None or self.judged[:2] != (segment, position):
+            raise NotInMemory(self, segment, "damage", position)
+        (_, _, error), self.judged = self.judged, None
+        return error
+
+    cdef SegmentFile file_of(self, LogSegment segment):
+        if segment.handle is None and must_hurry(self):
+            raise NotInMemory(self, segment, "file", 0)
+        return segment.file()
 
     # -- finding
 
@@ -88,7 +110,7 @@ cdef class LogView:
         out.position = position
         out.size_bytes = end - position
         remember(&self.hints, out.next_offset, segment.base_offset, end)
-        return segment.file()
+        return self.file_of(segment)
 
     # The segment and position of the batch that holds offset, or of the first one behind it.
     cdef LogSegment find_start(self, int64_t offset, int64_t* position, int64_t* base_offset):
@@ -125,12 +147,12 @@ cdef class LogView:
         cdef int64_t position = segment.floor_position(offset)
         cdef int64_t found
         if position < 0:
-            self.owner.load_index(segment, offset)
+            self.load_index(segment, offset, False)
             position = segment.floor_position(offset)
         if position > 0:
             found = self.indexed_batch(segment, position, window)
             if found < 0 or found > offset:
-                self.owner.load_index(segment, offset, True)
+                self.load_index(segment, offset, True)
                 position = segment.floor_position(offset)
         return max(position, <int64_t>0)
 
@@ -145,7 +167,7 @@ cdef class LogView:
                 or position + BATCH_HEADER_SIZE > segment.size_bytes:
             return -2
         window.start = position
-        window.size = segment.file().read_into(
+        window.size = self.file_of(segment).read_into(
             window.bytes, min(<int64_t>HEADER_WINDOW, segment.size_bytes - position), position)
         if window.size < BATCH_HEADER_SIZE:
             return -2
@@ -175,15 +197,17 @@ cdef class LogView:
         if at < window.start or at + BATCH_HEADER_SIZE > window.start + window.size:
             if window.size and at > window.start + HEADER_WINDOW:
                 wanted = BATCH_HEADER_SIZE      # large batches: the next header is no nearer
+                if must_hurry(self):
+                    segment.must_be_there(self, self.pages, at, wanted)
             window.start = at
-            window.size = segment.file().read_into(window.bytes, wanted, at)
+            window.size = self.file_of(segment).read_into(window.bytes, wanted, at)
             if window.size < BATCH_HEADER_SIZE:
-                raise self.owner.corrupt(segment, at)
+                raise self.corrupt(segment, at)
         status = read_batch_header(window.bytes + (at - window.start),
                                    window.bytes + window.size, info)
         if (status != BATCH_OK and status != BATCH_TRUNCATED) or info.last_offset_delta < 0 \
                 or at + info.size_bytes > segment.size_bytes:
-            raise self.owner.corrupt(segment, at)
+            raise self.corrupt(segment, at)
         return True
 
     # Moves position to the first batch that ends at or behind offset; False: there is none in the
@@ -196,7 +220,7 @@ cdef class LogView:
         begin_order(self.epochs, known, segment.next_offset, &order)
         while self.peek(segment, position[0], window, info):
             if not fits(self.epochs, info, &order):
-                raise self.owner.corrupt(segment, position[0])
+                raise self.corrupt(segment, position[0])
             if info.base_offset + info.last_offset_delta >= offset:
                 return True
             position[0] += info.size_bytes
@@ -229,7 +253,7 @@ cdef class LogView:
         if offset > max_offset:
             at = segment.floor_below(segment.floor_position(max_offset), &offset)
         if at > position and at != damaged and self.indexed_batch(segment, at, &window) < 0:
-            self.owner.load_index(segment, offset, True)
+            self.load_index(segment, offset, True)
             at = position
         if at <= position:
             at = position
@@ -239,7 +263,7 @@ cdef class LogView:
         while at != damaged and self.peek(segment, at, &window, &info):
             # Also the one that is not taken: its offset tells whether those before it are right.
             if not fits(self.epochs, &info, &order):
-                raise self.owner.corrupt(segment, at)
+                raise self.corrupt(segment, at)
             if info.base_offset + info.last_offset_delta >= max_offset:
                 break
             if at + info.size_bytes > limit and not (min_one and at == position):
@@ -449,7 +473,7 @@ cdef class LogView:
         if good == out.size_bytes:
             return data, out.next_offset
         # What lies before the damage is handed out; the read that begins at it raises.
-        error = self.owner.corrupt(self.segment_of(out.base_offset), out.position + good)
+        error = self.corrupt(self.segment_of(out.base_offset), out.position + good)
         if self.damages_found == known:
             raise error
         return self.read(offset, max_offset, max_bytes, min_one)

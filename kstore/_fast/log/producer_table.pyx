@@ -178,6 +178,14 @@ cdef class ProducerTable:
         self.staged[info.producer_id] = entry
         return PRODUCER_OK
 
+    cdef int64_t original_time(self, const BatchInfo* info) except -2:
+        cdef object known = self.staged.get(info.producer_id) or self.entries.get(info.producer_id)
+        cdef SequenceBatch* original
+        if known is None:
+            return -1
+        original = (<ProducerEntry>known).find_duplicate(info)
+        return -1 if original == NULL else original.timestamp
+
     cdef int commit(self) except -1:
         if not self.staged:
             return 0

@@ -5,6 +5,11 @@ from libc.stdint cimport int64_t, uint8_t
 from kstore._fast.disk.page_reader cimport PageReader
 from kstore._fast.disk.write_back cimport WriteBack
 
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+
 cdef class SegmentFile:
     cdef readonly str path
     cdef readonly int fd
@@ -15,9 +20,12 @@ cdef class SegmentFile:
     # The file is longer than its data: zeros lie behind it until give_back() or close().
     cdef public bint zeros_ahead
     cdef int process                        # who opened it
+    # Other processes append to it too: no space is taken ahead, and none is given back.
+    cdef readonly bint shared
     cdef readonly bint writable
     cdef bint broken                        # a failed append could not be cut back
     cdef bint plain                         # not a Python subclass: C may call C
+    cdef bint timed                         # whoever appends wants to know how long it takes
     cdef int64_t write_us                   # how long the last append's write took
     cdef public WriteBack write_back        # who has the system write what is written; or None
     cdef int64_t noted_end                  # of what it knows
@@ -31,6 +39,8 @@ cdef class SegmentFile:
     # patient: from a thread that may wait, so that the GIL is given away whatever the size.
     cdef int append_pointer(
         self, const uint8_t* data, Py_ssize_t size, bint patient=*) except -1
+    # The same for memory that lies apart, of so many bytes together; the parts are used up.
+    cdef int append_parts(self, iovec* parts, int count, Py_ssize_t size) except -1
     # Whether so much can be appended without asking for disk space first.
     cdef bint has_room(self, Py_ssize_t size) noexcept
     # Over bytes that are there. A failure may leave a part of it written.
@@ -43,6 +53,8 @@ cdef class SegmentFile:
     cpdef int truncate(self, int64_t size_bytes) except -1
     cpdef int64_t refresh(self) except -1   # another process may have changed the size
     cpdef int preallocate(self, int64_t size_bytes) except -1
+    # Others have appended, or cut: where it ends now.
+    cpdef int follow(self, int64_t size_bytes) except -1
     cpdef int give_back(self) except -1     # the space that was reserved and is not used
     cpdef int close(self) except -1
     cdef int _check_writable(self) except -1
@@ -50,5 +62,7 @@ cdef class SegmentFile:
     cdef int _note_written(self) except -1
     cdef void _reserve(self, Py_ssize_t size) noexcept
     cdef void _write_zeros(self, int64_t end) noexcept
-    cdef int _write(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1
+    cdef int _write_one(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1
+    cdef int _write_parts(self, iovec* parts, int count) noexcept nogil
+    cdef int _write(self, iovec* parts, int count, Py_ssize_t size, bint patient) except -1
     cdef Py_ssize_t _read(self, uint8_t* into, Py_ssize_t size, int64_t position) except -1

@@ -42,6 +42,12 @@ class SegmentFile:
         """Reads the size anew (another process may be writing) and returns it."""
     def preallocate(self, size_bytes: int) -> int:
         """Reserves disk space up to ``size_bytes``, if that is supported; the file's size stays."""
+    shared: bool
+    """Other processes append to it, too."""
+    def share(self) -> None:
+        """Other processes append to it, too: no space is taken ahead of the data."""
+    def follow(self, size_bytes: int) -> int:
+        """Another process has appended or cut: where the file ends now."""
     def give_back(self) -> int:
         """Frees the disk space that was reserved ahead and is not used."""
     def close(self) -> int:

@@ -23,6 +23,9 @@ cdef extern from "<unistd.h>" nogil:
     int ftruncate(int fd, int64_t size)
     int getpid()
 
+cdef extern from "<sys/uio.h>" nogil:
+    ssize_t pwritev(int fd, const iovec* parts, int count, int64_t position)
+
 cdef extern from "<fcntl.h>" nogil:
     """
     # ifndef FALLOC_FL_KEEP_SIZE
@@ -55,18 +58,38 @@ cdef enum:
 
 # Writes all of it or gives back the errno.
 cdef int write_all(int fd, const uint8_t* data, Py_ssize_t size, int64_t position) noexcept nogil:
+    cdef iovec part
+    part.iov_base = <void*>data
+    part.iov_len = <size_t>size
+    return write_parts(fd, &part, 1, position)
+
+
+# The same for parts that lie apart; they are used up.
+cdef int write_parts(int fd, iovec* parts, int count, int64_t position) noexcept nogil:
     cdef ssize_t n
-    while size > 0:
-        n = pwrite(fd, data, <size_t>size, position)
+    while count > 0:
+        if parts.iov_len == 0:
+            parts += 1
+            count -= 1
+            continue
+        if count == 1:              # a fiftieth of an append cheaper
+            n = pwrite(fd, parts.iov_base, parts.iov_len, position)
+        else:
+            n = pwritev(fd, parts, count, position)
         if n < 0:
             if errno == EINTR:
                 continue
             return errno
         if n == 0:
             return EIO
-        data += n
-        size -= n
         position += n
+        while count > 0 and <size_t>n >= parts.iov_len:
+            n -= parts.iov_len
+            parts += 1
+            count -= 1
+        if n > 0:
+            parts.iov_base = <uint8_t*>parts.iov_base + n
+            parts.iov_len -= <size_t>n
     return 0
 
 
@@ -128,7 +151,7 @@ cdef class SegmentFile:
         cdef Py_buffer view
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            return self._write(<const uint8_t*>view.buf, view.len, False) if view.len else 0
+            return self._write_one(<const uint8_t*>view.buf, view.len, False) if view.len else 0
         finally:
             PyBuffer_Release(&view)
 
@@ -136,10 +159,20 @@ cdef class SegmentFile:
         self, const uint8_t* data, Py_ssize_t size, bint patient=False
     ) except -1:
         if self.plain:
-            return self._write(data, size, patient)
+            return self._write_one(data, size, patient)
         if size > 0:
             self.append(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
         return 0
+
+    cdef int append_parts(self, iovec* parts, int count, Py_ssize_t size) except -1:
+        cdef bytearray joined
+        cdef int i
+        if self.plain:
+            return self._write(parts, count, size, False)
+        joined = bytearray()
+        for i in range(count):
+            joined += (<char*>parts[i].iov_base)[:parts[i].iov_len]
+        return self.append_pointer(<const uint8_t*><char*>joined, size)
 
     cdef bint has_room(self, Py_ssize_t size) noexcept:
         cdef int64_t end = self.size_bytes + size
@@ -165,7 +198,13 @@ cdef class SegmentFile:
             PyBuffer_Release(&view)
         return 0
 
-    cdef int _write(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1:
+    cdef int _write_one(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1:
+        cdef iovec part
+        part.iov_base = <void*>data
+        part.iov_len = <size_t>size
+        return self._write(&part, 1, size, patient)
+
+    cdef int _write(self, iovec* parts, int count, Py_ssize_t size, bint patient) except -1:
         cdef int error
         cdef int64_t began
         self._check_writable()
@@ -173,13 +212,9 @@ cdef class SegmentFile:
             self._reserve(size)
         if patient or size > RELEASE_GIL_ABOVE:
             with nogil:                     # what is measured is the write, not who has the GIL
-                began = now_us()
-                error = write_all(self.fd, data, size, self.size_bytes)
-                self.write_us = now_us() - began
+                error = self._write_parts(parts, count)
         else:
-            began = now_us()
-            error = write_all(self.fd, data, size, self.size_bytes)
-            self.write_us = now_us() - began
+            error = self._write_parts(parts, count)
         if error:
             if self._cut() != 0:
                 self.broken = True
@@ -192,6 +227,12 @@ cdef class SegmentFile:
                     or self.write_back.loose_bytes >= self.write_back.loose_limit:
                 self._note_written()
         return 0
+
+    cdef int _write_parts(self, iovec* parts, int count) noexcept nogil:
+        cdef int64_t began = now_us() if self.timed else 0
+        cdef int error = write_parts(self.fd, parts, count, self.size_bytes)
+        self.write_us = now_us() - began if self.timed else 0
+        return error
 
     # Has what was written since the last note written early.
     cdef int _note_written(self) except -1:
@@ -335,6 +376,17 @@ cdef class SegmentFile:
             self._fail(errno)
         return 0
 
+    def share(self):
+        self.shared = True
+        self.reserves = self.zeros_ahead = False
+
+    cpdef int follow(self, int64_t size_bytes) except -1:
+        self.noted_end = max(self.noted_end + size_bytes - self.size_bytes, <int64_t>0)
+        self.size_bytes = size_bytes
+        self.allocated_bytes = min(self.allocated_bytes, size_bytes)
+        self.durable_bytes = min(self.durable_bytes, size_bytes)
+        return 0
+
     cpdef int give_back(self) except -1:
         if self.allocated_bytes > self.size_bytes:
             self.truncate(self.size_bytes)
@@ -342,7 +394,7 @@ cdef class SegmentFile:
 
     cpdef int close(self) except -1:
         # A forked child knows an old size.
-        if self.fd >= 0 and self.writable and self.process == getpid() \
+        if self.fd >= 0 and self.writable and not self.shared and self.process == getpid() \
                 and self.allocated_bytes > self.size_bytes:
             self._cut()                             # only spare space is at stake
         if self.fd >= 0 and self.write_back is not None:

@@ -29,6 +29,12 @@ cdef int64_t readable_bytes(
     LogView log, int64_t offset, int64_t max_bytes, ColdRead seen) except -1
 # Has it read in, and tell() called on the loop then. None: it can't be, who reads has to wait.
 cdef ColdRead read_in_slice(LogView log, int64_t offset, int64_t max_bytes, object tell)
+# From here on the loop must not wait for this log's disk, until `hurried` is 0 again: what would
+# have to be waited for raises NotInMemory, and `bring_in` has a thread fetch it.
+cdef inline void hurry(LogView log) noexcept:
+    log.hurried = 0 if log.pages is None else log.pages.loop_thread
+
+cdef ColdRead bring_in(object lacking, object tell)
 # How much of a slice is checked for a consumer that asks for this offset: one that goes on where a
 # reader left off, and is the first to get there, costs no checksum.
 cdef Depth depth_for_reader(LogView log, int64_t offset, const Slice* slice) except *

@@ -18,6 +18,10 @@ from kstore._fast.log.log_view cimport HEADER_WINDOW, HeaderWindow, LogView, Sli
 from kstore._fast.log.read_hints cimport Hint, SENT_UNKNOWN, find_hint, times_sent
 from kstore._fast.log.segment_file cimport SegmentFile
 
+from functools import partial
+
+from kstore._fast.disk.page_reader import NotInMemory
+
 cdef enum:
     READ_BYTES = 262144
     # Several groups read the end of a log, each what this process has just written: that alone is
@@ -60,7 +64,7 @@ cdef bint is_good_copy(
         else:
             status = check_batch(p + at, p + slice.size_bytes, &info)
         if status != BATCH_OK or not (goes_on(&info, &order) or fits(log.epochs, &info, &order)):
-            log.owner.corrupt(log.segment_of(slice.base_offset), slice.position + at)
+            log.corrupt(log.segment_of(slice.base_offset), slice.position + at)
             return False
         at += info.size_bytes
     if segment is not None:
@@ -80,7 +84,7 @@ cdef bint is_good_in_file(
                               and not segment.sums_checked(slice.position, end)):
         damaged = find_bad_batch(log, file, slice)
         if damaged >= 0:
-            log.owner.corrupt(segment, damaged)
+            log.corrupt(segment, damaged)
             return False
         segment.note_sums(slice.position, end)
         segment.note_checked(slice.position, end)
@@ -101,7 +105,7 @@ cdef bint are_headers_good(LogView log, LogSegment segment, const Slice* slice) 
     try:
         while at < end and log.peek(segment, at, &window, &info):
             if not goes_on(&info, &order) and not fits(log.epochs, &info, &order):
-                log.owner.corrupt(segment, at)
+                log.corrupt(segment, at)
                 return False
             at += info.size_bytes
     except OSError:
@@ -156,7 +160,7 @@ cdef LogSegment find_place(LogView log, int64_t offset, int64_t* position):
     else:
         position[0] = segment.floor_position(offset)
         if position[0] < 0:
-            log.owner.load_index(segment, offset)
+            log.load_index(segment, offset, False)
             position[0] = max(segment.floor_position(offset), <int64_t>0)
     return segment
 
@@ -169,7 +173,7 @@ cdef int64_t readable_bytes(
     cdef SegmentFile file
     if segment.is_fresh(position):
         return max_bytes
-    file = segment.file()
+    file = log.file_of(segment)
     if file.pages is None or not file.pages.serving or not file.plain:
         return max_bytes
     at = position
@@ -202,16 +206,65 @@ cdef bint is_there(LogSegment segment, SegmentFile file, int64_t at, int64_t sto
 cdef ColdRead read_in_slice(LogView log, int64_t offset, int64_t max_bytes, object tell):
     cdef int64_t position, end
     cdef LogSegment segment = find_place(log, offset, &position)
-    cdef SegmentFile file = segment.file()
+    cdef SegmentFile file = log.file_of(segment)
     end = min(position + max_bytes + BESIDE_BYTES, segment.size_bytes)
     return file.pages.read(
         <uint64_t><void*>file, file.fd, position, end - position, segment.size_bytes, tell)
 
 
-# -- for kstore.log
+cdef ColdRead bring_in(object lacking, object tell):
+    cdef LogView log = lacking.log
+    cdef LogSegment segment = lacking.segment
+    lacks = lacking.lacks
+    place = segment.base_offset if lacks == "wrong" else lacking.place
+    return log.pages.bring_in(
+        (log, segment, lacks, place), f"reading from {segment.path}",
+        partial(_bring_in, log, segment, lacks, place), tell)
 
-def cold_read(LogView log not None, int64_t offset, int64_t max_bytes, tell):
-    """What has to be read in before a read at offset; None where nothing has."""
-    if offset >= log.log_end_offset or readable_bytes(log, offset, max_bytes, None) > 0:
-        return None
-    return read_in_slice(log, offset, min(max_bytes, <int64_t>STEP_BYTES), tell)
+
+def _bring_in(LogView log not None, LogSegment segment not None, str lacks, int64_t place):
+    """In a thread: what a read that must not wait has lacked."""
+    cdef int known = log.damages_found
+    try:
+        segment.file()
+        if lacks == "damage":
+            error = log.owner.corrupt(segment, place)
+            if log.damages_found == known:
+                log.judged = (segment, place, error)
+        elif lacks == "bytes":
+            segment.file().read(HEADER_WINDOW, place)
+        elif lacks != "file":
+            log.owner.load_index(segment, place, lacks == "wrong")
+    except FileNotFoundError:
+        if segment in log.segments:
+            raise                       # else: it was removed, and whoever reads looks elsewhere
+
+
+# -- for the broker
+
+
+def read_or_wait(
+    LogView log not None, int64_t offset, int64_t max_offset, int64_t max_bytes, ColdRead seen=None
+):
+    """As log.read(), or what has to be brought into memory first."""
+    cdef Slice found
+    cdef bint out_of_range
+    cdef int64_t size
+    cdef ColdRead cold = None
+    hurry(log)
+    try:
+        if log.log_start_offset <= offset < min(max_offset, log.log_end_offset):
+            size = readable_bytes(log, offset, max_bytes, seen)
+            if size == 0:
+                cold = read_in_slice(log, offset, min(max_bytes, <int64_t>STEP_BYTES), None)
+            max_bytes = min(max_bytes, max(size, <int64_t>1))
+            if cold is None and log.locate(
+                    offset, max_offset, max_bytes, True, &found, &out_of_range) is not None \
+                    and found.size_bytes > size \
+                    and readable_bytes(log, offset, found.size_bytes, seen) < found.size_bytes:
+                cold = read_in_slice(log, offset, found.size_bytes, None)
+        return log.read(offset, max_offset, max_bytes) if cold is None else cold
+    except NotInMemory as lacking:
+        return bring_in(lacking, None)
+    finally:
+        log.hurried = 0

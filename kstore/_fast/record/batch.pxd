@@ -37,7 +37,7 @@ cdef enum BatchStatus:
     BATCH_BAD_LENGTH = 2            # length smaller than a header or above the limit given
     BATCH_BAD_MAGIC = 3
     BATCH_BAD_CRC = 4
-    BATCH_BAD_ATTRIBUTES = 5        # unknown compression, or bits that this format does not have
+    BATCH_BAD_ATTRIBUTES = 5        # unknown compression
     BATCH_BAD_COUNT = 6  # records count and last offset delta disagree, or zero or negative
     BATCH_BAD_OFFSET_DELTA = 7      # offset deltas are not 0..n-1
     BATCH_BAD_TIMESTAMP = 8  # max timestamp is not the largest of the records'; all else is good

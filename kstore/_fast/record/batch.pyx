@@ -20,8 +20,10 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.compression import CompressionError
 
 cdef enum:
-    KNOWN_ATTRIBUTES = 0x7F
     SMALLEST_RECORD = 7                 # length, attributes, two deltas, key, value, header count
+    PLAIN_BYTES = 14                    # that all numbers of a record without a key may have
+    NO_KEY = 1                          # the size -1
+    BEHIND_KEY_BYTES = 4                # that those behind a key may have
     RELEASE_GIL_ABOVE = 32768
     LONGEST_VARINT = 5
 
@@ -35,7 +37,7 @@ STATUSES = (
     ("BAD_MAGIC",
      "the magic is not 2: use a client that writes record batches (Kafka 0.11 or later)"),
     ("BAD_CRC", "the checksum does not match: the bytes were damaged on their way"),
-    ("BAD_ATTRIBUTES", "the attributes name an unknown compression type or unknown bits"),
+    ("BAD_ATTRIBUTES", "the attributes name an unknown compression type"),
     ("BAD_COUNT", "records count and last offset delta do not agree, or the batch is empty"),
     ("BAD_OFFSET_DELTA", "the records' offset deltas are not 0, 1, 2 and so on"),
     ("BAD_TIMESTAMP", "the max timestamp is not the largest timestamp of the records"),
@@ -121,8 +123,6 @@ cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) no
     cdef int status = check_batch(p, end, out)
     if status != BATCH_OK:
         return status
-    if out.attributes & ~KNOWN_ATTRIBUTES:
-        return BATCH_BAD_ATTRIBUTES
     if (out.attributes & COMPRESSION_MASK) > COMPRESSION_ZSTD:
         return BATCH_BAD_ATTRIBUTES
     status = _check_count(out)
@@ -167,6 +167,58 @@ cdef const uint8_t* _skip_headers(const uint8_t* p, const uint8_t* end,
         if p == NULL:
             return NULL
     return p
+
+
+# A zigzag varint of at most three bytes, all of which are there. Returns the bytes read, or 0: it
+# is longer.
+cdef inline int _read_short(const uint8_t* p, int32_t* out) noexcept nogil:
+    cdef uint32_t raw = p[0]
+    cdef int n = 1
+    if raw >= 0x80:
+        raw = (raw & 0x7F) | <uint32_t>p[1] << 7
+        n = 2
+        if p[1] >= 0x80:
+            if p[2] >= 0x80:
+                return 0
+            raw = (raw & 0x3FFF) | <uint32_t>p[2] << 14
+            n = 3
+    out[0] = <int32_t>(raw >> 1) ^ -<int32_t>(raw & 1)
+    return n
+
+
+# As _walk_record, for most records: without headers, and with short numbers. False: that has to
+# look, and nothing was noted.
+cdef inline bint _walk_plain(const uint8_t* p, const uint8_t* stop,
+                             RecordWalk* walk) noexcept nogil:
+    cdef int32_t timestamp_delta, offset_delta, key_size, size
+    cdef int n
+    if stop - p < PLAIN_BYTES or (stop - 1)[0] != 0:
+        return False
+    n = _read_short(p + 1, &timestamp_delta)
+    if n == 0:
+        return False
+    p += 1 + n
+    n = _read_short(p, &offset_delta)
+    if n == 0 or offset_delta != walk.index:
+        return False
+    p += n
+    if p[0] == NO_KEY:
+        key_size = -1
+        p += 1
+    else:
+        n = _read_short(p, &key_size)
+        if n == 0 or key_size < 0 or key_size > stop - p - n - BEHIND_KEY_BYTES:
+            return False
+        p += n + key_size
+    n = _read_short(p, &size)
+    if n == 0 or size < 0 or stop - p != n + size + 1:
+        return False
+    if timestamp_delta > walk.largest or walk.index == 0:
+        walk.largest = timestamp_delta
+    if key_size < 0:
+        walk.keyless = True
+    walk.index += 1
+    return True
 
 
 # One record whose bytes are p..stop, behind its length.
@@ -225,9 +277,10 @@ cdef Py_ssize_t walk_some(const uint8_t* p, const uint8_t* end, int32_t count, R
             break
         if length > end - p - n:
             break
-        status[0] = _walk_record(p + n, p + n + length, walk)
-        if status[0] != BATCH_OK:
-            break
+        if not _walk_plain(p + n, p + n + length, walk):
+            status[0] = _walk_record(p + n, p + n + length, walk)
+            if status[0] != BATCH_OK:
+                break
         p += n + length
     return p - start
 

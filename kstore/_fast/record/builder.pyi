@@ -1,10 +1,11 @@
 """Builders of record batches: one at a time, or a growing batch whose memory is used again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from typing_extensions import Buffer
 
-_Headers = Sequence[tuple[str, Buffer | None]]
+_Headers = Mapping[str, Buffer | None] | Sequence[tuple[str, Buffer | None]]
+PASS_HEADERS: str
 _Record = (
     Buffer
     | None
@@ -66,7 +67,10 @@ class RecordBatchBuilder:
     def reset(self) -> int:
         """Starts the next batch with the same settings, in the same memory."""
 
-def encode_headers(headers: _Headers) -> bytes:
+def header_rows(headers: _Headers) -> Sequence[tuple[str, Buffer | None]]:
+    """The pairs of what a user passes as headers; TypeError for a str, bytes, or a generator."""
+
+def encode_headers(headers: Sequence[tuple[str, Buffer | None]]) -> bytes:
     """Record headers as they stand in a record, without their count."""
 
 def build_batch(

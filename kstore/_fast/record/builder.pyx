@@ -1,6 +1,8 @@
 # Builds record batches: record framing, header, compression and CRC. It knows no clock (times are
 # given) and no limit but the format's own; who appends decides what is too large.
 
+from collections.abc import Mapping
+
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize,
@@ -23,6 +25,7 @@ cdef enum:
     LARGEST_VALUE_OVERHEAD = 19  # of a record that is a value alone
 
 cdef int64_t NO_TIMESTAMP = -1
+PASS_HEADERS = "pass a list of (key, value) pairs, or a dict"
 
 
 cdef inline uint8_t* _write_bytes(uint8_t* p, const uint8_t* data, Py_ssize_t size) noexcept nogil:
@@ -216,7 +219,8 @@ cdef class RecordBatchBuilder:
             return self.append_memory(NULL, -1, <const uint8_t*>PyBytes_AS_STRING(value),
                                       PyBytes_GET_SIZE(value), timestamp, NULL, 0, 0)
         if headers is not None and headers:
-            header_count = len(headers)
+            headers = header_rows(headers)
+            header_count = <int32_t>len(headers)
             encoded = encode_headers(headers)
         try:
             if PyBytes_CheckExact(value):
@@ -348,11 +352,25 @@ cdef bytes _header_key(object key):
     raise TypeError(f"a header's key is {type(key).__name__}: pass str")
 
 
+# What users may pass as headers, as something with a length that gives pairs.
+cpdef object header_rows(object headers):
+    if type(headers) is list or type(headers) is tuple:
+        return headers
+    if isinstance(headers, Mapping):
+        return list(headers.items())
+    if isinstance(headers, (str, bytes, bytearray, memoryview)) or not hasattr(headers, "__len__"):
+        raise TypeError(f"headers is the {type(headers).__name__} {headers!r}: {PASS_HEADERS}")
+    return list(headers)
+
+
 cpdef bytes encode_headers(object headers):
     cdef list parts = []
     cdef uint8_t[8] size
     cdef bytes key
-    for name, value in headers:
+    for row in headers:
+        if not isinstance(row, (tuple, list)) or len(row) != 2:
+            raise TypeError(f"headers has {row!r} in it: {PASS_HEADERS}")
+        name, value = row
         key = _header_key(name)
         parts.append((<char*>size)[:write_varint(size, <int32_t>len(key))])
         parts.append(key)

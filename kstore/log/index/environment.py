@@ -1,5 +1,5 @@
 """An open LMDB environment of an index. It is checked before it is opened, and a damaged one is
-replaced by an empty one while others go on: what was in it is made anew from the segments.
+replaced by an empty one while others go on: what was in it is rebuilt from the segments.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class SharedEnvironment:
         aside = move_aside(self.path)
         self.replaced += 1
         getLogger("kstore.log").error(
-            "the index %s is damaged: %s. It was moved to %s and is made anew from the segments; "
-            "no record is lost. Look after the disk.", self.path, problem, aside,
+            "the index %s is damaged: %s. It was moved to %s and is rebuilt from the segments; "
+            "no record is lost. Check the disk.", self.path, problem, aside,
         )  # fmt: skip
         self._open(create=True)
 

@@ -209,7 +209,7 @@ class IndexStore:
 
         self.damaged_values += 1
         getLogger("kstore.log").error(
-            "the index %s has a damaged value of %s: it is made anew from the segments",
+            "the index %s has a damaged value of %s: it is rebuilt from the segments",
             self.path, key[1:].split(b"\0")[0].decode("ascii", "replace"),
         )  # fmt: skip
 

@@ -41,6 +41,7 @@ def sync_until(log: LocalLog, offset: int) -> None:
             _sync(log)
         finally:
             log.disk.group.done(core.durable_offset)
+        offset = min(offset, core.log_end_offset)  # the log may have been cut meanwhile
 
 
 def forget_durable(log: LocalLog, base_offset: int, end_offset: int) -> None:

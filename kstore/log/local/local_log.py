@@ -136,10 +136,15 @@ class LocalLog:
         self.opener = SegmentOpener(
             directory.env.fs,
             writable=not self.read_only,
-            zeros_ahead=always,
+            zeros_ahead=always and not directory.shared,
             write_back=directory.write_back,
             pages=directory.pages,
+            shared=directory.shared,
         )
+        self.finishes_swaps = not self.read_only
+        """Whether loading it finishes what a killed cleaner began."""
+        self.follow_page: Callable[[LocalLog], None] | None = None
+        """Takes in what other processes have done to it, where several write."""
         self.cleaning = threading.Lock()
         """Held by the cleaner, and by who writes a lost part again."""
         self.swapping = threading.Lock()
@@ -171,6 +176,7 @@ class LocalLog:
             writable=not self.read_only,
             calm=directory.calm,
             appends=directory.appends,
+            pages=directory.pages,
         )
         self.core.shows_durable = always and not self.read_only
         self.config = config
@@ -208,6 +214,11 @@ class LocalLog:
         if self.read_only:
             raise self._read_only_error()
 
+    def check_keeper(self) -> None:
+        """As `check_writable`; NotKeeperError where another process does the maintenance."""
+        self.check_writable()
+        self.directory.check_keeper(str(self.topic_partition))
+
     def note_dirty(self) -> None:
         """Something changed that has to get into the index environment."""
         if not self.read_only:
@@ -238,12 +249,29 @@ class LocalLog:
         self._begin(new_segment(self.opener, self.path, offset, self.env))
 
     def _begin(self, segment: LogSegment) -> None:
-        self.core.active.seal()
         segment.own_position = 0
-        self.core.set_segments([*self.core.segments, segment])
+        self.take_segment(segment)
+
+    def take_segment(self, segment: LogSegment) -> None:
+        """Go on in a segment that is there."""
+        self.core.active.seal()
+        self.core.shift_segments([*self.core.segments, segment])
         self.disk.unsynced_names = True
 
     # -- what the core asks of its owner
+
+    def catch_up(self) -> None:
+        """Take in what other processes have done. Both locks are held."""
+        if self.follow_page is not None:
+            self.follow_page(self)
+
+    def tell_waiting(self, holder: int) -> None:
+        """Another process has had the lock for seconds."""
+        from logging import getLogger
+
+        getLogger("kstore.log").warning(
+            "%s: waiting for process %d, which has the log's lock", self.topic_partition, holder
+        )
 
     def load_index(self, segment: LogSegment, offset: int, wrong: bool = False) -> None:
         """Bring the index entries around ``offset`` into memory; anew, where one was ``wrong``."""
@@ -264,6 +292,16 @@ class LocalLog:
             self.core.max_message_bytes,
             log_end_offset,
         )
+
+    def unexpected_offset(self, expected: int) -> errors.UnexpectedOffsetError:
+        """The exception for a conditional append that comes too late."""
+        return errors.UnexpectedOffsetError(
+            str(self.topic_partition), expected, self.core.log_end_offset
+        )
+
+    def append_failed(self, error: OSError) -> errors.LogStorageError:
+        """The exception for an append whose write failed."""
+        return errors.storage_error(error, f"appending to {self.topic_partition}")
 
     def out_of_range(self, offset: int) -> errors.OffsetOutOfRangeError:
         """The exception for an offset outside the log."""

@@ -14,7 +14,7 @@ from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.append_queue import AppendQueue
 from kstore._fast.log.dir_calm import DirCalm
 from kstore.env import Clock, Env, SystemClock
-from kstore.log.errors import CorruptLogError
+from kstore.log.errors import CorruptLogError, NotKeeperError
 from kstore.log.settings import FlushPolicy
 from kstore.types import TopicPartition
 
@@ -46,6 +46,7 @@ class LogDirState:
         env: Env,
         index: IndexStore,
         boot: bytes,
+        shared: bool = False,
     ) -> None:
         self.path = path
         self.read_only = read_only
@@ -57,6 +58,12 @@ class LogDirState:
         self.index = index
         self.boot = boot
         """The machine's boot id."""
+        self.shared = shared
+        """Other processes may write to it as well."""
+        self.keeper = True
+        """Whether this process does the maintenance."""
+        self.keeper_name: Callable[[], str] = lambda: "this process"
+        """Who does it."""
         self.opened_by = os.getpid()
         self.closed = False
         self.retention_check_ms = 300_000
@@ -86,6 +93,11 @@ class LogDirState:
     def now_ms(self) -> int:
         """The environment's time."""
         return self.env.clock.now_ms()
+
+    def check_keeper(self, name: str) -> None:
+        """NotKeeperError where another process does the maintenance."""
+        if not self.keeper:
+            raise NotKeeperError(name, self.keeper_name())
 
     def note_error(self, problem: BaseException) -> None:
         """An operation in this log dir has failed. One that says that the disk is gone is told
@@ -120,7 +132,7 @@ class LogDirState:
 
         self.wrong_indexes += 1
         getLogger("kstore.log").error(
-            "the index of %s points to another batch: it is made anew from the segment", path
+            "the index of %s points to another batch: it is rebuilt from the segment", path
         )
 
 

@@ -14,21 +14,28 @@ if TYPE_CHECKING:
     from kstore.env import FileSystem
     from kstore.log.local.local_log import LocalLog
 
-__all__ = ["START_OFFSET_NAME", "read_start_offset", "write_start_offset"]
+__all__ = [
+    "START_OFFSET_NAME", "read_start_offset", "start_offset_line", "write_start_offset",
+]  # fmt: skip
 
 START_OFFSET_NAME = "log-start-offset"
 
 
 def write_start_offset(log: LocalLog, *, durable: bool = True) -> None:
     """Write where a log begins; on the disk when this returns, or when the system gets to it."""
-    line = f"{log.core.log_start_offset}"
-    content = f"{line} {crc32(line.encode()):08x}\n".encode()
+    content = start_offset_line(log.core.log_start_offset)
     try:
         path = os.path.join(log.path, START_OFFSET_NAME)
         log.env.fs.write_file(path, content, durable=durable)
     except OSError as error:
         doing = f"writing the log start offset of {log.topic_partition}"
         raise storage_error(error, doing) from error
+
+
+def start_offset_line(offset: int) -> bytes:
+    """What the file says: the offset, and its checksum."""
+    line = b"%d" % offset
+    return b"%s %08x\n" % (line, crc32(line))
 
 
 def read_start_offset(fs: FileSystem, directory: str) -> int:
@@ -43,7 +50,7 @@ def read_start_offset(fs: FileSystem, directory: str) -> int:
 
         getLogger("kstore.log").error(
             "%s in %s is damaged, and so is the index: records that were deleted before their "
-            "segment was may be there again; delete them anew", START_OFFSET_NAME, directory,
+            "segment was may be there again; delete them again", START_OFFSET_NAME, directory,
         )  # fmt: skip
         return 0
     return int(line)

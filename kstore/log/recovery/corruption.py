@@ -19,39 +19,52 @@ __all__ = ["examine"]
 def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogError:
     """Find what is damaged near a position at which reading stopped, and have reads go round it.
 
-    Returns the exception for who can't be helped by that.
+    Returns the exception for who can't be helped by that. Appends go on while the disk is read:
+    what lies in a segment stays, unless that is cut, cleaned or written anew. It is looked at again
+    then.
     """
     segment_index.load_whole(log, segment)
     core = log.core
     with core:
-        start, end = _stretch(segment, position)
-        bounds = Bounds(start[1], end[1], epochs=core.epochs.as_list())
-        read = segment.handle_or_open().read
-        known = segment.damages or ()
-        found = [
-            damage
-            for damage in survey(segment.path, read, start[0], end[0], bounds)
-            if damage.next_offset > core.log_start_offset
-        ]
-        for damage in found:
-            if damage.position <= position < damage.end_position and damage in known:
-                return damage.error()  # it was known
-        new = [damage for damage in found if damage not in known]
-        if not new:
-            return CorruptLogError(segment.path, position, "what lies there does not fit the index")
-        kept = [d for d in known if d.end_position <= start[0] or d.position >= end[0]]
-        core.note_damages(segment, tuple(sorted([*kept, *found], key=lambda d: d.position)))
+        size_bytes, next_offset = segment.size_bytes, segment.next_offset
+        known, epochs = segment.damages or (), core.epochs.as_list()
+    start, end = _stretch(segment, position, (size_bytes, next_offset))
+    bounds = Bounds(start[1], end[1], epochs=epochs)
+    found = [
+        damage
+        for damage in survey(segment.path, segment.handle_or_open().read, start[0], end[0], bounds)
+        if damage.next_offset > core.log_start_offset
+    ]
+    for damage in found:
+        if damage.position <= position < damage.end_position and damage in known:
+            return damage.error()  # it was known
+    new = [damage for damage in found if damage not in known]
+    if not new:
+        return CorruptLogError(segment.path, position, "what lies there does not fit the index")
+    is_noted = False
+    with core:
+        if segment not in core.segments:
+            return new[0].error()  # it is gone, and whoever reads looks elsewhere
+        if segment.size_bytes >= size_bytes and (segment.damages or ()) == known:
+            kept = [d for d in known if d.end_position <= start[0] or d.position >= end[0]]
+            core.note_damages(segment, tuple(sorted([*kept, *found], key=lambda d: d.position)))
+            is_noted = True
+    if not is_noted:
+        return examine(log, segment, position)
     tell_damage(log, new)
     return min(new, key=lambda damage: abs(damage.position - position)).error()
 
 
-def _stretch(segment: LogSegment, position: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(position, offset) before and behind a position that are right by index and batch."""
+def _stretch(
+    segment: LogSegment, position: int, end: tuple[int, int]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(position, offset) before and behind a position, not behind ``end``, that are right by index
+    and batch.
+    """
     places = [(at, offset) for offset, at, _ in segment.index_entries()]
     places += [(d.end_position, d.next_offset) for d in segment.damages or ()]
     below = sorted(place for place in places if place[0] < position)
-    above = sorted(place for place in places if place[0] > position)
+    above = sorted(place for place in places if position < place[0] < end[0])
     read = segment.handle_or_open().read
     start = next((p for p in reversed(below) if is_batch_at(read, *p)), (0, segment.base_offset))
-    end = (segment.size_bytes, segment.next_offset)
     return start, next((p for p in above if is_batch_at(read, *p)), end)

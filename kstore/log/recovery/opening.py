@@ -13,14 +13,20 @@ from kstore.log.segments.segment_names import segment_bases
 if TYPE_CHECKING:
     from kstore.log.local.local_log import LocalLog
 
-__all__ = ["open_log", "refresh"]
+__all__ = ["begin", "open_log", "refresh"]
 
 
 def open_log(log: LocalLog, state: LogState | None) -> None:
     """Bring a log up to what its files hold; ``state`` is what the index has of it. OSError where
     the files can't be read (or cut).
     """
-    log.recovery = report = load(log, state)
+    log.recovery = load(log, state)
+    begin(log)
+
+
+def begin(log: LocalLog) -> None:
+    """What follows the loading of a log."""
+    report = log.recovery
     if log.read_only:
         durability.take_published(log)
         return
@@ -42,7 +48,7 @@ def _tell_recovery(log: LocalLog) -> None:
     log.lost = list(report.losses)
     for loss in report.losses:
         logger.error(
-            "%s: %s; its log goes on at %d", log.topic_partition, loss, log.core.log_end_offset
+            "%s: %s; its log continues at %d", log.topic_partition, loss, log.core.log_end_offset
         )
     if report.losses:
         log.directory.note_damage(log.topic_partition)

@@ -123,7 +123,7 @@ def _find_segments(log: LocalLog, state: LogState | None) -> _Found:
     names = fs.listdir(log.path)
     ending = LOG_SUFFIX + DELETED_SUFFIX
     removed = {int(name[: -len(ending)]) for name in names if name.endswith(ending)}
-    if not log.read_only:
+    if log.finishes_swaps:
         names = _finish_swaps(log, names)
         if state is not None:
             state = _of_this_log(log, log.directory.index.state(log.name))

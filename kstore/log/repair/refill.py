@@ -27,20 +27,20 @@ __all__ = ["lost_parts", "refill"]
 
 def lost_parts(log: LocalLog) -> list[Loss]:
     """What is lost between the segments that there are. What is lost from the end of the log stays
-    in ``log.lost``: a replica copies that from its leader.
+    in ``log.lost``: a replica copies that from its leader. It waits for nobody who appends.
     """
+    core = log.core
     found, behind = [], []
-    with log.core as core:
-        gaps = [(one.next_offset, next_.base_offset) for one, next_ in pairwise(core.segments)]
-        end = core.log_end_offset
-        for loss in log.lost:
-            for first, after in gaps:
-                part = max(first, loss.first_offset), min(after, loss.next_offset)
-                if max(part[0], core.log_start_offset) < part[1]:
-                    found.append(Loss(loss.segment, *part))
-            if end < loss.next_offset:
-                behind.append(Loss(loss.segment, max(end, loss.first_offset), loss.next_offset))
-        log.lost = found + behind
+    segments, end = tuple(core.segments), core.log_end_offset
+    gaps = [(one.next_offset, next_.base_offset) for one, next_ in pairwise(segments)]
+    for loss in log.lost:
+        for first, after in gaps:
+            part = max(first, loss.first_offset), min(after, loss.next_offset)
+            if max(part[0], core.log_start_offset) < part[1]:
+                found.append(Loss(loss.segment, *part))
+        if end < loss.next_offset:
+            behind.append(Loss(loss.segment, max(end, loss.first_offset), loss.next_offset))
+    log.lost = found + behind
     return found
 
 

@@ -26,14 +26,14 @@ _NO_LIMIT = 2**63 - 1
 
 
 def damaged_parts(log: LocalLog) -> list[Damage]:
-    """The known damage that hides offsets which may be read."""
-    with log.core as core:
-        return [
-            damage
-            for segment in core.segments
-            for damage in segment.damages or ()
-            if damage.next_offset > max(damage.first_offset, core.log_start_offset)
-        ]
+    """The known damage that hides offsets which may be read. It waits for nobody who appends."""
+    core = log.core
+    return [
+        damage
+        for segment in tuple(core.segments)
+        for damage in segment.damages or ()
+        if damage.next_offset > max(damage.first_offset, core.log_start_offset)
+    ]
 
 
 def rewrite(log: LocalLog, damage: Damage, data: bytes) -> str | None:

@@ -76,7 +76,7 @@ def _drop_first(log: LocalLog, segments: list[LogSegment]) -> None:
     if not segments:
         return
     core = log.core
-    core.set_segments(core.segments[len(segments) :])
+    core.shift_segments(core.segments[len(segments) :])
     if core.segments[0].base_offset > core.log_start_offset:
         core.set_log_start_offset(core.segments[0].base_offset)
     core.epochs.truncate_from_start(core.log_start_offset)
@@ -117,7 +117,7 @@ def delete_many_before(logs: Sequence[tuple[LocalLog, int]]) -> list[LogError | 
     for log, offset in logs:
         problem: LogError | OSError | None = None
         try:
-            log.check_writable()
+            log.check_keeper()
             if _move_start(log, offset):
                 write_start_offset(log, durable=len(logs) == 1)
                 moved.append(log)

@@ -15,6 +15,7 @@ from kstore.log.recovery.producer_state import rebuild_producers
 from kstore.log.recovery.segment_index import forget_tail
 from kstore.log.recovery.segment_scan import rescan
 from kstore.log.segments.segment_names import new_segment
+from kstore.log.segments.shared_files import own_file
 
 if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
@@ -133,5 +134,7 @@ def _cut_position(log: LocalLog, offset: int) -> int:
 def _cut_segment(log: LocalLog, segment: LogSegment, position: int, offset: int) -> None:
     """Cut a segment's file and take in again what is left of its last stretch."""
     segment.sealed = False
+    if own_file(segment.path, position):
+        segment.close()
     segment.handle_or_open().truncate(position)
     rescan(log, segment, offset)

@@ -2,5 +2,5 @@
 place of others. It knows no log and no index.
 
 May import: kstore._fast.disk, kstore._fast.log, kstore._fast.record, kstore.env, kstore.log,
-    kstore.record, kstore.types.
+    kstore.private_files, kstore.record, kstore.types.
 """

@@ -18,9 +18,9 @@ from kstore.env import Env, FileSystem
 from kstore.types import TopicPartition
 
 __all__ = [
-    "CLEANED_SUFFIX", "DELETED_SUFFIX", "LOG_SUFFIX", "METADATA_NAME", "SWAP_SUFFIX",
-    "SegmentOpener", "directory_name", "new_segment", "only_zeros", "parse_directory_name",
-    "read_topic_id", "segment_bases", "segment_path", "write_topic_id",
+    "CLEANED_SUFFIX", "CURSORS_FOLDER", "DELETED_SUFFIX", "LOG_SUFFIX", "METADATA_NAME",
+    "QUEUE_PREFIX", "SWAP_SUFFIX", "SegmentOpener", "directory_name", "new_segment", "only_zeros",
+    "parse_directory_name", "read_topic_id", "segment_bases", "segment_path", "write_topic_id",
 ]  # fmt: skip
 
 LOG_SUFFIX = ".log"
@@ -28,6 +28,8 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"  # compaction writes here; never read after a crash
 SWAP_SUFFIX = ".swap"  # compaction has finished writing; a crash may have come before the rename
 METADATA_NAME = "partition.metadata"
+CURSORS_FOLDER = ".cursors"  # of a log dir
+QUEUE_PREFIX = "queue."  # in a partition's folder, of the files of its work queues
 OFFSET_DIGITS = 20
 _BYTES_AT_ONCE = 1 << 20
 _REMOVED = "-delete"  # the ending of a partition's directory that is being deleted
@@ -44,12 +46,14 @@ class SegmentOpener:
         zeros_ahead: bool = False,
         write_back: WriteBack | None = None,
         pages: PageReader | None = None,
+        shared: bool = False,
     ) -> None:
         self.fs = fs
         self.writable = writable
         self.zeros_ahead = zeros_ahead
         self.write_back = write_back
         self.pages = pages
+        self.shared = shared
 
     def __call__(self, path: str, *, create: bool = False) -> SegmentFile:
         """Open a file that is there, or make it."""
@@ -58,6 +62,8 @@ class SegmentOpener:
         file.zeros_ahead = self.zeros_ahead
         file.write_back = self.write_back
         file.pages = self.pages
+        if self.shared:
+            file.share()
         return file
 
     def create(self, path: str) -> SegmentFile:

@@ -13,7 +13,6 @@ import os
 from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import FileSystem
 from kstore.log.segments.segment_names import LOG_SUFFIX, segment_bases, segment_path
-from kstore.record import batches
 
 __all__ = ["CLEANED", "SWAP", "decide_swap", "finish_swaps", "take_place"]
 
@@ -62,6 +61,8 @@ def finish_swaps(fs: FileSystem, directory: str) -> int:
 
 def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:
     """The offset after the last batch of a file."""
+    from kstore.record import batches
+
     file = fs.open_segment(SegmentFile, path, writable=False, create=False)
     found, position, wanted = base_offset, 0, _READ_BYTES
     try:

@@ -1,0 +1,108 @@
+"""What a call that takes several things accepts: types that a str and a mapping do not match, and
+the checks that say in a sentence what to pass instead.
+
+A str is a sequence of strs, so `delete_topics("xyz")` would delete x, y and z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "Headers", "Items", "Listed", "by_partition", "check_items", "items_of", "mapping_of",
+    "partitions_of",
+]  # fmt: skip
+
+T = TypeVar("T")
+K = TypeVar("K")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Listed(Protocol[T_co]):
+    """A list, a tuple, or another sequence; not str or bytes, whose `in` takes only their own kind,
+    and no mapping, which has no `count`.
+    """
+
+    def __contains__(self, value: object, /) -> bool:
+        """Whether it is one of them."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        """One after the other."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def count(self, value: Any, /) -> int:
+        """How often it is one of them."""
+
+
+Items = Listed[T] | AbstractSet[T] | ValuesView[T] | Iterator[T]
+"""Several things: a list, tuple, set, view of a dict, or generator of them."""
+
+Headers = Mapping[str, "Buffer | None"] | Listed[tuple[str, "Buffer | None"]]
+"""A record's headers: (key, value) pairs, or a mapping."""
+
+_Kinds = type | tuple[type, ...]
+
+
+def check_items(name: str, given: object, what: str) -> None:
+    """TypeError for one thing in place of several, and for a mapping. `what` names the things, in
+    the plural.
+    """
+    is_one = isinstance(given, (str, bytes, bytearray, memoryview)) or hasattr(given, "_fields")
+    if is_one or not isinstance(given, Iterable):
+        raise TypeError(f"{name} is {_shown(given)}: pass a list of {what}, as in {name}=[...]")
+    if isinstance(given, Mapping):
+        raise TypeError(
+            f"{name} is {_shown(given)}: pass a list of {what}, such as list(...) of its keys"
+        )
+
+
+def items_of(name: str, given: Iterable[T], kinds: _Kinds, what: str) -> list[T]:
+    """The things as a list; TypeError, too, where one is none of `kinds`."""
+    check_items(name, given, what)
+    found = list(given)
+    for item in found:
+        if not isinstance(item, kinds):
+            raise TypeError(f"{name} has {_shown(item)} in it: pass a list of {what}")
+    return found
+
+
+def partitions_of(name: str, given: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The same for partitions; a plain (topic, partition) is one, too."""
+    rows = items_of(name, given, (tuple, list), "TopicPartition")
+    return [_partition(name, row) for row in rows]
+
+
+def mapping_of(name: str, given: Mapping[K, T], what: str) -> Mapping[K, T]:
+    """The mapping; TypeError for anything else. `what` says from what to what."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} is {_shown(given)}: pass a dict of {what}")
+    return given
+
+
+def by_partition(
+    name: str, given: Mapping[TopicPartition, T], what: str
+) -> dict[TopicPartition, T]:
+    """A mapping from partitions, plain (topic, partition) among them; `what` says to what."""
+    rows = mapping_of(name, given, f"TopicPartition -> {what}")
+    return {_partition(name, key): value for key, value in rows.items()}
+
+
+def _partition(name: str, given: Sequence[Any]) -> TopicPartition:
+    is_one = isinstance(given, (tuple, list)) and len(given) == 2
+    if not is_one or not isinstance(given[0], str) or not isinstance(given[1], int):
+        raise TypeError(f"{name} has {_shown(given)} in it: pass TopicPartition(topic, partition)")
+    return TopicPartition(*given)
+
+
+def _shown(given: object) -> str:
+    text = repr(given)
+    return f"the {type(given).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

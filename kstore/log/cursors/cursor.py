@@ -1,0 +1,242 @@
+"""Named cursors: a log as a durable queue. A cursor continues at the offset that it committed last.
+
+A cursor commits to a file of its own, in any process that has the log open; one object has it at a
+time. If ``kstore serve`` serves the log dir, the cursor is a consumer group, and the offsets of a
+group are cursors here.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from kstore.log.cursors.committed_offsets import CommittedOffsets
+from kstore.log.errors import OffsetOutOfRangeError
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.record import Record, RecordSet
+
+__all__ = ["Cursor"]
+
+_READ_BYTES = 1 << 20
+
+_open_cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
+
+
+class CursorLog(Protocol):
+    """The log that a cursor reads, or commits to; a ``Log``."""
+
+    topic_partition: TopicPartition
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what anybody may see."""
+
+    def read(
+        self, offset: int, max_bytes: int = ..., *, isolation: str = "read_uncommitted"
+    ) -> RecordSet:
+        """The records from ``offset`` on."""
+
+    def wait(
+        self, offset: int, timeout: float | None = None, *, isolation: str = "read_uncommitted"
+    ) -> bool:
+        """Wait until a record at or after ``offset`` can be read."""
+
+    def refresh(self) -> bool:
+        """Look for what another process has written."""
+
+
+class Cursor:
+    """A named position in a log. Not for several threads at once.
+
+    It starts at the offset that its name committed last, or at the log start offset. From its first
+    ``poll``, ``commit`` or ``seek`` until ``close`` it holds the name, in all processes: another
+    cursor of that name waits up to ``wait`` seconds (None: no limit), then raises CursorInUseError.
+    Reading what is committed does not need the name.
+    """
+
+    def __init__(
+        self,
+        log: CursorLog,
+        offsets: CommittedOffsets,
+        name: str,
+        *,
+        isolation: str = "read_uncommitted",
+        wait: float | None = 0.0,
+    ) -> None:
+        if not name:
+            raise ValueError("the cursor's name is empty: it is a consumer group's id, give it one")
+        self.name = name
+        self._log = log
+        self._offsets = offsets
+        self._file = offsets.file(name, log.topic_partition)
+        self._isolation = isolation
+        self._wait = wait
+        self._records: Iterator[Record] = iter(())
+        self._after_records = -1
+        self._position = -1
+        _open_cursors.add(self)
+
+    def _begin(self) -> None:
+        """Take the name; what others committed until now counts."""
+        if not self._file.is_held:
+            self._file.acquire(self._wait)
+            self._set_position(self._first_position())
+
+    def _first_position(self) -> int:
+        committed = self.committed
+        return self._log.log_start_offset if committed is None else committed
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record that ``poll`` will return."""
+        return self._position if self._file.is_held else self._first_position()
+
+    @property
+    def committed(self) -> int | None:
+        """The offset that was committed last under this name (the next one to read), or None."""
+        value = self._offsets.committed(self._file)
+        return None if value is None else value.offset
+
+    @property
+    def metadata(self) -> str:
+        """The text that was committed with the offset, "" if there was none."""
+        value = self._offsets.committed(self._file)
+        return "" if value is None else value.metadata
+
+    @property
+    def lag(self) -> int:
+        """Offsets between the position and the end of what can be read."""
+        return max(0, self._readable_end() - self.position)
+
+    def poll(self, max_records: int = 500, timeout: float | None = 0.0) -> list[Record]:
+        """The next records, at most ``max_records``; waits up to ``timeout`` seconds for the first.
+
+        Returns an empty list if none arrive in time (``timeout=None`` waits without a limit).
+        Raises OffsetOutOfRangeError if the record at the position was deleted or the log was
+        truncated below it: ``seek`` to an offset that exists. Raises CursorInUseError if another
+        cursor has the name.
+        """
+        self._begin()
+        found = self._take(max_records)
+        isolation = self._isolation
+        if (
+            not found
+            and timeout != 0.0
+            and self._log.wait(self._position, timeout, isolation=isolation)
+        ):
+            found = self._take(max_records)
+        return found
+
+    def _take(self, max_records: int) -> list[Record]:
+        found: list[Record] = []
+        while len(found) < max_records:
+            record = next(self._records, None)
+            if record is not None:
+                found.append(record)
+                self._position = record.offset + 1
+            elif not self._fetch():
+                break
+        return found
+
+    def _fetch(self) -> bool:
+        """Read the next piece; False at the end of the log."""
+        self._position = max(self._position, self._after_records)
+        records = self._log.read(self._position, _READ_BYTES, isolation=self._isolation)
+        if records.next_offset is None:
+            self._check_position()
+            return False
+        self._records = iter(records)
+        self._after_records = records.next_offset
+        return True
+
+    def _check_position(self) -> None:
+        """A position that lies behind the end would skip what is appended next."""
+        self._check_readable(self._position)
+
+    def _check_readable(self, offset: int) -> None:
+        log, end = self._log, self._readable_end()
+        if not log.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(str(log.topic_partition), offset, log.log_start_offset, end)
+
+    def _readable_end(self) -> int:
+        """The end of what anybody may see: what is not safe may become something else."""
+        self._log.refresh()
+        return self._log.high_watermark
+
+    def __iter__(self) -> Iterator[Record]:
+        """The records from the position to the end of the log, one after the other."""
+        self._begin()
+        while records := self._take(1):
+            yield records[0]
+
+    def commit(self, offset: int | None = None, metadata: str = "") -> int:
+        """Store ``offset`` (default: the position) durably as the next one to read; return it.
+
+        Raises ValueError for an offset outside the log, CursorInUseError, LogStorageError.
+        """
+        self._begin()
+        offset = self._position if offset is None else offset
+        end = self._readable_end()
+        if not 0 <= offset <= end:
+            raise ValueError(
+                f"cursor {self.name!r} can't commit offset {offset}: {self._log.topic_partition} "
+                f"can be read to {end}; commit the one after the last record done"
+            )
+        self._file.store(offset, metadata, self._offsets.now_ms())
+        return offset
+
+    def delete(self) -> None:
+        """Delete the committed offset; the position stays."""
+        self._begin()
+        self._file.store(-1, "", self._offsets.now_ms())
+
+    def seek(self, offset: int) -> None:
+        """Continue at ``offset``; the committed offset stays. Raises OffsetOutOfRangeError."""
+        self._check_readable(offset)
+        self._begin()
+        self._set_position(offset)
+
+    def _set_position(self, offset: int) -> None:
+        self._records = iter(())
+        self._after_records = -1
+        self._position = offset
+
+    def close(self) -> None:
+        """Release the name. A later ``poll`` takes it again, and continues at the committed
+        offset.
+        """
+        self._file.release()
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.release()
+
+    def __repr__(self) -> str:
+        return f"Cursor({self.name!r} of {self._log.topic_partition} at {self.position})"
+
+
+def _after_fork() -> None:
+    """In a child process: the parent has the names."""
+    for cursor in tuple(_open_cursors):
+        cursor.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,147 @@
+"""What is set of a log dir, and what was counted and found in it. A LogDir has all this."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kstore.log import errors
+from kstore.log.segments.segment_names import (
+    directory_name,
+    parse_directory_name,
+    read_topic_id,
+)
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore._fast.disk.page_reader import PageReader
+    from kstore._fast.disk.write_back import WriteBack
+    from kstore._fast.log.append_queue import AppendQueue
+    from kstore.env import Env
+    from kstore.log.index.index_store import IndexStore
+    from kstore.log.local.log_dir_state import LogDirState
+    from kstore.log.settings import FlushPolicy
+
+__all__ = ["LogDirFacts"]
+
+
+class LogDirFacts:
+    """Of one log dir."""
+
+    state: LogDirState
+    path: str
+    env: Env
+
+    def now_ms(self) -> int:
+        """The environment's time."""
+        return self.env.clock.now_ms()
+
+    def partitions(self) -> list[TopicPartition]:
+        """The topic-partitions that have a log here."""
+        self._check_open()
+        with errors.told(f"listing {self.path}"):
+            found = map(parse_directory_name, self.env.fs.listdir(self.path))
+        return sorted(key for key in found if key is not None)
+
+    def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
+        """The topic id in the partition's metadata file, None where none was written."""
+        with errors.told(f"reading the topic id of {key}"):
+            return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
+
+    def _check_open(self) -> None:
+        if self.state.closed:
+            raise errors.closed_error(f"the log directory {self.path}", self.state.opened_by)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self.state.closed
+
+    @property
+    def flush_policy(self) -> FlushPolicy:
+        """When what is appended is on the disk."""
+        return self.state.flush_policy
+
+    @property
+    def retention_check_ms(self) -> int:
+        """How often old segments are looked for (log.retention.check.interval.ms)."""
+        return self.state.retention_check_ms
+
+    @retention_check_ms.setter
+    def retention_check_ms(self, interval_ms: int) -> None:
+        self.state.retention_check_ms = interval_ms
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        """How long a producer's sequence numbers are kept (producer.id.expiration.ms)."""
+        return self.state.producer_expiration_ms
+
+    @producer_expiration_ms.setter
+    def producer_expiration_ms(self, age_ms: int) -> None:
+        self.state.producer_expiration_ms = age_ms
+
+    @property
+    def appends(self) -> AppendQueue:
+        """The threads for appends that may have to wait."""
+        return self.state.appends
+
+    @property
+    def write_back(self) -> WriteBack | None:
+        """What has the system write early what is written here; None where nothing is."""
+        return self.state.write_back
+
+    @property
+    def pages(self) -> PageReader:
+        """What reads what is not in the page cache."""
+        return self.state.pages
+
+    @property
+    def index(self) -> IndexStore:
+        """The index environment; what is written there is maintenance's affair."""
+        return self.state.index
+
+    @property
+    def damages(self) -> int:
+        """Damaged parts of segments that became known."""
+        return self.state.damages
+
+    @property
+    def repaired_parts(self) -> int:
+        """Damaged parts that were written again from another replica."""
+        return self.state.repaired_parts
+
+    @property
+    def lost_offsets(self) -> int:
+        """Offsets that were in logs and were found lost."""
+        return self.state.lost_offsets
+
+    @property
+    def index_damages(self) -> int:
+        """How often the index turned out damaged, the whole of it or a part, and was made anew."""
+        index = self.state.index
+        return index.replaced + index.damaged_values + self.state.wrong_indexes
+
+    def count_lost(self, offsets: int) -> None:
+        """So many offsets were found lost by who replicates a log."""
+        self.state.lost_offsets += offsets
+
+    def when_damaged(self, tell: Callable[[TopicPartition], object]) -> None:
+        """Have ``tell`` called, in any thread, with the partition of which a damaged part became
+        known.
+        """
+        self.state.on_damage = tell
+
+    def note_error(self, problem: BaseException) -> None:
+        """An operation on one of the logs has failed, which may mean that the disk is gone."""
+        self.state.note_error(problem)
+
+    @property
+    def failed(self) -> str | None:
+        """Why the disk is taken for gone; None while it is not."""
+        return self.state.failed
+
+    def when_failed(self, tell: Callable[[], object]) -> None:
+        """Have ``tell`` called, in any thread, when the disk is taken for gone."""
+        self.state.on_failed = tell

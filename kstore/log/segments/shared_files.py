@@ -1,0 +1,45 @@
+"""Files of segments that a snapshot may share by a hard link."""
+
+from __future__ import annotations
+
+import os
+
+from kstore.private_files import PRIVATE_FILE
+
+__all__ = ["copy_file", "own_file"]
+
+COPY_BYTES = 8 << 20
+
+
+def copy_file(source: str, target: str, size_bytes: int) -> None:
+    """Copy the first bytes of a file to a new one, on the disk when this returns."""
+    with (
+        open(source, "rb") as file,
+        open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as made,
+    ):
+        left = size_bytes
+        while left > 0:
+            data = file.read(min(left, COPY_BYTES))
+            if not data:
+                raise FileNotFoundError(2, f"{source} has become shorter", source)
+            made.write(data)
+            left -= len(data)
+        made.flush()
+        os.fsync(made.fileno())
+
+
+def own_file(path: str, size_bytes: int) -> bool:
+    """Before a file is cut: where a snapshot shares it, put a copy of its first bytes in its place.
+    Whether that was so; who has it open opens it anew.
+    """
+    try:
+        if os.stat(path).st_nlink < 2:
+            return False
+    except FileNotFoundError:
+        return False  # in the simulation, whose files are its own
+    made = path + ".cleaned"  # which an opening of the log removes
+    if os.path.exists(made):
+        os.unlink(made)
+    copy_file(path, made, size_bytes)
+    os.replace(made, path)
+    return True

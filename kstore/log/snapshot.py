@@ -1,0 +1,193 @@
+"""A consistent copy of logs while they are written. Sealed segments are shared with the copy, by
+reflink if the file system supports it, otherwise by hard link; only the active segment is copied.
+
+Neither side changes a shared file: before a segment is truncated, it gets a file of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kstore.log.errors import SnapshotError, told
+from kstore.log.local.start_offset import START_OFFSET_NAME, start_offset_line
+from kstore.log.segments.segment_names import CURSORS_FOLDER, METADATA_NAME, QUEUE_PREFIX
+from kstore.log.segments.shared_files import copy_file
+from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
+
+if TYPE_CHECKING:
+    from kstore.log.local.local_log import LocalLog
+
+__all__ = ["queue_state", "take_snapshot"]
+
+FICLONE = 0x40049409  # Linux's request for a copy that shares its blocks
+TRIES = 20
+# In the state of a queue, whose lock and leases are of this run of the machine (_fast/queue).
+QUEUE_BOOT_ID = slice(32, 48)
+
+
+class SnapshotLog(Protocol):
+    """A log; a ``Log``."""
+
+    local: LocalLog
+
+    def refresh(self) -> bool:
+        """Look for what another process has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is to be copied of one log: (path, bytes, inode) of its segments, the last one written
+    to, and where it begins.
+    """
+
+    log: LocalLog
+    segments: tuple[tuple[str, int, int], ...]
+    start: int
+
+
+def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> None:
+    """Copy logs of one log dir to a new one, as they are at one moment: a transaction is in all of
+    them or in none. The copy is on disk when this returns.
+
+    Raises SnapshotError if ``target`` exists and is not empty, and LogStorageError.
+    """
+    target = os.path.abspath(target)
+    with told(f"taking a snapshot of {directory} to {target}"):
+        if os.path.isdir(target) and os.listdir(target):
+            raise SnapshotError(f"{target} is not empty: take the snapshot to a new folder")
+        os.makedirs(target, PRIVATE_FOLDER, exist_ok=True)
+        rows = sorted(logs, key=lambda log: log.local.name)
+        with ExitStack() as locks:
+            for log in rows:
+                locks.enter_context(log.local.swapping)  # in this process, segments stay
+            parts = _copy_logs(rows, target)
+        _copy_cursors(directory, target, {part.log.name for part in parts})
+        _sync_folder(target)
+
+
+def _copy_logs(rows: Sequence[SnapshotLog], target: str) -> list[_Part]:
+    for _ in range(TRIES):
+        parts = []
+        try:
+            parts = _capture(rows)
+            for part in parts:
+                _copy_log(part, target)
+            if all(map(_is_unchanged, parts)):
+                return parts
+        except FileNotFoundError:
+            pass  # another process has deleted or cleaned a segment meanwhile
+        for name in os.listdir(target):
+            shutil.rmtree(os.path.join(target, name))
+    raise SnapshotError(
+        f"the segments changed during each of {TRIES} tries: try again when the writing process "
+        "has less to delete and to compact, or let that process take the snapshot"
+    )
+
+
+def _capture(rows: Sequence[SnapshotLog]) -> list[_Part]:
+    """All at one moment: with the locks of all, in the order in which a transaction takes them."""
+    with ExitStack() as locks:
+        for log in rows:
+            log.refresh()
+            locks.enter_context(log.local.core)
+        return [
+            _Part(
+                log.local,
+                tuple(
+                    (segment.path, segment.size_bytes, os.stat(segment.path).st_ino)
+                    for segment in log.local.core.segments
+                ),
+                log.local.core.log_start_offset,
+            )
+            for log in rows
+        ]
+
+
+def _is_unchanged(part: _Part) -> bool:
+    try:
+        return all(os.stat(path).st_ino == inode for path, _, inode in part.segments)
+    except FileNotFoundError:
+        return False
+
+
+def _copy_log(part: _Part, target: str) -> None:
+    folder = os.path.join(target, part.log.name)
+    os.mkdir(folder, PRIVATE_FOLDER)
+    for path, size_bytes, _ in part.segments[:-1]:
+        _share(path, os.path.join(folder, os.path.basename(path)), size_bytes)
+    path, size_bytes, _ = part.segments[-1]
+    copy_file(path, os.path.join(folder, os.path.basename(path)), size_bytes)
+    metadata = os.path.join(part.log.path, METADATA_NAME)
+    if os.path.exists(metadata):
+        shutil.copyfile(metadata, os.path.join(folder, METADATA_NAME))
+    with open(os.path.join(folder, START_OFFSET_NAME), "wb") as file:
+        file.write(start_offset_line(part.start))
+    for name in os.listdir(part.log.path):
+        if name.startswith(QUEUE_PREFIX):
+            _copy_queue(os.path.join(part.log.path, name), os.path.join(folder, name))
+    _sync_folder(folder)
+
+
+def _share(source: str, target: str, size_bytes: int) -> None:
+    """A reflink, else a hard link, else a copy."""
+    with open(source, "rb") as file, open(target, "xb") as made:
+        try:
+            fcntl.ioctl(made, FICLONE, file.fileno())
+        except OSError:
+            shared = False
+        else:
+            made.truncate(size_bytes)
+            shared = True
+    if not shared:
+        os.unlink(target)
+        try:
+            os.link(source, target)
+        except OSError:
+            copy_file(source, target, size_bytes)  # another file system, or one without links
+
+
+def queue_state(path: str) -> bytes:
+    """The state of a queue as of now; without the lock, and without the leases, of its users."""
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    if not path.endswith(".dead"):
+        data[QUEUE_BOOT_ID] = bytes(16)
+    return bytes(data)
+
+
+def _copy_queue(source: str, target: str) -> None:
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as made:
+        made.write(queue_state(source))
+
+
+def _copy_cursors(directory: str, target: str, names: set[str]) -> None:
+    folder = os.path.join(directory, CURSORS_FOLDER)
+    if not os.path.isdir(folder):
+        return
+    made = os.path.join(target, CURSORS_FOLDER)
+    os.mkdir(made, PRIVATE_FOLDER)
+    for name in os.listdir(folder):
+        if name.partition(":")[0] in names:
+            path = os.path.join(made, name)
+            shutil.copyfile(os.path.join(folder, name), path)
+            os.chmod(path, PRIVATE_FILE)
+    _sync_folder(made)
+
+
+def _sync_folder(folder: str) -> None:
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
