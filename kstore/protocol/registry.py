@@ -1,7 +1,7 @@
 """The table of APIs: key, name, versions, message classes; and frames of header and message.
 
-Message modules are imported when an API's class is first asked for. Every API here is served by a
-broker; how is in its own table.
+Message modules are imported when an API's class is first asked for. How a broker serves an API is
+in its own table.
 """
 
 from __future__ import annotations
@@ -117,6 +117,10 @@ APIS: dict[int, Api] = {
         (35, "DescribeLogDirs", (1, 5), 2, "logs.log_dirs"),
         (36, "SaslAuthenticate", (0, 2), 2, "security.sasl"),
         (37, "CreatePartitions", (0, 3), 2, "metadata.topics"),
+        (38, "CreateDelegationToken", (1, 3), 2, "security.delegation_tokens"),
+        (39, "RenewDelegationToken", (1, 2), 2, "security.delegation_tokens"),
+        (40, "ExpireDelegationToken", (1, 2), 2, "security.delegation_tokens"),
+        (41, "DescribeDelegationToken", (1, 3), 2, "security.delegation_tokens"),
         (42, "DeleteGroups", (0, 2), 2, "groups.group_admin"),
         (43, "ElectLeaders", (0, 2), 2, "controller.reassignments"),
         (44, "IncrementalAlterConfigs", (0, 1), 1, "metadata.configs"),
@@ -143,10 +147,22 @@ APIS: dict[int, Api] = {
         (72, "PushTelemetry", (0, 0), 0, "telemetry"),
         (74, "ListConfigResources", (0, 1), 0, "metadata.config_resources"),
         (75, "DescribeTopicPartitions", (0, 0), 0, "metadata.metadata"),
+        (76, "ShareGroupHeartbeat", (1, 1), 0, "shares.heartbeat"),
+        (77, "ShareGroupDescribe", (1, 1), 0, "shares.describe"),
+        (78, "ShareFetch", (1, 2), 0, "shares.fetch"),
+        (79, "ShareAcknowledge", (1, 2), 0, "shares.acknowledge"),
         (80, "AddRaftVoter", (0, 1), 0, "controller.raft_voters"),
         (81, "RemoveRaftVoter", (0, 0), 0, "controller.raft_voters"),
+        (83, "InitializeShareGroupState", (0, 0), 0, "shares.state"),
+        (84, "ReadShareGroupState", (0, 0), 0, "shares.state"),
+        (85, "WriteShareGroupState", (0, 1), 0, "shares.state"),
+        (86, "DeleteShareGroupState", (0, 0), 0, "shares.state"),
+        (87, "ReadShareGroupStateSummary", (0, 1), 0, "shares.state"),
         (88, "StreamsGroupHeartbeat", (0, 0), 0, "groups.streams_groups"),
         (89, "StreamsGroupDescribe", (0, 0), 0, "groups.streams_groups"),
+        (90, "DescribeShareGroupOffsets", (0, 1), 0, "shares.offsets"),
+        (91, "AlterShareGroupOffsets", (0, 0), 0, "shares.offsets"),
+        (92, "DeleteShareGroupOffsets", (0, 0), 0, "shares.offsets"),
         (25300, "LeaderEpochForPartition", (0, 0), 0, "logs.leader_epoch_for_partition"),
     )
 }

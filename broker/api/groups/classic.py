@@ -45,7 +45,7 @@ from kstore.protocol.groups.group_admin import (
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
-    from kstore.broker.api.groups.parts import GroupParts
+    from kstore.broker.api.groups.parts import DeleteParts, GroupParts
     from kstore.protocol.schema import Message
 
 __all__ = [
@@ -67,45 +67,86 @@ FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
-async def handle_join_group(
+def handle_join_group(
     broker: GroupParts, request: JoinGroupRequest, ctx: RequestContext
-) -> JoinGroupResponse:
+) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Join a group; the answer may wait for the other members."""
     if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
         request = request.replaced(rebalance_timeout_ms=request.session_timeout_ms)
     try:
-        answer = await broker.groups().handle(request.group_id, request, ctx)
-        response = cast(JoinGroupResponse, answer)
+        answer = broker.groups().answer(request.group_id, request, ctx)
+    except KafkaError as error:
+        return _joined(JoinGroupResponse(error_code=error.code), ctx)
+    if isinstance(answer, JoinGroupResponse):
+        return _joined(answer, ctx)
+    return _joined_later(cast("Awaitable[JoinGroupResponse]", answer), ctx)
+
+
+async def _joined_later(
+    answer: Awaitable[JoinGroupResponse], ctx: RequestContext
+) -> JoinGroupResponse:
+    try:
+        response = await answer
     except KafkaError as error:
         response = JoinGroupResponse(error_code=error.code)
+    return _joined(response, ctx)
+
+
+def _joined(response: JoinGroupResponse, ctx: RequestContext) -> JoinGroupResponse:
     # No protocol is null where the version can say so, else empty.
     nullable = ctx.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL
     response.protocol_name = response.protocol_name or (None if nullable else "")
     return response
 
 
-async def handle_sync_group(
+def handle_sync_group(
     broker: GroupParts, request: SyncGroupRequest, ctx: RequestContext
-) -> SyncGroupResponse:
+) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Get the member's assignment; the answer waits for the leader's."""
     named = request.protocol_type is not None and request.protocol_name is not None
     if ctx.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and not named:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        return cast(SyncGroupResponse, await broker.groups().handle(request.group_id, request, ctx))
+        answer = broker.groups().answer(request.group_id, request, ctx)
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+    if isinstance(answer, SyncGroupResponse):
+        return answer
+    return _synced_later(cast("Awaitable[SyncGroupResponse]", answer))
+
+
+async def _synced_later(answer: Awaitable[SyncGroupResponse]) -> SyncGroupResponse:
+    try:
+        return await answer
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
 
 
-async def handle_heartbeat(
+def handle_heartbeat(
     broker: GroupParts, request: HeartbeatRequest, ctx: RequestContext
-) -> HeartbeatResponse:
-    """Keep a session; while its group is being loaded a member is told that all is well."""
+) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+    """Keep a session; at once, where nothing has to be waited for. While its group is being loaded
+    a member is told that all is well.
+    """
     try:
-        return cast(HeartbeatResponse, await broker.groups().handle(request.group_id, request, ctx))
+        answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+        return _unheard(error)
+    if isinstance(answer, HeartbeatResponse):
+        return answer
+    return _heard_later(cast("Awaitable[HeartbeatResponse]", answer))
+
+
+async def _heard_later(answer: Awaitable[HeartbeatResponse]) -> HeartbeatResponse:
+    try:
+        return await answer
+    except KafkaError as error:
+        return _unheard(error)
+
+
+def _unheard(error: KafkaError) -> HeartbeatResponse:
+    loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
 
 
 async def handle_leave_group(
@@ -177,7 +218,7 @@ async def handle_list_groups(
 
 
 def handle_delete_groups(
-    broker: GroupParts, request: DeleteGroupsRequest, ctx: RequestContext
+    broker: DeleteParts, request: DeleteGroupsRequest, ctx: RequestContext
 ) -> Awaitable[DeleteGroupsResponse]:
     """Delete groups without members, with their offsets; at once, as offsets are committed: a
     commit that comes behind it on the same connection stays.
@@ -187,10 +228,22 @@ def handle_delete_groups(
         if group_id not in answers:
             single = DeleteGroupsRequest(groups_names=[group_id])
             try:
-                answers[group_id] = broker.groups().answer(group_id, single, ctx)
+                if broker.share_states().group(group_id) is not None:
+                    answers[group_id] = _delete_share_group(broker, single, ctx)
+                else:
+                    answers[group_id] = broker.groups().answer(group_id, single, ctx)
             except KafkaError as error:
                 answers[group_id] = error
     return _deleted(answers)
+
+
+async def _delete_share_group(
+    broker: DeleteParts, single: DeleteGroupsRequest, ctx: RequestContext
+) -> Message:
+    """The state of its partitions goes first: without the group nobody would know of it."""
+    (group_id,) = single.groups_names
+    await broker.share_states().delete_all(group_id)
+    return await broker.groups().handle(group_id, single, ctx)
 
 
 async def _deleted(

@@ -4,7 +4,7 @@ broker/state's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
@@ -27,6 +27,7 @@ from kstore.protocol.groups.consumer_groups import (
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import GroupProtocolParts
+    from kstore.protocol.schema import Message
 
 __all__ = [
     "UNSEEN",
@@ -40,10 +41,10 @@ FEATURE = "group.version"
 UNSEEN = "The group has topics that whoever asks has no right to describe."
 
 
-async def handle_consumer_group_heartbeat(
+def handle_consumer_group_heartbeat(
     broker: GroupProtocolParts, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
-) -> ConsumerGroupHeartbeatResponse:
-    """Join, stay in or leave a consumer group."""
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    """Join, stay in or leave a consumer group; at once, where nothing has to be waited for."""
     if not _is_enabled(broker):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -62,12 +63,31 @@ async def handle_consumer_group_heartbeat(
         request.group_id, request.subscribed_topic_regex, ctx.principal, ctx.client_host
     )
     try:
-        answer = await coordinator.handle(request.group_id, request, ctx)
-        if broker.authorizer is not None:
-            await _note_regex(coordinator, request, ctx)
-        return cast(ConsumerGroupHeartbeatResponse, answer)
+        answer = coordinator.answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+        return _failed(error)
+    if broker.authorizer is None and isinstance(answer, ConsumerGroupHeartbeatResponse):
+        return answer
+    return _heard_later(broker, answer, request, ctx)
+
+
+async def _heard_later(
+    broker: GroupProtocolParts,
+    answer: Message | Awaitable[Message],
+    request: ConsumerGroupHeartbeatRequest,
+    ctx: RequestContext,
+) -> ConsumerGroupHeartbeatResponse:
+    try:
+        told = await answer if isinstance(answer, Awaitable) else answer
+        if broker.authorizer is not None:
+            await _note_regex(broker.groups(), request, ctx)
+        return cast(ConsumerGroupHeartbeatResponse, told)
+    except KafkaError as error:
+        return _failed(error)
+
+
+def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
 
 
 async def _note_regex(

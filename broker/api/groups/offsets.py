@@ -192,7 +192,10 @@ async def _fetch_group(
         group = group.replaced(topics=known)
     try:
         response = await broker.groups().read(
-            group.group_id, lambda shard: shard.fetch_offsets(group, require_stable=require_stable)
+            group.group_id,
+            lambda shard: shard.fetch_offsets(
+                group, require_stable=require_stable, with_epochs=ctx.extended
+            ),
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)

@@ -8,15 +8,21 @@ from kstore.broker.api.metadata.api_versions import HasFeatures
 from kstore.broker.api.security.access import HasAuthorizer
 
 if TYPE_CHECKING:
+    from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+    from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator
     from kstore.broker.runtime.topics.internal_topics import InternalTopics
     from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
     from kstore.broker.state.metadata.image import MetadataImage
     from kstore.config import BrokerConfig
 
-__all__ = ["CoordinatorParts", "GroupParts", "GroupProtocolParts", "StreamsParts"]
+__all__ = [
+    "CoordinatorParts", "DeleteParts", "GroupParts", "GroupProtocolParts", "ShareOffsetParts",
+    "ShareParts", "StreamsParts",
+]  # fmt: skip
 
 
 class GroupParts(HasAuthorizer, Protocol):
@@ -38,6 +44,21 @@ class CoordinatorParts(GroupParts, Protocol):
     def transactions(self) -> Lazy[TransactionCoordinator]:
         """The transaction coordinator."""
 
+    @property
+    def share_coordinator(self) -> Lazy[ShareCoordinator]:
+        """The share coordinator."""
+
+    async def loaded(self, api_key: int) -> None:
+        """Wait until the modules that answer an API's requests are loaded."""
+
+
+class DeleteParts(GroupParts, Protocol):
+    """For DeleteGroups."""
+
+    @property
+    def share_states(self) -> Lazy[ShareGroupStates]:
+        """Who has the share partitions' state kept."""
+
 
 class GroupProtocolParts(HasAuthorizer, HasFeatures, Protocol):
     """For a group protocol that settings and a feature turn on."""
@@ -49,6 +70,26 @@ class GroupProtocolParts(HasAuthorizer, HasFeatures, Protocol):
     @property
     def groups(self) -> Lazy[GroupCoordinator]:
         """The group coordinator."""
+
+
+class ShareParts(GroupProtocolParts, Protocol):
+    """For share groups."""
+
+    @property
+    def share_states(self) -> Lazy[ShareGroupStates]:
+        """Who has the share partitions' state kept."""
+
+
+class ShareOffsetParts(ShareParts, Protocol):
+    """For the offsets of share groups."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """What this broker knows of the cluster now."""
+
+    @property
+    def table(self) -> PartitionTable:
+        """The partitions that this broker knows."""
 
 
 class StreamsParts(GroupProtocolParts, Protocol):

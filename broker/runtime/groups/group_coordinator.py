@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
     from kstore.broker.runtime.node import Node
+    from kstore.broker.state.groups.timers import TimerEvent
     from kstore.broker.state.metadata.topic_rules import NewTopic
     from kstore.broker.state.security.authorizer import Authorizer
     from kstore.config import BrokerConfig
@@ -125,6 +126,16 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         await partition.settled()
         return shown
 
+    async def tell(self, group_id: str, event: TimerEvent) -> None:
+        """Let a group follow what happened elsewhere; done once it can't be lost; KafkaError."""
+        async with self._turn():
+            partition = await self.loaded_partition(group_id)
+            step = partition.tell(event)
+        if not step.done:
+            await step.wait()
+        step.result()
+        await partition.settled()
+
     async def partition(self, group_id: str) -> GroupPartition:
         """The partition that keeps a group, made by a broker that is alone if none exists yet;
         KafkaError.
@@ -174,6 +185,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             api_version=asked.api_version if asked is not None else 0,
             client_id=(asked.client_id or "") if asked is not None else "",
             client_host=f"/{asked.client_host}" if asked is not None else "",
+            extended=asked is not None and asked.extended,
             image=self.topic.image,
         )
 
@@ -201,7 +213,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             try:
                 await partition.expire_offsets()
             except KafkaError as error:
-                LOGGER.error("%s: what is past its retention stays: %s", partition.place, error)
+                LOGGER.error("%s: expired records stay: %s", partition.place, error)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:
@@ -212,10 +224,12 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         max_size=config["group.max.size"],
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
+        share_max_size=config["group.share.max.size"],
         streams_max_size=config["group.streams.max.size"],
         consumer_max_size=config["group.consumer.max.size"],
         consumer_assignors=tuple(config["group.consumer.assignors"]),
         consumer_migration_policy=config["group.consumer.migration.policy"].lower(),
         consumer_regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
+        commit_requires_assignment=config["kstore.commit.require.assignment"],
         check_invariants=config["kstore.check.invariants"],
     )

@@ -72,6 +72,10 @@ class Asker(Protocol):
     def client_host(self) -> str:
         """Where it is."""
 
+    @property
+    def extended(self) -> bool:
+        """Whether it wants kstore's tagged fields in answers."""
+
 
 class Surroundings(Protocol):
     """What all partitions have in common: the coordinator."""
@@ -123,7 +127,7 @@ class GroupPartition(CoordinatorPartition):
                 context = self._coordinator.context(group_id)
                 yield from self._take((yield from self.shard.resume(group_id, context)))
             except KafkaError as error:
-                LOGGER.error("%s: a group can't go on where it was: %s", self.place, error)
+                LOGGER.error("%s: a group can't continue where it was: %s", self.place, error)
             yield
 
     async def replay_log(self) -> None:
@@ -183,6 +187,15 @@ class GroupPartition(CoordinatorPartition):
             return parked
         told = self.writer.to_be_committed(self.place)
         return result.response if told is None else self._settled(told, result.response)
+
+    def tell(self, event: TimerEvent) -> Step[None]:
+        """Let a group follow what happened elsewhere, once the steps before are done."""
+        return self._line.begin(self._told(event))
+
+    def _told(self, event: TimerEvent) -> Work[None]:
+        self.check()
+        context = self._coordinator.context(event.group_id)
+        yield from self._take((yield from self.shard.follow(event, context)))
 
     def view(self, look: Callable[[GroupShard], Work[T]]) -> Step[T]:
         """What the shard shows, once the steps before are done."""

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from kstore.broker.runtime.slices import SLICE_S
-from kstore.broker.state.work import Work
+from kstore.broker.state.work import UnderWay, Work
 from kstore.errors import ErrorCode, error_for
 
 __all__ = ["Step", "StepLine"]
@@ -22,10 +22,20 @@ T = TypeVar("T")
 class Step(Generic[T]):
     """One step, done or to be done."""
 
-    __slots__ = ("_ended", "_given_up", "_problem", "_result", "_running", "_waiter", "_work")
+    __slots__ = (
+        "_ended",
+        "_given_up",
+        "_problem",
+        "_result",
+        "_running",
+        "_under_way",
+        "_waiter",
+        "_work",
+    )
 
     def __init__(self, work: Work[T]) -> None:
         self._work = work
+        self._under_way = UnderWay(work)
         self._ended = False
         self._running = False
         self._given_up = False
@@ -55,14 +65,12 @@ class Step(Generic[T]):
         """Work on it for so long; whether it is done."""
         self._running = True
         try:
-            while True:
-                next(self._work)
+            while not self._under_way.go_on():
                 if self._given_up:
                     raise error_for(ErrorCode.NOT_COORDINATOR)
                 if monotonic() >= until:
                     return False
-        except StopIteration as end:
-            self._result = end.value
+            self._result = self._under_way.result
         except Exception as problem:  # noqa: BLE001 - who waits for the step is told
             self._problem = problem
         finally:

@@ -29,6 +29,8 @@ class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)
+    # kstore only: answers on this connection may have kstore's tagged fields.
+    extension_fields: Bool = field("3+", default=False, tag=23202, ignorable=True)
 
 
 class ApiVersion(Struct):

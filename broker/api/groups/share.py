@@ -1,0 +1,120 @@
+"""ShareGroupHeartbeat and ShareGroupDescribe (KIP-932), version 1 of both. What a group decides is
+broker/state's; the offsets of share groups are share_offsets.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, cast
+
+from kstore.broker.api.groups.classic import group_operations
+from kstore.broker.api.groups.consumer import UNSEEN, may_describe
+from kstore.broker.api.security.permissions import no_right
+from kstore.broker.state.groups.share.describe import describe_share_group
+from kstore.broker.state.groups.share.heartbeat import request_problem
+from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.shares.describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from kstore.protocol.shares.heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.api.groups.parts import GroupProtocolParts, ShareParts
+    from kstore.protocol.schema import Message
+
+__all__ = ["handle_share_group_describe", "handle_share_group_heartbeat", "is_enabled"]
+
+FEATURE = "share.version"
+
+
+def is_enabled(broker: GroupProtocolParts) -> bool:
+    """Whether there are share groups: by the feature, or, as in Kafka, by the older setting."""
+    protocols = broker.config["group.coordinator.rebalance.protocols"]
+    return "share" in protocols or broker.features().levels.get(FEATURE, 0) > 0
+
+
+def handle_share_group_heartbeat(
+    broker: ShareParts, request: ShareGroupHeartbeatRequest, ctx: RequestContext
+) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
+    """Join, stay in or leave a share group; at once, where nothing has to be waited for."""
+    if not is_enabled(broker):
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not may_describe(broker, ctx, request.subscribed_topic_names or ()):
+        return ShareGroupHeartbeatResponse(error_code=denied, error_message=no_right(ctx, denied))
+    problem = request_problem(request)
+    if problem is not None:
+        return ShareGroupHeartbeatResponse(
+            error_code=problem.error_code, error_message=problem.message
+        )
+    try:
+        answer = broker.groups().answer(request.group_id, request, ctx)
+    except KafkaError as error:
+        return _failed(error)
+    if isinstance(answer, ShareGroupHeartbeatResponse):
+        broker.share_states().initialize_soon(request.group_id)
+        return answer
+    return _heard_later(broker, cast("Awaitable[Message]", answer), request.group_id)
+
+
+async def _heard_later(
+    broker: ShareParts, answer: Awaitable[Message], group_id: str
+) -> ShareGroupHeartbeatResponse:
+    try:
+        told = cast(ShareGroupHeartbeatResponse, await answer)
+    except KafkaError as error:
+        return _failed(error)
+    broker.share_states().initialize_soon(group_id)
+    return told
+
+
+def _failed(error: KafkaError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+
+
+async def handle_share_group_describe(
+    broker: ShareParts, request: ShareGroupDescribeRequest, ctx: RequestContext
+) -> ShareGroupDescribeResponse:
+    """Members and assignments of the groups asked for."""
+    response = ShareGroupDescribeResponse()
+    if not is_enabled(broker):
+        refused = ErrorCode.UNSUPPORTED_VERSION
+        response.groups = [
+            DescribedGroup(group_id=group_id, error_code=refused) for group_id in request.group_ids
+        ]
+        return response
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for group_id in request.group_ids:
+        described = await _describe(broker, group_id)
+        topics = {
+            topic.topic_name
+            for member in described.members
+            for topic in member.assignment.topic_partitions
+        }
+        if not may_describe(broker, ctx, topics):
+            described = DescribedGroup(group_id=group_id, error_code=denied, error_message=UNSEEN)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = group_operations(broker, ctx, group_id)
+        response.groups.append(described)
+    return response
+
+
+async def _describe(broker: ShareParts, group_id: str) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
+    coordinator = broker.groups()
+    try:
+        return await coordinator.read(
+            group_id,
+            lambda shard: describe_share_group(
+                shard.groups.get(group_id), group_id, coordinator.topic.image
+            ),
+        )
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))

@@ -1,0 +1,262 @@
+"""DescribeShareGroupOffsets 0-1, AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932): the
+start offsets of share groups, which the share coordinator keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
+
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.groups.share import is_enabled
+from kstore.broker.api.security.access import permitted
+from kstore.broker.api.security.permissions import no_right
+from kstore.broker.state.shares.persisted import NO_COUNT, NO_OFFSET
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.protocol.schema import ZERO_UUID
+from kstore.protocol.shares.offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.api.groups.parts import ShareOffsetParts
+    from kstore.broker.runtime.groups.share_states import Place
+    from kstore.broker.state.shares.persisted import ShareSummary
+
+__all__ = [
+    "handle_alter_share_group_offsets",
+    "handle_delete_share_group_offsets",
+    "handle_describe_share_group_offsets",
+]
+
+NO_LAG = -1
+BAD_GROUP = "The group id is empty: send the group's id."
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def handle_describe_share_group_offsets(
+    broker: ShareOffsetParts, request: DescribeShareGroupOffsetsRequest, ctx: RequestContext
+) -> DescribeShareGroupOffsetsResponse:
+    """Start offset and lag of the partitions asked for, or of all that a group has."""
+    response = DescribeShareGroupOffsetsResponse()
+    for group in request.groups:
+        if not is_enabled(broker):
+            answer = DescribeShareGroupOffsetsResponseGroup(
+                group_id=group.group_id, error_code=ErrorCode.UNSUPPORTED_VERSION
+            )
+        else:
+            answer = await _described(broker, group, ctx)
+        response.groups.append(answer)
+    return response
+
+
+async def _described(
+    broker: ShareOffsetParts, group: DescribeShareGroupOffsetsRequestGroup, ctx: RequestContext
+) -> DescribeShareGroupOffsetsResponseGroup:
+    answer = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
+    try:
+        partition = await broker.groups().loaded_partition(group.group_id)
+        await partition.settled()
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, str(error)
+        return answer
+    topics = group.topics
+    everything = topics is None
+    if topics is None:
+        known = broker.share_states().group(group.group_id)
+        topics = [
+            DescribeShareGroupOffsetsRequestTopic(
+                topic_name=topic.name, partitions=sorted(topic.partitions)
+            )
+            for topic in (() if known is None else known.states.initialized.values())
+        ]
+    names = {topic.topic_name for topic in topics}
+    seen = permitted(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+    image = broker.image.topics
+    ids = {name: image[name].topic_id for name in seen if name in image}
+    places = [
+        (ids[topic.topic_name], index)
+        for topic in topics
+        if topic.topic_name in ids
+        for index in topic.partitions
+        if 0 <= index < len(image[topic.topic_name].partitions)
+    ]
+    found = await broker.share_states().summaries(group.group_id, places)
+    for topic in topics:
+        if topic.topic_name in seen:
+            answer.topics.append(_described_topic(broker, topic, ids, found))
+        elif not everything:
+            answer.topics.append(_unseen(topic, ctx))
+    return answer
+
+
+def _unseen(
+    topic: DescribeShareGroupOffsetsRequestTopic, ctx: RequestContext
+) -> DescribeShareGroupOffsetsResponseTopic:
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index,
+                start_offset=NO_OFFSET,
+                error_code=DENIED,
+                error_message=no_right(ctx, DENIED),
+            )
+            for index in topic.partitions
+        ],
+    )
+
+
+def _described_topic(
+    broker: ShareOffsetParts,
+    topic: DescribeShareGroupOffsetsRequestTopic,
+    ids: dict[str, UUID],
+    found: dict[Place, ShareSummary | KafkaError],
+) -> DescribeShareGroupOffsetsResponseTopic:
+    topic_id = ids.get(topic.topic_name, ZERO_UUID)
+    answer = DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
+    for index in topic.partitions:
+        told = DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=NO_OFFSET
+        )
+        summary = found.get((topic_id, index))
+        if isinstance(summary, KafkaError):
+            told.error_code, told.error_message = summary.code, str(summary)
+        elif summary is not None and summary.start_offset != NO_OFFSET:
+            told.start_offset = summary.start_offset
+            told.leader_epoch = max(summary.leader_epoch, 0)
+            told.lag = _lag(broker, topic.topic_name, index, summary)
+        answer.partitions.append(told)
+    return answer
+
+
+def _lag(broker: ShareOffsetParts, topic: str, index: int, summary: ShareSummary) -> int:
+    """How many records are still to be delivered (KIP-1226), where this broker knows the end."""
+    partition = broker.table.partition(topic.encode(), index)
+    if partition is None or partition.leader_id != broker.config["node.id"]:
+        return NO_LAG
+    if summary.delivery_complete_count == NO_COUNT:
+        return NO_LAG
+    return partition.high_watermark - summary.start_offset - summary.delivery_complete_count
+
+
+async def handle_alter_share_group_offsets(
+    broker: ShareOffsetParts, request: AlterShareGroupOffsetsRequest, ctx: RequestContext
+) -> AlterShareGroupOffsetsResponse:
+    """Set start offsets of a group without members, which is made if there is none."""
+    problem = _whole_problem(broker, request.group_id)
+    if problem is not None:
+        return AlterShareGroupOffsetsResponse(error_code=problem.code, error_message=str(problem))
+    names = {topic.topic_name for topic in request.topics}
+    seen = permitted(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, names)
+    allowed = [topic for topic in request.topics if topic.topic_name in seen]
+    try:
+        told = await broker.groups().handle(request.group_id, request.replaced(topics=allowed), ctx)
+        answer = cast(AlterShareGroupOffsetsResponse, told)
+        if answer.error_code != ErrorCode.NONE:
+            return answer
+        await _initialize(broker, request, answer)
+    except KafkaError as error:
+        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
+    answer.responses += [
+        AlterShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                AlterShareGroupOffsetsResponsePartition(
+                    partition_index=asked.partition_index,
+                    error_code=DENIED,
+                    error_message=no_right(ctx, DENIED),
+                )
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if topic.topic_name not in seen
+    ]
+    return answer
+
+
+async def _initialize(
+    broker: ShareOffsetParts,
+    request: AlterShareGroupOffsetsRequest,
+    answer: AlterShareGroupOffsetsResponse,
+) -> None:
+    """Have those initialized that have no error yet, and note what becomes of them."""
+    offsets = {
+        (topic.topic_name, asked.partition_index): asked.start_offset
+        for topic in request.topics
+        for asked in topic.partitions
+    }
+    wanted = {
+        (topic.topic_id, told.partition_index): offsets[topic.topic_name, told.partition_index]
+        for topic in answer.responses
+        for told in topic.partitions
+        if told.error_code == ErrorCode.NONE
+    }
+    states = broker.share_states()
+    group = states.group(request.group_id)
+    if not wanted or group is None:
+        return
+    outcome = await states.initialize(request.group_id, group.epoch, wanted)
+    for row in answer.responses:
+        for cell in row.partitions:
+            error = outcome.get((row.topic_id, cell.partition_index))
+            if error is not None:
+                cell.error_code, cell.error_message = error.code, str(error)
+
+
+def _whole_problem(broker: ShareOffsetParts, group_id: str) -> KafkaError | None:
+    if not is_enabled(broker):
+        return error_for(ErrorCode.UNSUPPORTED_VERSION)
+    return None if group_id else error_for(ErrorCode.INVALID_GROUP_ID, BAD_GROUP)
+
+
+async def handle_delete_share_group_offsets(
+    broker: ShareOffsetParts, request: DeleteShareGroupOffsetsRequest, ctx: RequestContext
+) -> DeleteShareGroupOffsetsResponse:
+    """Forget topics for a group without members."""
+    problem = _whole_problem(broker, request.group_id)
+    if problem is not None:
+        return DeleteShareGroupOffsetsResponse(error_code=problem.code, error_message=str(problem))
+    names = {topic.topic_name for topic in request.topics}
+    seen = permitted(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, names)
+    allowed = [topic for topic in request.topics if topic.topic_name in seen]
+    try:
+        told = await broker.groups().handle(request.group_id, request.replaced(topics=allowed), ctx)
+        answer = cast(DeleteShareGroupOffsetsResponse, told)
+        if answer.error_code != ErrorCode.NONE:
+            return answer
+        counts = {}
+        for row in answer.responses:
+            image = broker.image.topics.get(row.topic_name)
+            if row.error_code == ErrorCode.NONE and image is not None:
+                counts[row.topic_id] = len(image.partitions)
+        errors = await broker.share_states().delete(request.group_id, counts) if counts else {}
+    except KafkaError as error:
+        return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
+    for row in answer.responses:
+        failed = errors.get(row.topic_id)
+        if failed is not None:
+            row.error_code, row.error_message = failed.code, str(failed)
+    answer.responses += [
+        DeleteShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, error_code=DENIED, error_message=no_right(ctx, DENIED)
+        )
+        for topic in request.topics
+        if topic.topic_name not in seen
+    ]
+    return answer

@@ -1,0 +1,185 @@
+"""Has the share coordinator keep what share groups need (KIP-932): the state of share partitions is
+initialized before members get them, and deleted with their group or at an administrator's request.
+What a group remembers of it is broker.state's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kstore.broker.state.groups.share.group import ShareGroup
+from kstore.broker.state.groups.timers import (
+    ShareStatesDeleted,
+    ShareStatesDeleting,
+    ShareStatesInitialized,
+)
+from kstore.broker.state.shares.persisted import NO_EPOCH, NO_OFFSET, SharePartitionKey
+from kstore.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.shares.persister import Persister
+    from kstore.broker.state.shares.persisted import ShareSummary
+
+__all__ = ["Outcome", "Place", "ShareGroupStates"]
+
+LOGGER = logging.getLogger(__name__)
+
+Place = tuple[UUID, int]
+Outcome = Mapping[Place, KafkaError | None]
+"""Partition to what went wrong with it."""
+
+
+class ShareGroupStates:
+    """Asks the share coordinator, and tells the groups of this broker what became of it."""
+
+    def __init__(self, groups: Lazy[GroupCoordinator], persister: Callable[[], Persister]) -> None:
+        self._groups = groups
+        self._persister = persister
+        self._busy: set[str] = set()
+        """The groups whose partitions are being initialized."""
+
+    def group(self, group_id: str) -> ShareGroup | None:
+        """The share group, if this broker has it now."""
+        try:
+            group = self._groups().find(group_id).shard.groups.get(group_id)
+        except KafkaError:
+            return None
+        return group if isinstance(group, ShareGroup) else None
+
+    def initialize_soon(self, group_id: str) -> None:
+        """Initialize what a group waits for, beside its heartbeats: each of them asks for that, so
+        nothing is lost when another broker takes the group over.
+        """
+        group = self.group(group_id)
+        if group is not None and group.states.initializing and group_id not in self._busy:
+            self._busy.add(group_id)
+            self._groups().spawn(self._initialize_waiting(group_id, group))
+
+    async def _initialize_waiting(self, group_id: str, group: ShareGroup) -> None:
+        waiting = {
+            (topic_id, partition): NO_OFFSET
+            for topic_id, topic in group.states.initializing.items()
+            for partition in topic.partitions
+        }
+        try:
+            outcome = await self.initialize(group_id, group.epoch, waiting)
+        except KafkaError as error:
+            LOGGER.warning("share group %s: its partitions still wait: %s", group_id, error)
+            return
+        finally:
+            self._busy.discard(group_id)
+        for (topic_id, partition), problem in outcome.items():
+            if problem is not None:
+                what = f"partition {partition} of topic {topic_id}"
+                LOGGER.warning("share group %s: %s is tried again: %s", group_id, what, problem)
+
+    async def initialize(
+        self, group_id: str, state_epoch: int, offsets: Mapping[Place, int]
+    ) -> Outcome:
+        """Initialize partitions at these start offsets (NO_OFFSET: where the group's settings say),
+        and tell the group. KafkaError if it can't be told.
+        """
+        persister = self._persister()
+        outcome = await _each(
+            {
+                place: persister.initialize(_key(group_id, place), state_epoch, offset)
+                for place, offset in offsets.items()
+            }
+        )
+        done = [place for place, error in outcome.items() if error is None]
+        failed = [place for place, error in outcome.items() if error is not None]
+        event = ShareStatesInitialized(group_id, _by_topic(done), _by_topic(failed))
+        await self._groups().tell(group_id, event)
+        return outcome
+
+    async def delete(
+        self, group_id: str, partitions: Mapping[UUID, int]
+    ) -> dict[UUID, KafkaError | None]:
+        """Delete the state of topics, which the group has noted, and tell the group. ``partitions``
+        is how many each topic has. KafkaError if it can't be told.
+        """
+        persister = self._persister()
+        outcome = await _each(
+            {
+                (topic_id, partition): persister.delete(_key(group_id, (topic_id, partition)))
+                for topic_id, count in partitions.items()
+                for partition in range(count)
+            }
+        )
+        errors: dict[UUID, KafkaError | None] = dict.fromkeys(partitions)
+        for (topic_id, _), error in outcome.items():
+            errors[topic_id] = errors[topic_id] or error
+        deleted = frozenset(topic_id for topic_id, error in errors.items() if error is None)
+        event = ShareStatesDeleted(group_id, frozenset(partitions), deleted)
+        await self._groups().tell(group_id, event)
+        return errors
+
+    async def delete_all(self, group_id: str) -> None:
+        """Delete all state of a group that is going to be deleted; KafkaError if some of it stays.
+        Members that a group has keep theirs.
+        """
+        coordinator = self._groups()
+        before = self.group(group_id)
+        if before is None or before.members:
+            return
+        known = {
+            topic_id: max(topic.partitions, default=-1) + 1
+            for stage in (before.states.initialized, before.states.initializing)
+            for topic_id, topic in stage.items()
+        }
+        await coordinator.tell(group_id, ShareStatesDeleting(group_id))
+        group = self.group(group_id)
+        deletions = frozenset() if group is None else group.deletions
+        image = coordinator.topic.image
+        counts = {}
+        for topic_id in deletions:
+            topic = image.topic_by_id(topic_id)
+            counts[topic_id] = known.get(topic_id, 0) if topic is None else len(topic.partitions)
+        for error in (await self.delete(group_id, counts)).values():
+            if error is not None:
+                raise error
+
+    async def summaries(
+        self, group_id: str, places: Iterable[Place]
+    ) -> dict[Place, ShareSummary | KafkaError]:
+        """How far the group is in these partitions, or why that is not known."""
+        wanted = list(places)
+        persister = self._persister()
+        found = await asyncio.gather(
+            *(persister.read_summary(_key(group_id, place), NO_EPOCH) for place in wanted),
+            return_exceptions=True,
+        )
+        told: dict[Place, ShareSummary | KafkaError] = {}
+        for place, each in zip(wanted, found, strict=True):
+            if isinstance(each, BaseException) and not isinstance(each, KafkaError):
+                raise each
+            told[place] = each
+        return told
+
+
+def _key(group_id: str, place: Place) -> SharePartitionKey:
+    return SharePartitionKey(group_id, *place)
+
+
+def _by_topic(places: Iterable[Place]) -> dict[UUID, frozenset[int]]:
+    found: dict[UUID, set[int]] = {}
+    for topic_id, partition in places:
+        found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
+
+
+async def _each(asked: Mapping[Place, Awaitable[None]]) -> dict[Place, KafkaError | None]:
+    """What became of each; what is no KafkaError is raised."""
+    done = await asyncio.gather(*asked.values(), return_exceptions=True)
+    outcome: dict[Place, KafkaError | None] = {}
+    for place, error in zip(asked, done, strict=True):
+        if error is not None and not isinstance(error, KafkaError):
+            raise error
+        outcome[place] = error
+    return outcome

@@ -1,0 +1,9 @@
+"""Kafka's ShareCoordinator on the loop, its log, the Persister that finds and asks it, and the
+share-partitions that this broker leads. It decides nothing; broker.state.shares and
+kstore._fast.shares do.
+
+May import: kstore._fast.broker, kstore._fast.disk, kstore._fast.network, kstore._fast.record,
+    kstore._fast.shares, kstore.broker.runtime, kstore.broker.state.metadata,
+    kstore.broker.state.shares, kstore.errors, kstore.log, kstore.protocol.coordinator_records,
+    kstore.protocol.schema, kstore.protocol.shares, kstore.types.
+"""

@@ -1,0 +1,238 @@
+"""The Persister of a broker: it finds the broker that coordinates a share-partition, and asks it,
+many share-partitions of a group in one request. Its own coordinator is asked without a request.
+
+The coordinator may move meanwhile, or be loading: then this looks for it again and asks once more,
+for some seconds. All that is asked may be asked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from kstore.broker.runtime.peers.batches import PeerBatches
+from kstore.broker.runtime.shares.persister import Persister
+from kstore.broker.state.shares.persisted import (
+    SharePartitionKey,
+    ShareState,
+    ShareSummary,
+    ShareWrite,
+    StateBatch,
+)
+from kstore.errors import ErrorCode, KafkaError, NetworkError, RequestTimedOutError, error_for
+from kstore.protocol.shares.state import (
+    DeletePartition,
+    DeleteShareGroupStateRequest,
+    DeleteTopic,
+    InitializePartition,
+    InitializeShareGroupStateRequest,
+    InitializeTopic,
+    PartitionResult,
+    ReadPartition,
+    ReadResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateSummaryRequest,
+    ReadTopic,
+    StateBatchRow,
+    SummaryResult,
+    WritePartition,
+    WriteShareGroupStateRequest,
+    WriteTopic,
+)
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator
+    from kstore.protocol.schema import Struct
+
+__all__ = ["CoordinatorPersister"]
+
+T = TypeVar("T")
+TIMEOUT_S = 10.0
+"""Of one request."""
+PATIENCE_S = 15.0
+"""Of all attempts, about as long as Kafka's five take."""
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 1.0
+AGAIN = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+
+
+class _Kind(NamedTuple):
+    """What can be asked: its request, and the structure of a topic in it."""
+
+    request: type[Any]
+    topic: type[Any]
+
+
+INITIALIZE = _Kind(InitializeShareGroupStateRequest, InitializeTopic)
+READ = _Kind(ReadShareGroupStateRequest, ReadTopic)
+WRITE = _Kind(WriteShareGroupStateRequest, WriteTopic)
+DELETE = _Kind(DeleteShareGroupStateRequest, DeleteTopic)
+SUMMARY = _Kind(ReadShareGroupStateSummaryRequest, ReadTopic)
+
+
+class _Question(NamedTuple):
+    """One share-partition, and the row of a request that asks for it."""
+
+    key: SharePartitionKey
+    row: Struct
+
+
+Batches = PeerBatches[_Question, Any]
+
+
+class CoordinatorPersister(Persister):
+    """The Persister that asks coordinators; see persister.py."""
+
+    def __init__(self, node: Node, coordinator: Lazy[ShareCoordinator], peers: Lazy[Peers]) -> None:
+        self._node = node
+        self._coordinator = coordinator
+        self._peers = peers
+        self._batches: dict[tuple[_Kind, str], Batches] = {}
+        self._asking: Counter[tuple[_Kind, str]] = Counter()
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """See Persister."""
+        row = InitializePartition(
+            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+        )
+        await self._ask(
+            INITIALIZE,
+            _Question(key, row),
+            lambda here: here.initialize(key, state_epoch, start_offset),
+            _nothing,
+        )
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        """See Persister."""
+        row = ReadPartition(partition=key.partition, leader_epoch=leader_epoch)
+        return await self._ask(
+            READ, _Question(key, row), lambda here: here.read(key, leader_epoch), _state_of
+        )
+
+    async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
+        """See Persister."""
+        row = WritePartition(
+            partition=key.partition,
+            state_epoch=change.state_epoch,
+            leader_epoch=change.leader_epoch,
+            start_offset=change.start_offset,
+            delivery_complete_count=change.delivery_complete_count,
+            state_batches=[StateBatchRow(**batch._asdict()) for batch in change.batches],
+        )
+        await self._ask(WRITE, _Question(key, row), lambda here: here.write(key, change), _nothing)
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        """See Persister."""
+        row = DeletePartition(partition=key.partition)
+        await self._ask(DELETE, _Question(key, row), lambda here: here.delete(key), _nothing)
+
+    async def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> ShareSummary:
+        """See Persister."""
+        row = ReadPartition(partition=key.partition, leader_epoch=leader_epoch)
+        return await self._ask(
+            SUMMARY,
+            _Question(key, row),
+            lambda here: here.read_summary(key, leader_epoch),
+            _summary_of,
+        )
+
+    async def close(self) -> None:
+        """Ask no more."""
+        for batches in list(self._batches.values()):
+            await batches.close()
+
+    async def _ask(
+        self,
+        kind: _Kind,
+        question: _Question,
+        here: Callable[[ShareCoordinator], Awaitable[T]],
+        result_of: Callable[[Any], T],
+    ) -> T:
+        """The answer of the coordinator, wherever it is; KafkaError."""
+        deadline = self._node.loop.time() + PATIENCE_S
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                coordinator = self._coordinator()
+                node_id = await coordinator.leader_of(str(question.key))
+                if node_id == self._node.node_id:
+                    return await here(coordinator)
+                answer = await self._ask_peer(node_id, kind, question)
+                if answer.error_code == ErrorCode.NONE:
+                    return result_of(answer)
+                raise error_for(answer.error_code, answer.error_message)
+            except KafkaError as error:
+                unanswered = isinstance(error, NetworkError | RequestTimedOutError)
+                if not unanswered and error.code not in AGAIN:
+                    raise
+                if self._node.loop.time() + pause_s > deadline:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _ask_peer(self, node_id: int, kind: _Kind, question: _Question) -> Any:
+        """The answer's row; a request is of one group and one kind."""
+        place = (kind, question.key.group_id)
+        batches = self._batches.get(place)
+        if batches is None:
+            batches = self._batches[place] = Batches(
+                self._node.loop,
+                self._peers,
+                lambda questions: _request(kind, questions),
+                _answers,
+                TIMEOUT_S,
+            )
+        self._asking[place] += 1
+        try:
+            return await batches.ask(node_id, question)
+        finally:
+            self._asking[place] -= 1
+            if not self._asking[place]:
+                del self._asking[place]
+                del self._batches[place]
+
+
+def _request(kind: _Kind, questions: Sequence[_Question]) -> Any:
+    """One request for all questions, in their order: a topic may be in it more than once."""
+    request = kind.request(group_id=questions[0].key.group_id)
+    topic_id = None
+    for key, row in questions:
+        if key.topic_id != topic_id:
+            topic_id = key.topic_id
+            request.topics.append(kind.topic(topic_id=topic_id))
+        request.topics[-1].partitions.append(row)
+    return request
+
+
+def _answers(response: Any) -> list[PartitionResult | ReadResult | SummaryResult]:
+    return [row for topic in response.results for row in topic.partitions]
+
+
+def _nothing(row: PartitionResult) -> None:
+    """There is no more to it than that it is done."""
+
+
+def _state_of(row: ReadResult) -> ShareState:
+    batches = tuple(
+        StateBatch(item.first_offset, item.last_offset, item.delivery_state, item.delivery_count)
+        for item in row.state_batches
+    )
+    return ShareState(row.state_epoch, row.start_offset, batches)
+
+
+def _summary_of(row: SummaryResult) -> ShareSummary:
+    return ShareSummary(
+        row.state_epoch, row.leader_epoch, row.start_offset, row.delivery_complete_count
+    )

@@ -1,0 +1,427 @@
+"""One share-partition on the broker that leads its partition (Kafka's SharePartition): it is read
+when first asked for, its changes are kept before they count, and its locks end in time.
+
+What is acquired by whom is decided by kstore._fast.shares.in_flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from kstore._fast.broker.partition import Partition
+from kstore._fast.disk.page_reader import NotInMemory
+from kstore._fast.shares.batch_headers import slice_of
+from kstore._fast.shares.in_flight import InFlightRecords
+from kstore._fast.shares.partition_wait import PartitionWait
+from kstore.broker.runtime.log_dirs.cold_reads import finished, read, search_timestamp
+from kstore.broker.state.shares.persisted import (
+    NO_OFFSET,
+    SharePartitionKey,
+    ShareWrite,
+    StateBatch,
+)
+from kstore.broker.state.shares.share_limits import EARLIEST, LATEST, ShareLimits
+from kstore.errors import ErrorCode, KafkaError, error_for
+from kstore.log.timestamps import Look
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.shares.persister import Persister
+
+__all__ = ["AcknowledgedRange", "Acquired", "SharePartition", "Wanted"]
+
+T = TypeVar("T")
+AcknowledgedRange = tuple[int, int, bytes]
+"""First and last offset, and the type for all, or one for each."""
+FENCED = {
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""Somebody newer was at the state: what a client is told, which asks for the leader then."""
+LEAST_READ_BYTES = 16 * 1024
+MOST_TRIES = 16
+"""Reads whose records are all archived, as their transactions were aborted, in one fetch."""
+
+
+class Looks(Protocol):
+    """The thread that looks into compressed batches."""
+
+    def look(self, find: Callable[[], T]) -> Awaitable[T]:
+        """What ``find()`` returns."""
+
+
+class Wanted(NamedTuple):
+    """What a member asks for."""
+
+    owner: int
+    max_records: int
+    max_bytes: int
+    batch_size: int
+    record_limit: bool
+
+
+class Acquired(NamedTuple):
+    """What it gets: whole batches, and which of their records are its own."""
+
+    records: bytes
+    rows: list[tuple[int, int, int]]
+    """(first offset, last offset, deliveries)."""
+
+    @property
+    def size(self) -> int:
+        """How many records."""
+        return sum(last - first + 1 for first, last, _ in self.rows)
+
+
+class SharePartition:
+    """What a share group has in flight of one partition, under one leader epoch."""
+
+    def __init__(
+        self,
+        node: Node,
+        key: SharePartitionKey,
+        partition: Partition,
+        persister: Persister,
+        limits: Callable[[], ShareLimits],
+        on_kept: Callable[[SharePartition], object],
+    ) -> None:
+        """``on_kept`` is called when all that has changed is kept."""
+        self.key = key
+        self.partition = partition
+        self.leader_epoch: int = partition.leader_epoch
+        self.closed = False
+        """It is no more: another leader, another state, or no topic."""
+        self.records: InFlightRecords | None = None
+        """None until it is loaded."""
+        self._node = node
+        self._persister = persister
+        self._limits = limits
+        self._on_kept = on_kept
+        self._state_epoch = 0
+        self._loading: asyncio.Task[None] | None = None
+        self._reading = False
+        self._token = 1
+        self._unkept: list[asyncio.Future[int]] = []
+        self._dirty = False
+        self._keeping: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0
+        self._waiters: dict[asyncio.Event, bool] = {}
+        self._wait: PartitionWait | None = None
+        self._bytes_per_record = 200.0
+
+    # ---- beginning and ending ----
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads the partition, in the epoch that this is of."""
+        partition = self.partition
+        return (
+            not self.closed
+            and partition.online
+            and not partition.deleted
+            and partition.leader_epoch == self.leader_epoch
+        )
+
+    async def load(self, looks: Callable[[], Looks]) -> None:
+        """Read the state, once for all who wait for it. KafkaError: it can't be had."""
+        if self.records is None:
+            if self._loading is None:
+                self._loading = self._node.loop.create_task(self._load(looks))
+            await asyncio.shield(self._loading)
+
+    async def _load(self, looks: Callable[[], Looks]) -> None:
+        state = await self._persister.read(self.key, self.leader_epoch)
+        self._state_epoch = state.state_epoch
+        start = state.start_offset
+        is_new = start == NO_OFFSET
+        if is_new:
+            start = await self._first_offset(looks)
+            # A group that begins at the end must not lose what comes before its first record.
+            await self._persister.write(self.key, self._change(start))
+        if not self.is_led:
+            raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.records = InFlightRecords(start, state.batches)
+        self.records.set_log_start(self.partition.log_start_offset)
+
+    async def _first_offset(self, looks: Callable[[], Looks]) -> int:
+        """Where a group without a start offset begins (share.auto.offset.reset)."""
+        limits, partition = self._limits(), self.partition
+        if limits.reset_ms == EARLIEST:
+            return partition.log_start_offset
+        if limits.reset_ms != LATEST:
+            time_ms = max(0, self._node.now_ms() - limits.reset_ms)
+            found = await finished(search_timestamp(partition.log, time_ms))
+            while isinstance(found, Look):
+                look = found
+                found = await looks().look(look.find)
+                if found is None:
+                    found = await finished(
+                        search_timestamp(partition.log, look.timestamp_ms, look.next_offset)
+                    )
+            if found is not None and found[0] < partition.high_watermark:
+                return found[0]
+        return partition.high_watermark
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether everything that has changed is kept."""
+        return not self._dirty and self._keeping is None
+
+    def close(self) -> None:
+        """Its records are another's from now on, or nobody's."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end_wait()
+        for event in self._waiters:
+            event.set()
+        self._waiters.clear()
+
+    # ---- acquiring ----
+
+    def _limit_offset(self, limits: ShareLimits) -> int:
+        partition = self.partition
+        return partition.last_stable_offset if limits.committed else partition.high_watermark
+
+    def can_acquire(self) -> bool:
+        """Whether there is something to acquire, and nobody is at it."""
+        records = self.records
+        if records is None or self._reading or not self.is_led:
+            return False
+        limits = self._limits()
+        offset = records.next_fetch_offset()
+        if offset >= self._limit_offset(limits):
+            return False
+        return offset <= records.end_offset or records.count() < limits.max_record_locks
+
+    def available_bytes(self, enough: int) -> int:
+        """How many bytes may be there to acquire, at most about ``enough``."""
+        assert self.records is not None
+        offset, end = self.records.next_fetch_offset(), self._limit_offset(self._limits())
+        try:
+            found = self.partition.log.core.slice_at(offset, end, enough)
+        except NotInMemory:
+            return enough
+        return 0 if found is None else found[2]
+
+    async def acquire(self, wanted: Wanted) -> Acquired | None:
+        """Acquire records for a member; None if there are none."""
+        records = self.records
+        if records is None or not self.can_acquire():
+            return None
+        self._reading = True
+        acquired = None
+        try:
+            records.set_log_start(self.partition.log_start_offset)
+            for _ in range(MOST_TRIES):
+                offset = records.next_fetch_offset()
+                data, limits = await self._read(offset, wanted)
+                if not data or not self.is_led:
+                    return None
+                acquired = self._take(records, wanted, offset, data, limits)
+                if acquired is not None:
+                    return acquired
+            return None
+        finally:
+            self._reading = False
+            if acquired is not None:
+                self.wake()  # there may be more, for the next who waits
+
+    async def _read(self, offset: int, wanted: Wanted) -> tuple[bytes, ShareLimits]:
+        """Whole batches for about as many records as are wanted."""
+        limits = self._limits()
+        size = max(LEAST_READ_BYTES, int(wanted.max_records * self._bytes_per_record * 1.25))
+        size = max(1, min(size, wanted.max_bytes))
+        end = self._limit_offset(limits)
+        if offset >= end:
+            return b"", limits
+        data, _ = await finished(read(self.partition.log, offset, end, size))
+        return data, limits
+
+    def _take(
+        self,
+        records: InFlightRecords,
+        wanted: Wanted,
+        offset: int,
+        data: bytes,
+        limits: ShareLimits,
+    ) -> Acquired | None:
+        before = records.end_offset
+        deadline = self._now_ms() + limits.lock_ms
+        rows = records.acquire(
+            wanted.owner,
+            data,
+            offset,
+            deadline=deadline,
+            max_records=wanted.max_records,
+            batch_size=wanted.batch_size,
+            max_in_flight=limits.max_record_locks,
+            max_deliveries=limits.max_deliveries,
+            record_limit=wanted.record_limit,
+            aborted=self._aborted(offset) if limits.committed else (),
+        )
+        if not rows:
+            return None
+        self._watch_locks(deadline)
+        start, end = slice_of(data, rows[0][0], rows[-1][1])
+        sent = data[start:end]
+        acquired = Acquired(sent, rows)
+        if records.end_offset > before:
+            self._bytes_per_record += (len(sent) / acquired.size - self._bytes_per_record) / 4
+        return acquired
+
+    def _aborted(self, offset: int) -> list[tuple[int, int, int]]:
+        """(producer id, first offset, last offset) of aborted transactions from there on."""
+        aborted = self.partition.log.core.producers.aborted
+        return [
+            (producer_id, first, last) for last, first, producer_id, _ in aborted if last >= offset
+        ]
+
+    # ---- acknowledging ----
+
+    async def acknowledge(self, owner: int, batches: Sequence[AcknowledgedRange]) -> int:
+        """Acknowledge ranges, ascending and apart; the error code, once it is kept."""
+        records = self.records
+        if records is None or not self.is_led:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        limits = self._limits()
+        deadline = self._now_ms() + limits.lock_ms
+        error: int = records.acknowledge(
+            owner, batches, self._token, max_deliveries=limits.max_deliveries, deadline=deadline
+        )
+        if error:
+            return error
+        self._watch_locks(records.next_deadline())
+        if not any(types.strip(b"\4") for _, _, types in batches):
+            return ErrorCode.NONE
+        done: asyncio.Future[int] = self._node.loop.create_future()
+        self._unkept.append(done)
+        self._keep()
+        return await done
+
+    def release(self, owner: int) -> None:
+        """Give up what a member has acquired: its session has ended."""
+        if self.records is not None and not self.closed:
+            limits = self._limits()
+            if self.records.release(owner, self._token, max_deliveries=limits.max_deliveries):
+                self._keep()
+
+    # ---- keeping ----
+
+    def _change(
+        self, start: int, complete: int = 0, batches: tuple[StateBatch, ...] = ()
+    ) -> ShareWrite:
+        return ShareWrite(self._state_epoch, self.leader_epoch, start, complete, batches)
+
+    def _keep(self) -> None:
+        """Have what the token has changed written: one write at a time, of all that came since."""
+        self._dirty = True
+        if self._keeping is None:
+            self._keeping = self._node.loop.create_task(self._keep_all())
+
+    async def _keep_all(self) -> None:
+        records = self.records
+        assert records is not None
+        try:
+            while self._dirty:
+                await self._keep_token(records)
+        finally:
+            self._keeping = None
+        self._on_kept(self)
+
+    async def _keep_token(self, records: InFlightRecords) -> None:
+        self._dirty = False
+        token, self._token = self._token, self._token + 1
+        waiting, self._unkept = self._unkept, []
+        start = records.start_after(token)
+        batches = tuple(StateBatch(*row) for row in records.changes(token))
+        change = self._change(start, records.complete_after(token), batches)
+        error: int = ErrorCode.NONE
+        try:
+            if not self.is_led:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            else:
+                await self._persister.write(self.key, change)
+        except KafkaError as problem:
+            error = FENCED.get(problem.code, problem.code)
+        if error:
+            records.roll_back(token)
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.close()
+            else:
+                self._watch_locks(records.next_deadline())
+        else:
+            records.commit(token)
+        self._answer(waiting, error)
+        self.wake()
+
+    @staticmethod
+    def _answer(waiting: list[asyncio.Future[int]], error: int) -> None:
+        for done in waiting:
+            if not done.done():
+                done.set_result(error)
+
+    # ---- locks ----
+
+    def _now_ms(self) -> int:
+        return int(self._node.loop.time() * 1000)
+
+    def _watch_locks(self, deadline: int) -> None:
+        """Look at the locks when one may end."""
+        if deadline < 0 or self.closed:
+            return
+        if self._timer is not None:
+            if self._wakes_at <= deadline:
+                return
+            self._timer.cancel()
+        self._wakes_at = deadline
+        self._timer = self._node.loop.call_at(deadline / 1000 + 0.001, self._end_locks)
+
+    def _end_locks(self) -> None:
+        self._timer = None
+        records = self.records
+        if self.closed or records is None:
+            return
+        limits = self._limits()
+        if records.expire(self._now_ms(), self._token, max_deliveries=limits.max_deliveries):
+            self._keep()
+        self._watch_locks(records.next_deadline())
+
+    # ---- waiting ----
+
+    def wait(self, event: asyncio.Event, *, needs_more: bool) -> None:
+        """Have the event set when there may be something to acquire. ``needs_more``: one record may
+        be too little, so the next who waits is woken as well.
+        """
+        self._waiters[event] = needs_more
+        if self._wait is None and not self.closed:
+            self._wait = PartitionWait(self.partition, self.wake)
+
+    def end_wait(self, event: asyncio.Event) -> None:
+        """It waits no more. What it was woken for is the next one's."""
+        self._waiters.pop(event, None)
+        if not self._waiters:
+            self._end_wait()
+        else:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the first who waits look, if there is something; all if the leader has changed."""
+        if self._waiters and not self.is_led:
+            for event in self._waiters:
+                event.set()
+            self._waiters.clear()
+        while self._waiters and self.can_acquire():
+            event = next(iter(self._waiters))
+            needs_more = self._waiters.pop(event)
+            event.set()
+            if not needs_more:
+                break
+
+    def _end_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.close()
+            self._wait = None

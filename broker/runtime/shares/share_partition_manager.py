@@ -1,0 +1,294 @@
+"""The share-partitions that this broker leads, and the share sessions of their members (Kafka's
+SharePartitionManager): fetches that wait, acknowledgements, sessions that end.
+
+Who may do what is the handlers' to ask (broker/api/shares).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.broker.runtime.shares.share_partition import (
+    AcknowledgedRange,
+    Acquired,
+    Looks,
+    SharePartition,
+    Wanted,
+)
+from kstore.broker.state.shares.persisted import SharePartitionKey
+from kstore.broker.state.shares.share_limits import ShareLimits, limits_of
+from kstore.broker.state.shares.share_sessions import (
+    INITIAL_EPOCH,
+    ShareSession,
+    ShareSessionCache,
+    TopicIdPartition,
+)
+from kstore.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kstore._fast.broker.partition import Partition
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore._fast.network.connection import Connection
+    from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.shares.persister import Persister
+
+__all__ = ["FetchLimits", "Fetched", "SharePartitionManager"]
+
+MAX_SESSIONS = "group.share.max.share.sessions"
+
+
+class FetchLimits(NamedTuple):
+    """How much a ShareFetch asks for, and how long it waits."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    record_limit: bool
+
+
+class Fetched(NamedTuple):
+    """What became of one partition of a fetch."""
+
+    error_code: int
+    acquired: Acquired | None = None
+
+
+class SharePartitionManager:
+    """Made when the first ShareFetch comes."""
+
+    def __init__(
+        self,
+        node: Node,
+        table: PartitionTable,
+        configs: DynamicConfigs,
+        persister: Callable[[], Persister],
+        looks: Callable[[], Looks],
+    ) -> None:
+        self.sessions: ShareSessionCache[Connection | None] = ShareSessionCache()
+        self._node = node
+        self._table = table
+        self._configs = configs
+        self._persister = persister
+        self._looks = looks
+        self._partitions: dict[SharePartitionKey, SharePartition] = {}
+
+    def limits(self, group_id: str) -> ShareLimits:
+        """A group's settings."""
+        return limits_of(self._configs.group(group_id))
+
+    # ---- sessions ----
+
+    def begin(
+        self, group_id: str, member_id: str, epoch: int, connection: Connection | None
+    ) -> ShareSession[Connection | None] | int:
+        """The session of a request with an epoch, which opens one if it is the initial one; or the
+        error code.
+        """
+        if epoch != INITIAL_EPOCH:
+            return self.sessions.take(group_id, member_id, epoch)
+        self.end_session(group_id, member_id)
+        most: int = self._node.config[MAX_SESSIONS]
+        return self.sessions.open(group_id, member_id, connection, most)
+
+    def end_session(self, group_id: str, member_id: str) -> None:
+        """A member's session ends, and what it has acquired is available again."""
+        session = self.sessions.remove(group_id, member_id)
+        if session is not None:
+            for key, found in self._partitions.items():
+                if key.group_id == group_id:
+                    found.release(session.owner)
+            for found in [one for key, one in self._partitions.items() if key.group_id == group_id]:
+                self._drop_if_unused(found)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone, and with it the sessions that it has opened."""
+        for session in self.sessions.of_connection(connection):
+            self.end_session(session.group_id, session.member_id)
+
+    def _drop_if_unused(self, found: SharePartition) -> None:
+        """Forget a partition of a group without sessions: its offsets may be set anew, or deleted,
+        before the next one, which reads the state again.
+        """
+        if found.is_kept and not self.sessions.has(found.key.group_id):
+            found.close()
+            if self._partitions.get(found.key) is found:
+                del self._partitions[found.key]
+
+    # ---- share-partitions ----
+
+    def partition(self, place: TopicIdPartition) -> Partition | None:
+        """A partition that this broker knows."""
+        entry = self._table.topic_by_id(place.topic_id.bytes)
+        if entry is None or not 0 <= place.partition < len(entry.partitions):
+            return None
+        return entry.partitions[place.partition]
+
+    def _find(self, group_id: str, place: TopicIdPartition) -> SharePartition | None:
+        """The share-partition, if it is here in this leader epoch."""
+        key = SharePartitionKey(group_id, place.topic_id, place.partition)
+        found = self._partitions.get(key)
+        if found is not None and not found.is_led:
+            del self._partitions[key]
+            found.close()
+            return None
+        return found
+
+    async def _open(self, group_id: str, place: TopicIdPartition) -> SharePartition | int:
+        """The share-partition, read if it is not here; or the error code."""
+        found = self._find(group_id, place)
+        if found is None:
+            partition = self.partition(place)
+            if partition is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if partition.failed:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if not partition.online:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            key = SharePartitionKey(group_id, place.topic_id, place.partition)
+            limits = partial(self.limits, group_id)
+            found = SharePartition(
+                self._node, key, partition, self._persister(), limits, self._drop_if_unused
+            )
+            self._partitions[key] = found
+        if found.records is None:
+            try:
+                await found.load(self._looks)
+            except KafkaError as problem:
+                if self._partitions.get(found.key) is found:
+                    del self._partitions[found.key]
+                    found.close()
+                return problem.code
+        return found
+
+    # ---- fetching ----
+
+    async def fetch(
+        self,
+        session: ShareSession[Connection | None],
+        places: Iterable[TopicIdPartition],
+        limits: FetchLimits,
+    ) -> dict[TopicIdPartition, Fetched]:
+        """Acquire records of partitions for a member; it waits for them if there are none. Only
+        partitions with records or errors are in the answer.
+        """
+        asked = list(places)
+        loop = self._node.loop
+        ends = loop.time() + limits.max_wait_ms / 1000
+        if limits.max_records <= 0 or limits.batch_size <= 0:
+            return {}
+        while True:
+            opened, errors = await self._open_all(session.group_id, asked)
+            last = loop.time() >= ends
+            answer = await self._acquire(session, opened, limits, patient=not last)
+            if answer or errors or last or not opened:
+                return errors | answer
+            if not await self._wait(opened.values(), limits, ends - loop.time()):
+                ends = 0.0
+            current = self.sessions.get(session.group_id, session.member_id)
+            if current is not session:
+                return {}
+
+    async def _open_all(
+        self, group_id: str, asked: Sequence[TopicIdPartition]
+    ) -> tuple[dict[TopicIdPartition, SharePartition], dict[TopicIdPartition, Fetched]]:
+        opened: dict[TopicIdPartition, SharePartition] = {}
+        errors: dict[TopicIdPartition, Fetched] = {}
+        unread = [place for place in asked if not self._is_read(group_id, place)]
+        if len(unread) > 1:  # all at the same time
+            await asyncio.gather(*(self._open(group_id, place) for place in unread))
+        for place in asked:
+            found = await self._open(group_id, place)
+            if isinstance(found, SharePartition):
+                opened[place] = found
+            else:
+                errors[place] = Fetched(found)
+        return opened, errors
+
+    def _is_read(self, group_id: str, place: TopicIdPartition) -> bool:
+        found = self._find(group_id, place)
+        return found is not None and found.records is not None
+
+    async def _acquire(
+        self,
+        session: ShareSession[Connection | None],
+        opened: Mapping[TopicIdPartition, SharePartition],
+        limits: FetchLimits,
+        *,
+        patient: bool,
+    ) -> dict[TopicIdPartition, Fetched]:
+        ready = {place: found for place, found in opened.items() if found.can_acquire()}
+        if patient and limits.min_bytes > 1 and not self._has_bytes(ready.values(), limits):
+            return {}
+        answer: dict[TopicIdPartition, Fetched] = {}
+        records, max_bytes = limits.max_records, limits.max_bytes
+        for index, (place, found) in enumerate(ready.items()):
+            share = max(1, max_bytes // (len(ready) - index))
+            acquired = await found.acquire(
+                Wanted(session.owner, records, share, limits.batch_size, limits.record_limit)
+            )
+            if acquired is None:
+                continue
+            answer[place] = Fetched(ErrorCode.NONE, acquired)
+            records -= acquired.size
+            max_bytes -= len(acquired.records)
+            if records <= 0 or max_bytes <= 0:
+                break
+        if self.sessions.get(session.group_id, session.member_id) is not session:
+            for place in answer:  # it ended while a disk was read
+                opened[place].release(session.owner)
+        return answer
+
+    def _has_bytes(self, ready: Iterable[SharePartition], limits: FetchLimits) -> bool:
+        return sum(found.available_bytes(limits.min_bytes) for found in ready) >= limits.min_bytes
+
+    async def _wait(
+        self, opened: Iterable[SharePartition], limits: FetchLimits, timeout_s: float
+    ) -> bool:
+        """Wait until there may be something to acquire; False if the time is over."""
+        waiting = list(opened)
+        event = asyncio.Event()
+        for found in waiting:
+            found.wait(event, needs_more=limits.min_bytes > 1)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            return False
+        finally:
+            for found in waiting:
+                found.end_wait(event)
+        return True
+
+    # ---- acknowledging ----
+
+    async def acknowledge(
+        self,
+        session: ShareSession[Connection | None],
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgedRange]],
+    ) -> dict[TopicIdPartition, int]:
+        """Acknowledge ranges of partitions; the error codes, once all that is well is kept."""
+        places = list(batches)
+        codes = await asyncio.gather(
+            *(self._acknowledge_one(session, place, batches[place]) for place in places)
+        )
+        return dict(zip(places, codes, strict=True))
+
+    async def _acknowledge_one(
+        self,
+        session: ShareSession[Connection | None],
+        place: TopicIdPartition,
+        batches: Sequence[AcknowledgedRange],
+    ) -> int:
+        found = self._find(session.group_id, place)
+        if found is not None:
+            return await found.acknowledge(session.owner, batches)
+        partition = self.partition(place)
+        if partition is not None and not partition.online and not partition.failed:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

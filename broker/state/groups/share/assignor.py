@@ -1,0 +1,115 @@
+"""The assignor of share groups (KIP-932; Kafka's is called "simple"): which members share which
+partitions. It depends on nothing but what it is given.
+
+Topics that the same members subscribe to are spread together if all members subscribe to the same
+topics, else topic by topic. A spread gives each partition to the same number of members: one, or as
+many as it takes for every member to have one. Members have equally many partitions, give or take
+one. Within that, they keep what they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+from kstore.broker.state.groups.share.member import Assigned
+from kstore.broker.state.work import Work
+
+__all__ = ["ASSIGNOR", "assign"]
+
+ASSIGNOR = "simple"
+
+Place: TypeAlias = tuple[UUID, int]
+
+
+def assign(
+    subscriptions: Mapping[str, frozenset[UUID]],
+    partitions: Mapping[UUID, frozenset[int]],
+    previous: Mapping[str, Assigned],
+) -> Work[dict[str, dict[UUID, frozenset[int]]]]:
+    """The target of every member. ``subscriptions``: member id to topics; ``partitions``: those
+    that can be assigned, by topic; ``previous``: what each was to have until now.
+    """
+    given: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in subscriptions}
+    for topics, members in _rounds(subscriptions, partitions):
+        places = [(topic_id, p) for topic_id in topics for p in sorted(partitions[topic_id])]
+        wanted = frozenset(places)
+        kept = {
+            member_id: {
+                (topic_id, partition)
+                for topic_id in topics
+                for partition in previous.get(member_id, {}).get(topic_id, ())
+            }
+            & wanted
+            for member_id in members
+        }
+        spread = yield from _spread(places, members, kept)
+        for member_id, had in spread.items():
+            for topic_id, partition in had:
+                given[member_id].setdefault(topic_id, set()).add(partition)
+    return {
+        member_id: {topic_id: frozenset(had) for topic_id, had in sorted(topics.items())}
+        for member_id, topics in given.items()
+    }
+
+
+def _rounds(
+    subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, frozenset[int]]
+) -> list[tuple[list[UUID], list[str]]]:
+    """The topics to be spread together, and over whom."""
+    if len(set(subscriptions.values())) == 1:
+        (topics,) = set(subscriptions.values())
+        return [(sorted(topics & partitions.keys()), sorted(subscriptions))]
+    subscribers: dict[UUID, list[str]] = {}
+    for member_id in sorted(subscriptions):
+        for topic_id in subscriptions[member_id] & partitions.keys():
+            subscribers.setdefault(topic_id, []).append(member_id)
+    return [([topic_id], subscribers[topic_id]) for topic_id in sorted(subscribers)]
+
+
+def _spread(
+    places: Sequence[Place], members: Sequence[str], kept: Mapping[str, set[Place]]
+) -> Work[dict[str, set[Place]]]:
+    given: dict[str, set[Place]] = {member_id: set() for member_id in members}
+    if not places:
+        return given
+    sharing = -(-len(members) // len(places))
+    least, more = divmod(len(places) * sharing, len(members))
+    holders = dict.fromkeys(places, 0)
+    # Who had most keeps most; the order of ids decides among equals.
+    order = sorted(members, key=lambda member_id: (-len(kept[member_id]), member_id))
+    most = {member_id: least + (rank < more) for rank, member_id in enumerate(order)}
+    for member_id in order:
+        for place in sorted(kept[member_id]):
+            if len(given[member_id]) < most[member_id] and holders[place] < sharing:
+                given[member_id].add(place)
+                holders[place] += 1
+        yield
+    free = [place for place in places for _ in range(sharing - holders[place])]
+    free.reverse()
+    for member_id in members:
+        while len(given[member_id]) < most[member_id]:
+            _take_one(member_id, free, given)
+        yield
+    return given
+
+
+def _take_one(member_id: str, free: list[Place], given: dict[str, set[Place]]) -> None:
+    """Give a member one of the free places, last first. Where it has all that are free, somebody
+    else takes one of these, and the member gets what that one had.
+    """
+    has = given[member_id]
+    for index in range(len(free) - 1, -1, -1):
+        if free[index] not in has:
+            has.add(free.pop(index))
+            return
+    place = free.pop()
+    for other_id, others in given.items():
+        spare = min(others - has, default=None)
+        if place not in others and spare is not None and other_id != member_id:
+            others.remove(spare)
+            others.add(place)
+            has.add(spare)
+            return
+    raise AssertionError(f"{member_id} has every place that anybody has, and needs one more")

@@ -1,0 +1,28 @@
+"""What must hold of a share group after every step (KIP-932). Checked in every test run, and
+wherever ``kstore.check.invariants`` is set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kstore.broker.state.groups.share.group import ShareGroup
+
+__all__ = ["check"]
+
+
+def check(group: ShareGroup) -> None:
+    """Member epoch <= target assignment epoch <= group epoch; targets are of members; what is kept
+    beside the members agrees with them; the stages of the states exclude each other.
+    AssertionError.
+    """
+    assert group.assignment_epoch <= group.epoch, (group.group_id, group.assignment_epoch)
+    for member in group.members.values():
+        assert member.previous_epoch <= member.epoch <= group.assignment_epoch, member
+    assert set(group.target) <= set(group.members), (group.group_id, set(group.target))
+    topics = Counter(topic for member in group.members.values() for topic in member.topics)
+    assert topics == group.topic_counts, (group.group_id, topics, group.topic_counts)
+    states = group.states
+    for stage in (states.initializing, states.initialized):
+        assert all(topic.partitions for topic in stage.values()), stage
+        assert not states.deleting.keys() & stage.keys(), states

@@ -1,0 +1,123 @@
+"""A member of a share group (KIP-932) as a value, and the records that it is stored in. Nothing is
+decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kstore.broker.state.groups.record import GroupRecord
+from kstore.protocol.coordinator_records.share_groups import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    TopicPartitions,
+)
+
+__all__ = [
+    "LEFT_EPOCH",
+    "NOTHING",
+    "STABLE",
+    "Assigned",
+    "Member",
+    "current_record",
+    "current_tombstone",
+    "member_record",
+    "member_tombstone",
+    "target_tombstone",
+    "with_assignment",
+    "with_metadata",
+]
+
+Assigned = Mapping[UUID, frozenset[int]]
+"""Topic id to partitions."""
+
+NOTHING: Assigned = {}
+LEFT_EPOCH = -1
+STABLE = 0
+"""The state that is stored of every member: nobody ever waits for anybody in a share group."""
+
+
+class Member(NamedTuple):
+    """One member: what it says of itself, then what the coordinator gave it."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    epoch: int = 0
+    previous_epoch: int = 0
+    """The epoch before, which the member may still use if the answer with the new one was lost."""
+    assigned: Assigned = NOTHING
+
+
+def member_record(group_id: str, member: Member) -> GroupRecord:
+    """The record of what a member says of itself."""
+    value = ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+    )
+    key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
+    return GroupRecord(key, value)
+
+
+def member_tombstone(group_id: str, member_id: str) -> GroupRecord:
+    """The record that deletes a member."""
+    return GroupRecord(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+
+
+def with_metadata(member: Member, value: ShareGroupMemberMetadataValue) -> Member:
+    """The member as a record of itself says."""
+    return member._replace(
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+    )
+
+
+def current_record(group_id: str, member: Member) -> GroupRecord:
+    """The record of what a member has now."""
+    value = ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=STABLE,
+        assigned_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in member.assigned.items()
+        ],
+    )
+    key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    return GroupRecord(key, value)
+
+
+def current_tombstone(group_id: str, member_id: str) -> GroupRecord:
+    """The record that takes all from a member."""
+    key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    return GroupRecord(key, None)
+
+
+def target_tombstone(group_id: str, member_id: str) -> GroupRecord:
+    """The record that deletes a member's target assignment."""
+    key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return GroupRecord(key, None)
+
+
+def with_assignment(member: Member, value: ShareGroupCurrentMemberAssignmentValue | None) -> Member:
+    """The member with what a record says that it has; None: nothing, it is on its way out."""
+    if value is None:
+        return member._replace(epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH, assigned=NOTHING)
+    return member._replace(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        assigned={
+            topic.topic_id: frozenset(topic.partitions) for topic in value.assigned_partitions
+        },
+    )

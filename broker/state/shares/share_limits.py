@@ -1,0 +1,50 @@
+"""What the settings of a share group say about its records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["EARLIEST", "LATEST", "ShareLimits", "limits_of"]
+
+EARLIEST = -1
+LATEST = -2
+DURATION = re.compile(r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+UNIT_MS = (86_400_000, 3_600_000, 60_000, 1000)
+
+
+class ShareLimits(NamedTuple):
+    """The settings of one group, as a leader of its partitions needs them."""
+
+    lock_ms: int
+    max_deliveries: int
+    max_record_locks: int
+    committed: bool
+    """share.isolation.level is read_committed."""
+    reset_ms: int
+    """share.auto.offset.reset: how far back a new group begins; EARLIEST or LATEST."""
+    renews: bool
+    """A lock may be renewed."""
+
+
+def limits_of(configs: Mapping[str, Any]) -> ShareLimits:
+    """From a group's typed settings."""
+    return ShareLimits(
+        configs["share.record.lock.duration.ms"],
+        configs["share.delivery.count.limit"],
+        configs["share.partition.max.record.locks"],
+        configs["share.isolation.level"] == "read_committed",
+        _reset_ms(configs["share.auto.offset.reset"]),
+        configs["share.renew.acknowledge.enable"],
+    )
+
+
+def _reset_ms(text: str) -> int:
+    if text == "earliest":
+        return EARLIEST
+    found = DURATION.fullmatch(text)
+    if found is None:
+        return LATEST
+    parts = zip(found.groups(), UNIT_MS, strict=True)
+    return int(sum(float(count) * unit for count, unit in parts if count is not None))

@@ -1,0 +1,113 @@
+"""The broker configs of share groups (KIP-932), which coordinator_configs.py puts into its table.
+
+Those with a minimum and a maximum bound what may be set for one group (group_configs.py).
+"""
+
+from __future__ import annotations
+
+from kstore.config.definition import (
+    ConfigDef,
+    ConfigType,
+    Importance,
+    UpdateMode,
+    at_least,
+    between,
+)
+
+__all__ = ["SHARE_GROUP_CONFIGS"]
+
+_INT, _MEDIUM = ConfigType.INT, Importance.MEDIUM
+
+SHARE_GROUP_CONFIGS = (
+    ConfigDef(
+        "group.share.session.timeout.ms", _INT, 45_000,
+        "How long a member of a share group may be silent before it is removed.",
+        _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.share.min.session.timeout.ms", _INT, 45_000,
+        "The shortest session timeout that may be set for a share group.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.share.max.session.timeout.ms", _INT, 60_000,
+        "The longest session timeout that may be set for a share group.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.share.heartbeat.interval.ms", _INT, 5_000,
+        "How often a member of a share group is told to send a heartbeat.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.share.min.heartbeat.interval.ms", _INT, 5_000,
+        "The shortest heartbeat interval that may be set for a share group.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.share.max.heartbeat.interval.ms", _INT, 15_000,
+        "The longest heartbeat interval that may be set for a share group.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.share.assignment.interval.ms", _INT, 1_000,
+        "How long lies at least between two computed assignments of a share group.",
+        _MEDIUM, at_least(0), (), UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "group.share.min.assignment.interval.ms", _INT, 0,
+        "The shortest assignment interval that may be set for a share group.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "group.share.max.assignment.interval.ms", _INT, 15_000,
+        "The longest assignment interval that may be set for a share group.",
+        _MEDIUM, at_least(0),
+    ),
+    ConfigDef(
+        "group.share.max.size", _INT, 200,
+        "How many members a share group may have.", _MEDIUM, between(1, 1000),
+    ),
+    ConfigDef(
+        "group.share.max.share.sessions", _INT, 2000,
+        "How many share sessions a broker keeps.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "group.share.min.delivery.count.limit", _INT, 2,
+        "The smallest limit of deliveries that may be set for a share group.",
+        _MEDIUM, between(2, 5),
+    ),
+    ConfigDef(
+        "group.share.max.delivery.count.limit", _INT, 10,
+        "The largest limit of deliveries that may be set for a share group.",
+        _MEDIUM, between(5, 25),
+    ),
+    ConfigDef(
+        "group.share.min.partition.max.record.locks", _INT, 100,
+        "The smallest limit of records in flight that may be set for a share group.",
+        _MEDIUM, between(100, 2000),
+    ),
+    ConfigDef(
+        "group.share.max.partition.max.record.locks", _INT, 4000,
+        "The largest limit of records in flight that may be set for a share group.",
+        _MEDIUM, between(2000, 10_000),
+    ),
+    ConfigDef(
+        "group.share.min.record.lock.duration.ms", _INT, 15_000,
+        "The shortest such time that may be set for a share group.", _MEDIUM, between(1000, 30_000),
+    ),
+    ConfigDef(
+        "group.share.max.record.lock.duration.ms", _INT, 60_000,
+        "The longest such time that may be set for a share group.",
+        _MEDIUM, between(30_000, 3_600_000),
+    ),
+    ConfigDef(
+        "group.share.delivery.count.limit", _INT, 5,
+        "How often a record is delivered to a share group at most.", _MEDIUM, between(2, 10),
+    ),
+    ConfigDef(
+        "group.share.partition.max.record.locks", _INT, 2000,
+        "How many records of a partition may be in flight to a share group.",
+        _MEDIUM, between(100, 10_000),
+    ),
+    ConfigDef(
+        "group.share.record.lock.duration.ms", _INT, 30_000,
+        "How long a consumer of a share group has for a record before others get it.",
+        _MEDIUM, between(1000, 3_600_000),
+    ),
+)  # fmt: skip
