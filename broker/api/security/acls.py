@@ -25,6 +25,7 @@ from kstore.broker.api.requests.turns import HasTurns, in_turns
 from kstore.broker.api.security.access import HasAuthorizer, allowed_cluster
 from kstore.broker.coordination.store import BadPathError, StoreError
 from kstore.broker.runtime.security.acl_store import TooManyAclsError
+from kstore.broker.state.security.hosts import host_refusal
 from kstore.broker.state.work import Work, each, each_work
 from kstore.config.authorizer_configs import is_principal
 from kstore.errors import ErrorCode, ProtocolError
@@ -228,6 +229,8 @@ def _refusal(acl: Acl) -> str | None:
         return "A rule needs a resource's name; '*' means all"
     if not acl.host:
         return "A rule needs a host; '*' means all"
+    if (problem := host_refusal(acl.host)) is not None:
+        return problem
     if acl.resource_type == AclResourceType.ANY:
         return "A rule is for one type of resource; ANY is for filters"
     if acl.pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):

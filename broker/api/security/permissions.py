@@ -42,8 +42,10 @@ CLUSTER_ACTION = AclOperation.CLUSTER_ACTION
 DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
 IDEMPOTENT_WRITE = AclOperation.IDEMPOTENT_WRITE
 REPLICATOR_WRITE = AclOperation.REPLICATOR_WRITE
+CREATE_TOKENS, DESCRIBE_TOKENS = AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
+DELEGATION_TOKEN, USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
 
 DENIED: dict[AclResourceType, int] = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -120,7 +122,10 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
     7: _cluster(CLUSTER_ACTION),
     8: (_MEMBER, _each(READ, TOPIC)),
     9: (_shown(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
-    10: (_shown(DESCRIBE, GROUP), _shown(DESCRIBE, TRANSACTIONAL_ID)),
+    10: (
+        _shown(DESCRIBE, GROUP), _shown(DESCRIBE, TRANSACTIONAL_ID),
+        _shown(CLUSTER_ACTION, CLUSTER),
+    ),
     11: (_MEMBER,),
     12: (_MEMBER,),
     13: (_MEMBER,),
@@ -152,6 +157,8 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
     34: _cluster(ALTER),
     35: _cluster(DESCRIBE),
     37: (_each(ALTER, TOPIC),),
+    38: (_shown(CREATE_TOKENS, USER),),
+    41: (_shown(DESCRIBE, DELEGATION_TOKEN, Right(DESCRIBE_TOKENS, USER)),),
     42: (_each(DELETE, GROUP),),
     43: _cluster(ALTER),
     44: (_each(ALTER_CONFIGS, TOPIC),),
@@ -176,10 +183,22 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
     69: (_each(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
     74: _cluster(DESCRIBE_CONFIGS),
     75: (_shown(DESCRIBE, TOPIC),),
+    76: (_MEMBER, _shown(DESCRIBE, TOPIC)),
+    77: (_each(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
+    78: (_MEMBER, _shown(READ, TOPIC)),
+    79: (_MEMBER, _shown(READ, TOPIC)),
     80: _cluster(ALTER),
     81: _cluster(ALTER),
+    83: _cluster(CLUSTER_ACTION),
+    84: _cluster(CLUSTER_ACTION),
+    85: _cluster(CLUSTER_ACTION),
+    86: _cluster(CLUSTER_ACTION),
+    87: _cluster(CLUSTER_ACTION),
     88: (_MEMBER, _shown(DESCRIBE, TOPIC), _shown(CREATE, TOPIC, Right(CREATE, CLUSTER))),
     89: (_each(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
+    90: (_each(DESCRIBE, GROUP), _shown(DESCRIBE, TOPIC)),
+    91: (_MEMBER, _shown(READ, TOPIC)),
+    92: (Right(DELETE, GROUP, field="group_id"), _shown(READ, TOPIC)),
     25300: (_each(DESCRIBE, TOPIC),),
 }  # fmt: skip
 """API key to the rights that it requires, all of them, in the order in which they are asked for.
@@ -188,6 +207,8 @@ ANYBODY: dict[int, str] = {
     17: "SaslHandshake: there is no user yet",
     18: "ApiVersions: clients ask before they know anything",
     36: "SaslAuthenticate: there is no user yet",
+    39: "RenewDelegationToken: the token's owner and its renewers may",
+    40: "ExpireDelegationToken: the token's owner and its renewers may",
     71: "GetTelemetrySubscriptions: what a client is to tell of itself",
     72: "PushTelemetry: what a client tells of itself",
 }
@@ -355,6 +376,8 @@ def _refusals(
         if hasattr(row, "resource_type"):
             kind = CONFIGS_OF.get(row.resource_type, CLUSTER)
             name = row.resource_name
+        elif kind == GROUP and hasattr(row, "group_id"):
+            name = row.group_id
         else:
             name = subject(row, name_of)
         if not name and kind == TOPIC:

@@ -313,8 +313,8 @@ def _parse(path: str, pattern: Pattern, data: bytes) -> frozenset[Acl]:
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise UnreadableAclError(
-            f"the ACLs at {path} can't be read ({problem!r}): {data[:200]!r}; put the node right,"
-            " or delete it and add its rules anew"
+            f"the ACLs at {path} can't be read ({problem!r}): {data[:200]!r}; correct the node,"
+            " or delete it and add its rules again"
         ) from None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.runtime.security.sasl_listeners import SaslListener
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.net.sasl_server import SaslRefusedError, SaslServer
+from kstore.net.sasl_server import Claim, SaslRefusedError, SaslServer
 from kstore.protocol.headers import RequestHeader
 from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.registry import (
@@ -113,9 +113,8 @@ class Authentications:
         anyone = next(iter(self.listeners.values()))
         asked = {claim for session in self._sessions.values() for claim in session.claims()}
 
-        def read() -> dict[tuple[str, str], bytes | None]:
-            names = {(mechanism, user) for mechanism, user, _ in asked}
-            return {name: anyone.stored_key(*name) for name in names}
+        def read() -> dict[tuple[str, Claim], bytes | None]:
+            return {claim: anyone.stored_key(*claim) for claim in asked}
 
         now = await self._node.run_blocking(read)
         for connection, session in list(self._sessions.items()):
@@ -145,7 +144,7 @@ class Authentication:
         self._renewed_at = -MIN_RENEWAL_S
         self._end: asyncio.TimerHandle | None = None  # of the session
         self._task: asyncio.Task[None] | None = None
-        self._claim: tuple[str, bytes] | None = None  # of the last SCRAM login
+        self._claim: Claim | None = None  # of the last SCRAM login
         self._changes = 0  # of the password, at the last PLAIN login
         self._take_frames()
 
@@ -158,19 +157,21 @@ class Authentication:
         if self._task is not None:
             self._task.cancel()
 
-    def claims(self) -> list[tuple[str, str, bytes]]:
-        """(mechanism, user, stored key) by which it has logged in with SCRAM, or is about to."""
-        under_way = None if self._server is None else self._server.claim
-        return [(self._mechanism, *each) for each in (self._claim, under_way) if each is not None]
+    @property
+    def by_token(self) -> bool:
+        """Whether its last login was with a delegation token."""
+        return self._claim is not None and self._claim.is_token
 
-    def end_if_changed(self, now: Mapping[tuple[str, str], bytes | None]) -> None:
-        """Close the connection if the user has another password, or none; ``now`` are the stored
-        keys by mechanism and user.
+    def claims(self) -> list[tuple[str, Claim]]:
+        """The mechanism of SCRAM, and by what it has logged in with it, or is about to."""
+        under_way = None if self._server is None else self._server.claim
+        return [(self._mechanism, each) for each in (self._claim, under_way) if each is not None]
+
+    def end_if_changed(self, now: Mapping[tuple[str, Claim], bytes | None]) -> None:
+        """Close the connection if the user has another password, or none, or the token is gone;
+        ``now`` are the stored keys by mechanism and claim.
         """
-        changed = any(
-            (mechanism, user) in now and now[mechanism, user] != key
-            for mechanism, user, key in self.claims()
-        )
+        changed = any(each in now and now[each] != each[1].stored_key for each in self.claims())
         if self._mechanism == "PLAIN" and self._stage in (Stage.DONE, Stage.ENDED):
             user = self._connection.principal.partition(":")[2]
             changed |= self._listener.changes(user) != self._changes
@@ -178,8 +179,8 @@ class Authentication:
             self._stage = Stage.FAILED
             self._owner.unauthenticated.remove(self)
             self._tell(
-                f"{self._connection.principal} has another password now, or is deleted "
-                "(kstore.end.sessions.of.changed.users)"
+                f"{self._connection.principal} has another password now, or is deleted, or its "
+                "delegation token is (kstore.end.sessions.of.changed.users)"
             )
             self._connection.close()
 
@@ -256,8 +257,7 @@ class Authentication:
             header.correlation_id, client_id, body,
         )  # fmt: skip
         if known:
-            self._connection.hello = body
-            self._connection.hello_version = version
+            self._connection.greet(body, version)
         if int.from_bytes(answer[:2]) == ErrorCode.NONE:
             self._stage = Stage.HANDSHAKE
         framed = header.correlation_id.to_bytes(4, signed=True) + answer

@@ -5,10 +5,12 @@ listener and mechanism. Told with the other metrics (metrics.py), where a listen
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
-__all__ = ["NO_MECHANISM", "TLS", "AuthenticationCounts", "Outcome"]
+from kstore.broker.state.exposition import Family, Metrics, sample
+
+__all__ = ["KINDS", "NO_MECHANISM", "TLS", "AuthenticationCounts", "Outcome"]
 
 Outcome = Literal["successful", "failed"]
 TLS = "SSL"
@@ -38,11 +40,21 @@ class AuthenticationCounts:
         kind = f"{outcome}_{'re' if again else ''}authentication"
         self._counts[kind, listener, mechanism or NO_MECHANISM] += 1
 
-    def lines(self) -> Iterator[str]:
-        """In Prometheus's text form."""
+    def by_listener(self) -> dict[tuple[str, str], int]:
+        """(Kind, listener) to the number of all mechanisms together."""
+        found: dict[tuple[str, str], int] = {}
+        for (kind, listener, _), count in self._counts.items():
+            found[kind, listener] = found.get((kind, listener), 0) + count
+        return found
+
+    def metrics(self) -> Metrics:
+        """All counts, by listener and mechanism."""
         for kind in KINDS:
-            name = f"kstore_{kind}_total"
-            yield f"# TYPE {name} counter"
+            family = Family(
+                f"kstore_{kind}_total", "counter",
+                f"Number of times: {kind.replace('_', ' ')}, by listener and mechanism",
+            )  # fmt: skip
+            yield family
             for (found, listener, mechanism), count in sorted(self._counts.items()):
                 if found == kind:
-                    yield f'{name}{{listener="{listener}",mechanism="{mechanism}"}} {count}'
+                    yield sample(family.name, count, listener=listener, mechanism=mechanism)

@@ -80,7 +80,7 @@ class BearerTokens:
         name = settings["sasl.oauthbearer.sub.claim.name"]
         user = claims.get(name)
         if not isinstance(user, str) or not user.strip() or len(user) > MAX_NAME_BYTES:
-            raise TokenRefusedError(f"its token names nobody (claim {name})")
+            raise TokenRefusedError(f"its token names no principal (claim {name})")
         _check_scopes(claims.get(settings["sasl.oauthbearer.scope.claim.name"]))
         return BearerToken(user, int(claims["exp"] * 1000))
 

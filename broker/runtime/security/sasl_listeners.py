@@ -14,7 +14,13 @@ from kstore.broker.runtime.security.scram_users import find
 from kstore.config import ConfigError
 from kstore.config.jaas import one_jaas_entry
 from kstore.config.sasl_configs import PER_MECHANISM, SASL_CONFIGS
-from kstore.net.sasl_server import OAuthBearerServer, PlainServer, SaslServer, ScramServer
+from kstore.net.sasl_server import (
+    OAuthBearerServer,
+    PlainServer,
+    SaslServer,
+    ScramServer,
+    TokenLogin,
+)
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.lazy import Lazy
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.state.security.scram_credentials import ScramCredential
+    from kstore.net.sasl_server import Claim
 
 __all__ = ["MECHANISMS", "SaslListener"]
 
@@ -106,9 +113,15 @@ class SaslListener:
         """Another number after each change of a password of PLAIN, or of who has one."""
         return self._changes.get(user, 0)
 
-    def stored_key(self, mechanism: str, user: str) -> bytes | None:
-        """What the store has of a user's SCRAM password now; None: no such user. Blocks."""
-        found = find(self._scram(), mechanism, user)
+    def stored_key(self, mechanism: str, claim: Claim) -> bytes | None:
+        """What the store has of a user's SCRAM password now, or of a token; None: there is no such
+        user or token any more. Blocks.
+        """
+        if claim.is_token:
+            tokens = self._scram().tokens
+            is_valid = tokens is not None and tokens.is_valid(claim.name)
+            return claim.stored_key if is_valid else None
+        found = find(self._scram(), mechanism, claim.name)
         return None if found is None else found.stored_key
 
     def server(self, mechanism: str) -> SaslServer:
@@ -121,7 +134,14 @@ class SaslListener:
         def credential(user: str) -> ScramCredential | None:
             return find(self._scram(), mechanism, user)
 
-        return ScramServer(mechanism, credential)
+        def of_token(token_id: str) -> TokenLogin | None:
+            tokens = self._scram().tokens
+            found = None if tokens is None else tokens.keys(mechanism, token_id)
+            if found is None:
+                return None
+            return TokenLogin(found.token.owner.name, found.token.expires_ms, found.credential)
+
+        return ScramServer(mechanism, credential, of_token)
 
     def step(self, server: SaslServer, token: bytes) -> bytes | Awaitable[bytes]:
         """The answer to a client's next message, at once where nothing has to be waited for. Raises
@@ -129,9 +149,12 @@ class SaslListener:
         """
         if isinstance(server, OAuthBearerServer):  # for keys from the network
             return self._node.loop.run_in_executor(None, server.step, token)
-        in_store = isinstance(server, ScramServer) and not server.begun
-        if in_store and not self._scram().in_memory:
-            return self._node.run_blocking(lambda: server.step(token))
+        if isinstance(server, ScramServer) and not server.begun:
+            scram = self._scram()
+            tokens = scram.tokens
+            takes_long = tokens is not None and tokens.is_valid(server.name_in(token))
+            if takes_long or not scram.in_memory:
+                return self._node.run_blocking(lambda: server.step(token))
         return server.step(token)
 
     # ---- settings ----

@@ -13,6 +13,7 @@ from kstore.broker.state.security.scram_credentials import MECHANISMS, ScramCred
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.security.delegation_tokens import DelegationTokens
 
 __all__ = ["USERS", "ClusterScramUsers", "ScramUsers", "StoredScramUsers", "find", "user_path"]
 
@@ -25,6 +26,10 @@ class ScramUsers(Protocol):
 
     in_memory: bool
     """Whether `credentials` waits for nothing."""
+
+    @property
+    def tokens(self) -> DelegationTokens | None:
+        """Who knows the delegation tokens; None where there are none."""
 
     def reload(self, paths: Collection[str]) -> None:
         """Read again the users whose nodes are among these paths, or all where one is a folder.
@@ -40,8 +45,9 @@ class StoredScramUsers:
 
     in_memory = False
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, tokens: DelegationTokens | None = None) -> None:
         self._store = store
+        self.tokens = tokens
 
     def reload(self, paths: Collection[str]) -> None:
         """Nothing is kept."""
@@ -56,9 +62,10 @@ class ClusterScramUsers:
 
     in_memory = True
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, tokens: DelegationTokens | None = None) -> None:
         """All users are read with `load` before one logs in."""
         self._store = store
+        self.tokens = tokens
         self._by_path: dict[str, Mapping[str, str]] = {}
 
     def load(self) -> None:

@@ -225,7 +225,7 @@ def _peer_login(node: Node, settings: ListenerSettings, listener: str) -> PeerLo
         return PeerLogin(node, given)
     except ConfigError as problem:
         raise ConfigError(
-            f"listener.name.{listener.lower()}.{jaas}, as whom this broker goes to others: "
+            f"listener.name.{listener.lower()}.{jaas}, the name that this broker uses for others: "
             f"{problem}",
             key=problem.key,
         ) from None

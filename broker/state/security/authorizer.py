@@ -24,8 +24,9 @@ from kstore.acls import (
     AclResourceType,
 )
 from kstore.broker.state.bounded_cache import text_bytes
+from kstore.broker.state.security.hosts import Host, covers, host_of, one_host
 
-__all__ = ["NO_RULES", "Authorizer", "Pattern", "Rights", "Rules", "one_host"]
+__all__ = ["NO_RULES", "Authorizer", "Pattern", "Rights", "Rules"]
 
 EVERYTHING = (1 << 16) - 1
 """The bit field of all operations: bit n is operation n, as in answers (KIP-430)."""
@@ -59,7 +60,7 @@ RESOURCES = frozenset(
 class Entry(NamedTuple):
     """A rule of one principal for one pattern of names."""
 
-    host: str
+    host: Host
     operation: int
     denies: bool
     bits: int
@@ -72,7 +73,7 @@ class Entry(NamedTuple):
         bits = EVERYTHING if operation == AclOperation.ALL else 1 << operation
         if not denies:
             bits |= ALSO_ALLOWED.get(operation, 0)
-        return cls(one_host(acl.host), int(operation), denies, bits)
+        return cls(host_of(acl.host), int(operation), denies, bits)
 
 
 Entries: TypeAlias = dict[str, list[Entry]]
@@ -85,7 +86,7 @@ class Rules(NamedTuple):
     acls: frozenset[Acl]
     entries: Entries
     of_hosts: int
-    """How many are about one host."""
+    """How many are not about all hosts."""
 
     @classmethod
     def of(cls, acls: Iterable[Acl]) -> Rules:
@@ -301,7 +302,7 @@ class Authorizer:
             any_rule = True
             for who in (principal, ANY_PRINCIPAL):
                 for entry in entries.get(who, ()):
-                    if entry.host not in (ANY_HOST, host):
+                    if not covers(entry.host, host):
                         continue
                     if entry.denies:
                         denied |= entry.bits
@@ -326,7 +327,7 @@ class Authorizer:
                 for who in (asker.principal, ANY_PRINCIPAL)
                 for entry in entries.get(who, ())
                 if entry.denies is denies
-                and entry.host in (ANY_HOST, host)
+                and covers(entry.host, host)
                 and entry.operation in (AclOperation.ALL, operation)
             }
 
@@ -360,7 +361,7 @@ class Authorizer:
                 if (
                     acl.permission == AclPermission.DENY
                     and acl.principal in (principal, ANY_PRINCIPAL)
-                    and one_host(acl.host) in (ANY_HOST, host)
+                    and covers(host_of(acl.host), host)
                     and acl.operation in (AclOperation.ALL, operation)
                 ):
                     return acl
@@ -383,18 +384,3 @@ def _nobody_hears(
     principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int
 ) -> None:
     """Where denials are not logged."""
-
-
-def one_host(text: str) -> str:
-    """The one form of an address that rules and clients are compared in: an IPv6 address has many,
-    and an IPv4 client of a socket for both has one of those.
-    """
-    if ":" not in text:
-        return text
-    from ipaddress import IPv6Address
-
-    try:
-        address = IPv6Address(text)
-    except ValueError:
-        return text
-    return str(address.ipv4_mapped or address)

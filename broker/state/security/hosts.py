@@ -1,0 +1,96 @@
+"""The hosts of rules: "*", an address, or a network (10.0.0.0/8, fd00::/8). Clients are known by
+their addresses, so a rule for a name would never apply, and can't be made.
+
+Kafka 4.3.1 compares hosts as text: it stores a rule for a network, and the rule never applies.
+KIP-1276 adds networks to a later release of Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from kstore.acls import ANY_HOST
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
+    Network: TypeAlias = IPv4Network | IPv6Network
+
+__all__ = ["Host", "covers", "host_of", "host_refusal", "one_host"]
+
+Host: TypeAlias = "str | Network"
+"""What a rule's host comes to: a network, or a text to compare."""
+IPV4_IN_IPV6_BITS = 96
+
+
+def one_host(text: str) -> str:
+    """The one form of an address that rules and clients are compared in: an IPv6 address has many,
+    and an IPv4 client of a socket for both has one of those.
+    """
+    if ":" not in text:
+        return text
+    from ipaddress import IPv6Address
+
+    try:
+        address = IPv6Address(text)
+    except ValueError:
+        return text
+    return str(address.ipv4_mapped or address)
+
+
+def host_of(text: str) -> Host:
+    """A rule's host, prepared for `covers`."""
+    if "/" in text:
+        try:
+            return _network(text)
+        except ValueError:
+            return text  # of a rule that another program has stored
+    return one_host(text)
+
+
+def covers(rule: Host, host: str) -> bool:
+    """Whether a rule's host is that of a client, which is in `one_host`'s form."""
+    if isinstance(rule, str):
+        return rule in (ANY_HOST, host)
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host) in rule
+    except ValueError:  # a client of no address, such as a test's
+        return False
+
+
+def host_refusal(text: str) -> str | None:
+    """Why a rule can't be for this host; None if it can."""
+    from ipaddress import ip_address, ip_network
+
+    if text == ANY_HOST:
+        return None
+    try:
+        if "/" in text:
+            _network(text)
+        else:
+            ip_address(text)
+    except ValueError as problem:
+        if "/" not in text:
+            return (
+                f"A rule is for an address, a network like 10.0.0.0/8, or '*' for all: {text!r} is "
+                "none of these, and would never apply"
+            )
+        try:
+            meant = ip_network(text, strict=False)
+        except ValueError:
+            return f"{text!r} is no network ({problem}); one is written like 10.0.0.0/8"
+        return f"{text!r} is an address within a network: the network is {meant}"
+    return None
+
+
+def _network(text: str) -> Network:
+    from ipaddress import IPv4Network, IPv6Network, ip_network
+
+    network = ip_network(text)
+    if isinstance(network, IPv6Network) and network.prefixlen >= IPV4_IN_IPV6_BITS:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return IPv4Network((mapped, network.prefixlen - IPV4_IN_IPV6_BITS))
+    return network
