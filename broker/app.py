@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.compose import compose
 from kstore.broker.coordination.store import StoreUnavailableError
-from kstore.broker.metrics import LoopStall
+from kstore.broker.metrics.loop_stall import LoopStall
 from kstore.broker.runtime.garbage import Garbage
 from kstore.broker.runtime.log_dirs.descriptors import raise_descriptor_limit
 from kstore.broker.runtime.log_dirs.maintenance import Maintenance
-from kstore.broker.runtime.topics.topics import TRANSACTION_TOPIC
+from kstore.broker.runtime.topics.topics import SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kstore.broker.server import Server, connection_factory
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.log.errors import LogStorageError
@@ -32,13 +32,17 @@ from kstore.protocol.registry import APIS
 
 if TYPE_CHECKING:
     from kstore.broker.compose.broker import Broker
+    from kstore.broker.http_api import Listening
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.security.tls_acceptor import TlsAcceptor
+    from kstore.broker.runtime.service_manager import ServiceManager
     from kstore.config import BrokerConfig
 
 __all__ = ["serve"]
 
 STOP_TIMEOUT_S = 5.0
+END_TXN = 26
+WRITE_SHARE_GROUP_STATE = 85
 SWITCH_S = 0.0005
 """How long a thread that computes in Python keeps the loop waiting, each time the loop wakes up; by
 default it is ten times as long.
@@ -130,6 +134,12 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
     server = Server(config, loop)
     broker = compose(config, loop, server, server.report)
     server.publish(broker)
+    manager: ServiceManager | None = None
+    if "NOTIFY_SOCKET" in os.environ:
+        from kstore.broker.runtime.service_manager import ServiceManager
+
+        manager = ServiceManager(os.environ, loop, server.report)
+        on_ready = manager.attend(on_ready, stop)
     without_disks: list[str] = []
 
     def stop_without_disks(why: str) -> None:
@@ -145,6 +155,8 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
             await _serve(config, broker, server, sockets, ports, on_ready, stop)
     finally:
         broker.close()
+        if manager is not None:
+            manager.close()
     if without_disks:
         raise LogStorageError(errno.EIO, without_disks[0])
 
@@ -180,7 +192,7 @@ async def _serve(
     """Accept connections until told to stop; then answer what is in flight."""
     loop = asyncio.get_running_loop()
     backlog = config["socket.listen.backlog.size"]
-    accepting: list[asyncio.AbstractServer | TlsAcceptor] = []
+    accepting: list[asyncio.AbstractServer | Listening | TlsAcceptor] = []
     for listener, bound in zip(config.listeners, sockets, strict=True):
         factory = connection_factory(broker, listener.name)
         security = broker.security
@@ -207,11 +219,9 @@ async def _serve(
             log.info("the HTTP API is at %s", api_url)
         if not await _joined(broker.membership, stop):
             return
+        await broker.request_watch.loaded()
         on_ready(first.host, ports[first.name], api_url)
-        if TRANSACTION_TOPIC in broker.image.topics:
-            # Not only once somebody asks: a prepared transaction holds readers back until it is
-            # completed.
-            loop.call_soon(broker.transactions)
+        await _begin_coordinators(broker, server)
         await stop.wait()
     finally:
         await broker.leave()
@@ -223,11 +233,28 @@ async def _serve(
             acceptor.close()
         if broker.moves.made is not None:
             await broker.moves.made.close()
-        if broker.transactions.made is not None:
-            await broker.transactions.made.close()
-        if broker.groups.made is not None:
-            await broker.groups.made.close()
+        for part in (
+            broker.transactions.made,
+            broker.groups.made,
+            broker.persister.made,
+            broker.share_coordinator.made,
+        ):
+            if part is not None:
+                await part.close()
         await server.finish(STOP_TIMEOUT_S)
+        await broker.request_watch.close()
+
+
+async def _begin_coordinators(broker: Broker, server: Server) -> None:
+    """Make those that have work though nobody asks."""
+    if TRANSACTION_TOPIC in broker.image.topics:
+        # A prepared transaction holds readers back until it is completed.
+        await server.loading.wait(END_TXN)
+        broker.loop.call_soon(broker.transactions)
+    if SHARE_STATE_TOPIC in broker.image.topics:
+        # What is superseded is deleted from its logs.
+        await server.loading.wait(WRITE_SHARE_GROUP_STATE)
+        broker.loop.call_soon(broker.share_coordinator)
 
 
 async def _joined(membership: Membership, stop: asyncio.Event) -> bool:

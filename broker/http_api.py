@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from kstore.broker.http_probes import Probes, StuckAnswers
 from kstore.broker.http_server import (
     JSON,
     Answer,
@@ -22,25 +23,28 @@ from kstore.broker.http_server import (
     is_loopback,
     serve_http,
 )
-from kstore.broker.metrics import LoopStall, prometheus_lines
+from kstore.broker.metrics.page import MetricsPage
 from kstore.broker.runtime.security.audit_log import HTTP_REQUEST
 from kstore.broker.runtime.slices import Slices
+from kstore.broker.state.exposition import form_for, page_lines
 from kstore.broker.state.work import in_order
 from kstore.config import ConfigError
 
 if TYPE_CHECKING:
     from kstore.broker.compose.broker import Broker
+    from kstore.broker.console import Console
     from kstore.broker.faults import FaultInjector
+    from kstore.broker.metrics.loop_stall import LoopStall
     from kstore.broker.server import Server
     from kstore.broker.state.metadata.image import TopicImage
 
-__all__ = ["HttpApi", "serve_api", "serve_metrics"]
+__all__ = ["HttpApi", "Listening", "serve_api", "serve_metrics"]
 
 METRICS_LISTENER = "kstore.metrics.listener"
 LISTENER, TOKEN = "kstore.http.listener", "kstore.http.token"
 PRINCIPAL = "kstore.http.principal"
+ENABLE_CONSOLE = "kstore.console.enable"
 ENABLE_FAULTS = "kstore.fault.injection.enable"
-METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 LINES_PER_PIECE = 200
 PARTITIONS_PER_PIECE = 200
 MAX_ERROR_CHARS = 500
@@ -55,10 +59,12 @@ async def serve_metrics(broker: Broker, stall: LoopStall) -> tuple[asyncio.Abstr
     host, _ = address_of(METRICS_LISTENER, url)
     if not is_loopback(host):
         raise ConfigError(
-            f"{METRICS_LISTENER} is {url!r}: metrics are told without authentication, so only on a "
-            f"loopback address such as 127.0.0.1; {LISTENER} tells them with a token",
+            f"{METRICS_LISTENER} is {url!r}: metrics are served without authentication, so only "
+            f"on a loopback address such as 127.0.0.1; {LISTENER} serves them with a token",
             key=METRICS_LISTENER,
         )
+
+    page = MetricsPage(broker, stall)
 
     async def answer(request: Request) -> Answer:
         if not is_local(request):
@@ -67,14 +73,27 @@ async def serve_metrics(broker: Broker, stall: LoopStall) -> tuple[asyncio.Abstr
             return _error(404, "metrics are at /metrics")
         if request.method not in {"GET", "HEAD"}:
             return _error(405, "metrics are read with GET", allow="GET, HEAD")
-        return _metrics(broker, stall, request)
+        return _metrics(broker, page, request)
 
     server, base = await serve_http(METRICS_LISTENER, url, answer)
     return server, f"{base}/metrics"
 
 
-async def serve_api(server: Server, stall: LoopStall) -> tuple[asyncio.AbstractServer, str]:
-    """Listen where kstore.http.listener says; the server and its URL.
+class Listening:
+    """The sockets of kstore.http.listener."""
+
+    def __init__(self, broker: Broker, accepting: asyncio.AbstractServer) -> None:
+        self._accepting = accepting
+        self._stuck_answers = StuckAnswers(broker.holds, accepting)
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        self._stuck_answers.close()
+        self._accepting.close()
+
+
+async def serve_api(server: Server, stall: LoopStall) -> tuple[Listening, str]:
+    """Listen where kstore.http.listener says; the listening sockets and their URL.
 
     ConfigError, also for an address that others reach and no token; ListenError.
     """
@@ -87,7 +106,8 @@ async def serve_api(server: Server, stall: LoopStall) -> tuple[asyncio.AbstractS
             "Authorization: Bearer TOKEN, or listen on 127.0.0.1",
             key=LISTENER,
         )
-    return await serve_http(LISTENER, url, HttpApi(server, stall, token).answer)
+    accepting, base = await serve_http(LISTENER, url, HttpApi(server, stall, token).answer)
+    return Listening(server.broker, accepting), base
 
 
 def _principal(broker: Broker) -> str:
@@ -103,11 +123,11 @@ def _may(
     )
 
 
-def _metrics(broker: Broker, stall: LoopStall, request: Request) -> Answer:
-    of_clients = _may(broker, request, AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME)
-    return Answer(
-        200, _pieces(prometheus_lines(broker, stall, of_clients=of_clients)), METRICS_TEXT
-    )
+def _metrics(broker: Broker, page: MetricsPage, request: Request) -> Answer:
+    by_name = _may(broker, request, AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME)
+    form = form_for(request.headers.get("accept", ""))
+    lines = page_lines(page.metrics(by_name=by_name), form)
+    return Answer(200, _pieces(lines), form.content_type, (("Vary", "Accept"),))
 
 
 def _strange_host() -> Answer:
@@ -119,9 +139,11 @@ class HttpApi:
 
     def __init__(self, server: Server, stall: LoopStall, token: str | None) -> None:
         self._server = server
-        self._stall = stall
+        self._page = MetricsPage(server.broker, stall)
+        self._probes = Probes(server)
         self._token = token
         self._injector: FaultInjector | None = None
+        self._console: Console | None = None
 
     @property
     def broker(self) -> Broker:
@@ -130,6 +152,11 @@ class HttpApi:
 
     async def answer(self, request: Request) -> Answer:
         """The answer to any request."""
+        probe = self._probes.answer(request)
+        if probe is not None:
+            return probe
+        if self.broker.config[ENABLE_CONSOLE] and _is_console_path(request.path):
+            return await self._console_answer(request)
         if self._token and not self._is_known(request):
             return _error(
                 401, "send the token as Authorization: Bearer TOKEN", www_authenticate="Bearer"
@@ -150,6 +177,16 @@ class HttpApi:
             return _error(405, f"{request.path} has {allowed}", allow=allowed)
         return routes[method](self, request)
 
+    async def _console_answer(self, request: Request) -> Answer:
+        """The web console's; a browser sends no token, so the console has logins of its own."""
+        if not self._token and not is_local(request):
+            return _strange_host()
+        if self._console is None:
+            from kstore.broker.console import Console
+
+            self._console = Console(self.broker, self._token)
+        return await self._console.answer(request)
+
     def _is_known(self, request: Request) -> bool:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         wanted = (self._token or "").encode()
@@ -168,15 +205,13 @@ class HttpApi:
 
     def health(self, request: Request) -> Answer:
         """200 once clients are answered, 503 until then and while the broker stops."""
-        broker = self.broker
-        joined = broker.membership.joined
-        status = "stopping" if self._server.stopping else "ready" if joined else "starting"
-        row = {"status": status, "node_id": broker.node_id}
+        status = self._probes.status
+        row = {"status": status, "node_id": self.broker.node_id}
         return _json(200 if status == "ready" else 503, row)
 
     def metrics(self, request: Request) -> Answer:
-        """All counters, in Prometheus's text form."""
-        return _metrics(self.broker, self._stall, request)
+        """All that is counted, in Prometheus's text form or OpenMetrics."""
+        return _metrics(self.broker, self._page, request)
 
     def cluster(self, request: Request) -> Answer:
         """The brokers that are alive, as this one knows them."""
@@ -270,6 +305,11 @@ _ROUTES: dict[str, dict[str, _Route]] = {
     },
 }  # fmt: skip
 _FAULT_ROUTES: dict[str, _Route] = {"DELETE": HttpApi.remove_fault}
+
+
+def _is_console_path(path: str) -> bool:
+    """Whether a request is the web console's."""
+    return path in {"/", "/ui"} or path.startswith("/ui/")
 
 
 def _json(status: int, row: dict[str, Any]) -> Answer:

@@ -45,6 +45,8 @@ class Request(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     client_host: str = "127.0.0.1"
+    query: str = ""
+    """What stands behind the path, with its question mark."""
 
 
 class Answer(NamedTuple):
@@ -202,9 +204,14 @@ class _Connection:
         except h11.RemoteProtocolError as problem:
             raise _BadRequestError(problem.error_status_hint, str(problem)) from None
         peer = self.writer.get_extra_info("peername")
-        path = head.target.partition(b"?")[0].decode("ascii")
+        path, mark, query = head.target.decode("ascii").partition("?")
         return Request(
-            head.method.decode("ascii"), path, headers, bytes(body), peer[0] if peer else ""
+            head.method.decode("ascii"),
+            path,
+            headers,
+            bytes(body),
+            peer[0] if peer else "",
+            mark + query,
         )
 
     async def _next(self) -> h11.Event:

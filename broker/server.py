@@ -21,7 +21,9 @@ from kstore.broker.api import (
     RequestContext,
     resolve_handler,
 )
+from kstore.broker.api.requests.loading import IN_CLUSTER, WITH_AUTHORIZER, Loading
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
+from kstore.broker.runtime.log_lines import printable
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
 from kstore.protocol import ProtocolError
 from kstore.protocol.registry import API_VERSIONS, APIS, Api
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from kstore.broker.api.security.acls import AclParts
     from kstore.broker.api.security.permissions import GuardParts
     from kstore.broker.api.security.scram import ScramParts
+    from kstore.broker.api.shares.leader_parts import ShareLeaderParts
     from kstore.broker.api.telemetry.client_metrics import TelemetryParts
     from kstore.broker.api.topics.delete_records import DeleteRecordsParts
     from kstore.broker.api.topics.topics import CreateTopicsParts
@@ -69,8 +72,8 @@ if TYPE_CHECKING:
         AclParts, AddPartitionsParts, AlterConfigParts, CoordinatorParts, CreateTopicsParts,
         DeleteRecordsParts, EnvelopeParts, EpochParts, FeatureParts, ForwardingParts, GuardParts,
         LargeRequestParts, LogDirParts, MetadataParts, OffsetParts, ProducerIdParts, QuorumParts,
-        QuotaParts, ReplicaParts, ScramParts, StreamsParts, TelemetryParts, TopicPartitionsParts,
-        TransactionAdminParts, TransactionalOffsetsParts, Protocol,
+        QuotaParts, ReplicaParts, ScramParts, ShareLeaderParts, StreamsParts, TelemetryParts,
+        TopicPartitionsParts, TransactionAdminParts, TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
         """What handlers are given, all of them together."""
 
@@ -116,6 +119,7 @@ class Server:
             self._placed = _alone
         self._large: LargeRequests
         self._limits: ConnectionLimits
+        self.loading = Loading(loop, self._rows, self._around)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def publish(self, broker: Broker) -> None:
@@ -127,7 +131,12 @@ class Server:
         for key, row in self._rows.items():
             api = APIS[key]
             broker.plane.serve_api(
-                key, row.min_version, row.max_version, api.flexible_from, row.cached
+                key,
+                row.min_version,
+                row.max_version,
+                api.flexible_from,
+                row.cached,
+                row.in_turns,
             )
 
     @property
@@ -150,6 +159,8 @@ class Server:
         """A connection is gone."""
         if self.broker.security is not None:
             self.broker.security.lost(connection)
+        if self.broker.share_partitions.made is not None:
+            self.broker.share_partitions.made.lost(connection)
         self._limits.lost(connection)
 
     def report(self, sentence: str, about: str = "") -> None:
@@ -157,7 +168,7 @@ class Server:
         lines that have this in common only some are told (Report).
         """
         if not about or self._lines.admits(group_of(about)):
-            log.warning("%s", sentence if sentence.isprintable() else _printable(sentence))
+            log.warning("%s", sentence if sentence.isprintable() else printable(sentence))
 
     def _tell_rest(self, group: str, count: int) -> None:
         what = (
@@ -198,6 +209,9 @@ class Server:
         body: bytes,
     ) -> Any:
         """The answer's body; None for no answer; or what `park` is to wait for."""
+        # A client that is not authenticated may ask for ApiVersions only, and has its answer now.
+        if connection.authentication is None and self.loading.holds(connection, api_key):
+            return None
         handler, api, most = self.handler(api_key)
         if version == UNSUPPORTED:
             from kstore.broker.api.metadata.api_versions import unsupported_version
@@ -287,6 +301,15 @@ class Server:
                 return
         slot.close_large()
 
+    async def loaded(self, api_key: int) -> None:
+        """Wait until an API's modules are there (RequestServer)."""
+        await self.loading.wait(api_key)
+
+    def _around(self) -> tuple[str, ...]:
+        """What stands before every handler of this broker."""
+        rights = () if self.broker.authorizer is None else WITH_AUTHORIZER
+        return rights + IN_CLUSTER if self.broker.config.clustered else rights
+
     def _resolve(self, api_key: int) -> tuple[Handler, Any, int]:
         from kstore.broker.api.requests.large_requests import LargeRequests, max_elements
 
@@ -369,14 +392,9 @@ def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:
     return handler if row.internal or api_key == API_VERSIONS else when_ready(handler)
 
 
-def _printable(text: str) -> str:
-    """Line ends, colours and the like as they are written in a program."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
 def _story(problem: Exception) -> str:
     """A traceback each of whose lines is known for one: the last may hold what a client sent."""
     from traceback import format_exception
 
     lines = "".join(format_exception(problem)).splitlines()
-    return "\n".join(f"  | {_printable(line)}" for line in lines)
+    return "\n".join(f"  | {printable(line)}" for line in lines)

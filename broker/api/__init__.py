@@ -36,6 +36,11 @@ class RequestContext(NamedTuple):
     connection: Connection | None = None
     """The connection itself; None where a handler is called without one."""
 
+    @property
+    def extended(self) -> bool:
+        """Whether who asks wants kstore's tagged fields in answers."""
+        return self.connection is not None and self.connection.extended
+
 
 Handler = Callable[[Any, Any, RequestContext], "Any | Awaitable[Any]"]
 """A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it. Each says by a
@@ -69,6 +74,10 @@ class ApiRow(NamedTuple):
     """The same, but for what is one broker's own."""
     waits_for_members: bool = False
     """Its answer may wait for other members for as long as a client likes."""
+    in_turns: bool = False
+    """All members of a group may ask it at the same time: of all such requests each turn of the
+    loop does a slice, whatever their connections.
+    """
 
 
 FAST = "fast"
@@ -82,13 +91,13 @@ API_TABLE: dict[int, ApiRow] = {
     5: ApiRow("controller.broker_requests:handle_stop_replica", 4, 4, internal=True),
     6: ApiRow("controller.broker_requests:handle_update_metadata", 8, 8, internal=True),
     7: ApiRow("controller.broker_requests:handle_controlled_shutdown", 3, 3, internal=True),
-    8: ApiRow("groups.offsets:handle_offset_commit", 2, 10),
-    9: ApiRow("groups.offsets:handle_offset_fetch", 1, 10),
+    8: ApiRow("groups.offsets:handle_offset_commit", 2, 10, in_turns=True),
+    9: ApiRow("groups.offsets:handle_offset_fetch", 1, 10, in_turns=True),
     10: ApiRow("groups.find_coordinator:handle_find_coordinator", 0, 6),
-    11: ApiRow("groups.classic:handle_join_group", 0, 9, waits_for_members=True),
-    12: ApiRow("groups.classic:handle_heartbeat", 0, 4),
-    13: ApiRow("groups.classic:handle_leave_group", 0, 5),
-    14: ApiRow("groups.classic:handle_sync_group", 0, 5, waits_for_members=True),
+    11: ApiRow("groups.classic:handle_join_group", 0, 9, waits_for_members=True, in_turns=True),
+    12: ApiRow("groups.classic:handle_heartbeat", 0, 4, in_turns=True),
+    13: ApiRow("groups.classic:handle_leave_group", 0, 5, in_turns=True),
+    14: ApiRow("groups.classic:handle_sync_group", 0, 5, waits_for_members=True, in_turns=True),
     15: ApiRow("groups.classic:handle_describe_groups", 0, 6),
     16: ApiRow("groups.classic:handle_list_groups", 0, 5),
     17: ApiRow("security.sasl:handle_sasl_handshake", 0, 1),
@@ -112,6 +121,10 @@ API_TABLE: dict[int, ApiRow] = {
     35: ApiRow("logs.log_dirs:handle_describe_log_dirs", 1, 5),
     36: ApiRow("security.sasl:handle_sasl_authenticate", 0, 2),
     37: ApiRow("topics.topics:handle_create_partitions", 0, 3, controller_only=True),
+    38: ApiRow("security.delegation_tokens:handle_create_delegation_token", 1, 3),
+    39: ApiRow("security.delegation_tokens:handle_renew_delegation_token", 1, 2),
+    40: ApiRow("security.delegation_tokens:handle_expire_delegation_token", 1, 2),
+    41: ApiRow("security.delegation_tokens:handle_describe_delegation_token", 1, 3),
     42: ApiRow("groups.classic:handle_delete_groups", 0, 2),
     43: ApiRow("controller.reassignments:handle_elect_leaders", 0, 2, controller_only=True),
     44: ApiRow(
@@ -138,16 +151,28 @@ API_TABLE: dict[int, ApiRow] = {
     64: ApiRow("controller.quorum:handle_unregister_broker", 0, 0),
     65: ApiRow("transactions.admin:handle_describe_transactions", 0, 0),
     66: ApiRow("transactions.admin:handle_list_transactions", 0, 2),
-    68: ApiRow("groups.consumer:handle_consumer_group_heartbeat", 0, 1),
+    68: ApiRow("groups.consumer:handle_consumer_group_heartbeat", 0, 1, in_turns=True),
     69: ApiRow("groups.consumer:handle_consumer_group_describe", 0, 1),
     71: ApiRow("telemetry.client_metrics:handle_get_telemetry_subscriptions", 0, 0),
     72: ApiRow("telemetry.client_metrics:handle_push_telemetry", 0, 0),
     74: ApiRow("metadata.alter_configs:handle_list_config_resources", 0, 1),
     75: ApiRow("metadata.metadata:handle_describe_topic_partitions", 0, 0),
+    76: ApiRow("groups.share:handle_share_group_heartbeat", 1, 1, in_turns=True),
+    77: ApiRow("groups.share:handle_share_group_describe", 1, 1),
+    78: ApiRow("shares.share_fetch:handle_share_fetch", 1, 2),
+    79: ApiRow("shares.share_acknowledge:handle_share_acknowledge", 1, 2),
     80: ApiRow("controller.quorum:handle_add_raft_voter", 0, 1),
     81: ApiRow("controller.quorum:handle_remove_raft_voter", 0, 0),
-    88: ApiRow("groups.streams:handle_streams_group_heartbeat", 0, 0),
+    83: ApiRow("shares.state:handle_initialize_share_group_state", 0, 0),
+    84: ApiRow("shares.state:handle_read_share_group_state", 0, 0),
+    85: ApiRow("shares.state:handle_write_share_group_state", 0, 1),
+    86: ApiRow("shares.state:handle_delete_share_group_state", 0, 0),
+    87: ApiRow("shares.state:handle_read_share_group_state_summary", 0, 1),
+    88: ApiRow("groups.streams:handle_streams_group_heartbeat", 0, 0, in_turns=True),
     89: ApiRow("groups.streams:handle_streams_group_describe", 0, 0),
+    90: ApiRow("groups.share_offsets:handle_describe_share_group_offsets", 0, 1),
+    91: ApiRow("groups.share_offsets:handle_alter_share_group_offsets", 0, 0),
+    92: ApiRow("groups.share_offsets:handle_delete_share_group_offsets", 0, 0),
     25300: ApiRow("logs.leader_epochs:handle_leader_epoch_for_partition", 0, 0),
 }
 """API key to row, by key. Versions are Kafka 4.3's, as far as kstore serves them."""

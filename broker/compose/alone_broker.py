@@ -10,10 +10,12 @@ from kstore.broker.coordination.stores import open_own_store
 from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
-from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, Topics
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, Topics
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
@@ -36,6 +38,7 @@ class AloneBroker(Broker):
         self.configs = DynamicConfigs(self.config, self.store, self.run_blocking, self.report)
         self.configs.load()
         self.check_rights()
+        self.open_tokens()
         myself = BrokerImage(self.node_id, endpoints, self.config["broker.rack"])
         protocols = None if self.security is None else self.security.protocols
         znodes.register_broker(self.store, myself, self.now_ms(), protocols)
@@ -76,9 +79,9 @@ class AloneBroker(Broker):
         """Those in the store."""
         from kstore.broker.runtime.security.scram_users import StoredScramUsers
 
-        return StoredScramUsers(self.store)
+        return StoredScramUsers(self.store, self.tokens)
 
-    async def _forget_offsets(self, name: str) -> None:
+    async def _forget_offsets(self, name: str, topic_id: UUID) -> None:
         """No group has offsets in a deleted topic; without __consumer_offsets there are no
         groups. In a cluster each coordinator sees itself that a topic is gone.
         """
@@ -88,3 +91,13 @@ class AloneBroker(Broker):
                 self.groups.forget()
         elif OFFSETS_TOPIC in self.image.topics:
             await self.groups().forget_topic(name)
+        await self._forget_shares(name, topic_id)
+
+    async def _forget_shares(self, name: str, topic_id: UUID) -> None:
+        """The same for the state of share groups."""
+        if name == SHARE_STATE_TOPIC:
+            if self.share_coordinator.made is not None:
+                await self.share_coordinator.made.close()
+                self.share_coordinator.forget()
+        elif SHARE_STATE_TOPIC in self.image.topics:
+            self.share_coordinator().forget_topic(topic_id)

@@ -28,8 +28,14 @@ from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.metadata.listener_settings import ListenerSettings
 from kstore.broker.runtime.node import Node
+from kstore.broker.runtime.request_log.request_watch import RequestWatch
 from kstore.broker.runtime.slices import Turns
-from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
+from kstore.broker.runtime.topics.topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_TOPIC,
+    Topics,
+)
 from kstore.broker.state.metadata.image import Endpoint, MetadataImage
 from kstore.broker.state.replication.fetch_session_cache import FetchSessionCache
 
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
     from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Job, Unpacking
     from kstore.broker.runtime.log_limit import Report
@@ -52,8 +59,12 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.replication.replica_manager import ReplicaManager
     from kstore.broker.runtime.request_server import RequestServer
     from kstore.broker.runtime.security.acl_store import AclStore
+    from kstore.broker.runtime.security.delegation_tokens import DelegationTokens
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.shares.coordinator_persister import CoordinatorPersister
+    from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator
+    from kstore.broker.runtime.shares.share_partition_manager import SharePartitionManager
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
     from kstore.broker.runtime.topics.internal_topics import InternalTopics
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
@@ -95,6 +106,8 @@ class Broker(ABC):
         self.turns = Turns(loop)  # which wide requests share
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
+        self.request_watch = RequestWatch(self.node, self.plane)
+        """What is told of single requests."""
         self.plane.produce.admit_transactional = self._admit_transactional
         self.plane.produce.unpack_later = self._unpack
         self.unpacking: Lazy[Unpacking] = Lazy(self._make_unpacking)
@@ -127,6 +140,10 @@ class Broker(ABC):
         """What clients push."""
         self.moves: Lazy[ReplicaMoves] = Lazy(self._make_moves)
         """Moves of partitions between log dirs."""
+        self.tokens: DelegationTokens | None = None
+        """The delegation tokens (runtime/security/delegation_tokens.py); None where
+        delegation.token.secret.key is not set.
+        """
         self.listener_settings = ListenerSettings(config, self._configs)
         self.scram: Lazy[ScramUsers] = Lazy(self.make_scram)
         self.security: Security | None = self._make_security(server)
@@ -151,6 +168,10 @@ class Broker(ABC):
     def image(self) -> MetadataImage:
         """What this broker knows of the cluster now."""
         return self.metadata.image
+
+    async def loaded(self, api_key: int) -> None:
+        """Wait until the modules that answer an API's requests are loaded."""
+        await self._server.loaded(api_key)
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Open the store and the logs; ``endpoints`` are where clients reach this broker. Blocks;
@@ -183,6 +204,19 @@ class Broker(ABC):
                 shared=self.shares_store,
             )  # fmt: skip
 
+    def open_tokens(self) -> None:
+        """Read the delegation tokens, and remove those that expire. Blocks; StoreError."""
+        if self.config["delegation.token.secret.key"]:
+            from kstore.broker.runtime.security.delegation_tokens import DelegationTokens
+
+            if self.tokens is not None:
+                self.tokens.close()  # an earlier attempt's
+            self.tokens = DelegationTokens(
+                self.node, self.store, lambda: self.membership.is_controller
+            )
+            self.tokens.load()
+            self.tokens.start()
+
     def _admit_transactional(
         self,
         connection: Connection,
@@ -209,9 +243,18 @@ class Broker(ABC):
 
     def _promise_coordinators(self) -> None:
         self.groups: Lazy[GroupCoordinator] = Lazy(self._make_groups, lambda made: made.start())
+        self.share_states: Lazy[ShareGroupStates] = Lazy(self._make_share_states)
+        """Who has the state of share groups' partitions kept."""
         self.transactions: Lazy[TransactionCoordinator] = Lazy(
             self._make_transactions, lambda made: made.start()
         )
+        self.share_coordinator: Lazy[ShareCoordinator] = Lazy(
+            self._make_share_coordinator, lambda made: made.start()
+        )
+        self.persister: Lazy[CoordinatorPersister] = Lazy(self._make_persister)
+        """Where the state of share-partitions is kept: a Persister (runtime/shares)."""
+        self.share_partitions: Lazy[SharePartitionManager] = Lazy(self._make_share_partitions)
+        """The share-partitions that this broker leads."""
         self.partition_writer: Lazy[PartitionWriter] = Lazy(self._make_partition_writer)
         self.internal_topics: Lazy[InternalTopics] = Lazy(self._make_internal_topics)
         self.admission: Lazy[TransactionAdmission] = Lazy(self.make_admission)
@@ -241,6 +284,11 @@ class Broker(ABC):
             self.authorizer,
         )
 
+    def _make_share_states(self) -> ShareGroupStates:
+        from kstore.broker.runtime.groups.share_states import ShareGroupStates
+
+        return ShareGroupStates(self.groups, self.persister)
+
     def _make_expansion_gates(self) -> ExpansionGates:
         from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
 
@@ -269,6 +317,24 @@ class Broker(ABC):
             self.partition_writer(),
             self.producer_ids(),
             self.make_marker_writer(),
+        )
+
+    def _make_share_coordinator(self) -> ShareCoordinator:
+        from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator
+
+        topic = self.coordinator_topic(SHARE_STATE_TOPIC)
+        return ShareCoordinator(self.node, topic, self.partition_writer())
+
+    def _make_persister(self) -> CoordinatorPersister:
+        from kstore.broker.runtime.shares.coordinator_persister import CoordinatorPersister
+
+        return CoordinatorPersister(self.node, self.share_coordinator, self.peers)
+
+    def _make_share_partitions(self) -> SharePartitionManager:
+        from kstore.broker.runtime.shares.share_partition_manager import SharePartitionManager
+
+        return SharePartitionManager(
+            self.node, self.table, self.configs, self.persister, self.unpacking
         )
 
     @abstractmethod
@@ -357,6 +423,8 @@ class Broker(ABC):
         """Flush and close logs and store; the next start needs no recovery."""
         if self.security is not None:
             self.security.close()
+        if self.tokens is not None:
+            self.tokens.close()
         if self.peers.made is not None:
             self.peers.made.close()
         if self.unpacking.made is not None:

@@ -27,11 +27,16 @@ from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.broker.runtime.replication.replica_manager import ReplicaManager
 from kstore.broker.runtime.replication.replicas import Replicas
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
-from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kstore.broker.runtime.topics.topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_TOPIC,
+)
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from uuid import UUID
 
     from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.coordination.store import Store
@@ -93,7 +98,10 @@ class ClusterBroker(Broker):
         self.configs = DynamicConfigs(config, store, self.run_blocking, self.report)
         self.configs.load()
         self.check_rights()
-        if self.security is not None and self.security.sasl is not None:
+        self.open_tokens()
+        if self.tokens is not None or (
+            self.security is not None and self.security.sasl is not None
+        ):
             self.scram.forget()  # an earlier attempt's
             self.scram()
         cluster_id = _cluster_id(store)
@@ -122,6 +130,7 @@ class ClusterBroker(Broker):
         self.log_dir_failures.on_partition = replicas.fail
         announce = LogDirEvents(self.node, store).announce
         self.log_dir_failures.on_offline = lambda places: announce()
+        self.replica_manager.on_refused = announce
         self.isr = IsrChanges(self.node, self.table, member, self.peers)
         self.isr.start()
         give_hints(config, self.table, self.metadata)
@@ -154,15 +163,18 @@ class ClusterBroker(Broker):
             self.plane.forget_answers()
 
     def _let_coordinators_follow(self) -> None:
-        """Have coordinators follow their partitions, and groups forget deleted topics."""
+        """Have coordinators follow their partitions, and forget deleted topics."""
 
-        def forget(name: str) -> None:
+        def forget(name: str, topic_id: UUID) -> None:
             if self.groups.made is not None:
                 self.groups.made.forget_soon(name)
+            if self.share_coordinator.made is not None:
+                self.share_coordinator.made.forget_topic(topic_id)
 
         coordinators: dict[str, LazyCoordinator] = {
             OFFSETS_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
+            SHARE_STATE_TOPIC: self.share_coordinator,
         }
         on_leadership = self.replica_manager.replicas.on_leadership
         on_leadership.append(watch_leadership(coordinators))
@@ -240,7 +252,7 @@ class ClusterBroker(Broker):
         """Those of the cluster, which this broker keeps: clients log in while the store is away."""
         from kstore.broker.runtime.security.scram_users import ClusterScramUsers
 
-        users = ClusterScramUsers(self.store)
+        users = ClusterScramUsers(self.store, self.tokens)
         users.load()
         return users
 

@@ -55,7 +55,7 @@ from kstore.private_files import (
 if TYPE_CHECKING:
     from kstore.broker.coordination.peers import PeerWatcher
 
-__all__ = ["LmdbStore"]
+__all__ = ["LmdbStore", "read_nodes"]
 
 LOGGER = logging.getLogger("kstore.broker")
 
@@ -106,7 +106,13 @@ class _LmdbTransaction(WriteTransaction):
         value = self._txn.get(_key(path))
         if value is None:
             return Node(b"", 0, 0, 0, 0, 0) if path == "/" else None
-        _, czxid, mzxid, version, owner, created_children = NODE.unpack_from(value)
+        written, czxid, mzxid, version, owner, created_children = NODE.unpack_from(value)
+        if written > FORMAT_VERSION:
+            raise StoreError(
+                f"the coordination store has format {written}, and this version of kstore reads "
+                f"{FORMAT_VERSION}: use the newer version that wrote it, or restore a backup from "
+                "before the upgrade"
+            )
         node = Node(bytes(value[NODE.size :]), czxid, mzxid, version, owner, created_children)
         check = self._txn.get(_check_key(path))
         # A version that knew no checksums may have written since: then this is of another zxid.
@@ -120,7 +126,7 @@ class _LmdbTransaction(WriteTransaction):
     def children(self, path: str) -> list[str]:
         """See ReadTransaction."""
         prefix = _key("/x" if path == "/" else path + "/x")[:-1]
-        return [key[len(prefix) :].decode() for key in self._keys(prefix)]
+        return [key[len(prefix) :].decode() for key in self.keys_of(prefix)]
 
     def put(self, path: str, node: Node) -> None:
         """See WriteTransaction."""
@@ -142,16 +148,16 @@ class _LmdbTransaction(WriteTransaction):
     def owned(self, session_id: int) -> list[str]:
         """See WriteTransaction."""
         return [
-            key[OWNER.size :].decode() for key in self._keys(OWNER.pack(OWNER_DEPTH, session_id))
+            key[OWNER.size :].decode() for key in self.keys_of(OWNER.pack(OWNER_DEPTH, session_id))
         ]
 
     def sessions(self) -> list[int]:
         """See ReadTransaction."""
-        return [OWNER.unpack(key)[1] for key in self._keys(DEPTH.pack(SESSION_DEPTH))]
+        return [OWNER.unpack(key)[1] for key in self.keys_of(DEPTH.pack(SESSION_DEPTH))]
 
     def owners(self) -> set[int]:
         """The sessions that own ephemeral nodes."""
-        return {OWNER.unpack_from(key)[1] for key in self._keys(DEPTH.pack(OWNER_DEPTH))}
+        return {OWNER.unpack_from(key)[1] for key in self.keys_of(DEPTH.pack(OWNER_DEPTH))}
 
     def add_session(self, session_id: int) -> None:
         """See WriteTransaction."""
@@ -189,7 +195,8 @@ class _LmdbTransaction(WriteTransaction):
         self._txn.put(key, COUNTER.pack(count))
         return count
 
-    def _keys(self, prefix: bytes) -> list[bytes]:
+    def keys_of(self, prefix: bytes) -> list[bytes]:
+        """All keys that begin so, in their order."""
         found: list[bytes] = []
         with self._txn.cursor() as cursor:
             if cursor.set_range(prefix):
@@ -300,8 +307,11 @@ class _LmdbBackend(Backend):
             self.files.release(session_id)
 
     def has_ended(self, session_id: int) -> bool:
-        """See Backend."""
-        return self.files is not None and self.files.is_dead(session_id)
+        """See Backend. A process that dies drops its lock first, and is told as dead at the end."""
+        ended = self.files is not None and self.files.is_dead(session_id)
+        if ended and self.peers is not None:
+            self.peers.look()
+        return ended
 
     def after_fork(self) -> None:
         """In a child process: it keeps no lock of its parent's, and may open the store anew."""
@@ -356,6 +366,33 @@ class LmdbStore(TreeStore):
                 assert backend.files is not None
                 backend.peers = PeerWatcher(folder, tree, backend.files)
             super().__init__(tree)
+
+
+def read_nodes(path: str) -> dict[str, bytes]:
+    """The persistent nodes of the store in a folder, as they are at one moment, whoever has it
+    open: path to data. It takes no lock and changes nothing; StoreError.
+    """
+    problem = _problem(path)
+    if problem is not None:
+        raise StoreDamagedError(_damaged(path, problem))
+    found: dict[str, bytes] = {}
+    try:
+        with lmdb.open(path, readonly=True, create=False, max_dbs=0) as env, env.begin() as txn:
+            nodes = _LmdbTransaction(txn)
+            for key in nodes.keys_of(b""):
+                if key[:2] >= DEPTH.pack(CHECK_DEPTH):
+                    break
+                name = key[DEPTH.size :].decode()
+                node = nodes.get(name)
+                if node is not None and not node.ephemeral_owner and name != "/":
+                    found[name] = node.data
+    except DAMAGE as error:
+        raise StoreUnavailableError(_damaged(path, str(error))) from error
+    except lmdb.Error as error:
+        raise StoreUnavailableError(
+            f"the coordination store {path} can't be read: {error}; check its folder"
+        ) from error
+    return found
 
 
 _open_backends: weakref.WeakSet[_LmdbBackend] = weakref.WeakSet()

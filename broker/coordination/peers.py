@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kstore._fast.log.notify import Watch
+from kstore._fast.shared.notify import Watch
 from kstore.broker.coordination.store import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class PeerWatcher:
         self._seen: dict[int, tuple[int, float]] = {}  # session -> its last touch, and since when
         self._blind = False
         self._stopping = False
+        self._waking = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kstore-peers", daemon=True)
         self._thread.start()
@@ -47,11 +48,18 @@ class PeerWatcher:
 
     def stop(self) -> None:
         """End the thread; from any thread, its own included."""
-        os.write(self._wake_write, b"!")  # before the thread may close the pipe
-        self._stopping = True
+        with self._waking, suppress(BlockingIOError):  # the thread closes the pipe after this
+            self._stopping = True
+            os.write(self._wake_write, b"!")
         self._ended.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def look(self) -> None:
+        """Look at the others now; from any thread."""
+        with self._waking, suppress(BlockingIOError):  # so full that it is awake
+            if not self._stopping:
+                os.write(self._wake_write, b".")
 
     def _run(self) -> None:
         next_look = 0.0
@@ -82,6 +90,8 @@ class PeerWatcher:
         for descriptor in (self._watch.fd, self._wake_read, *self._processes.values()):
             poll.register(descriptor, select.POLLIN)
         ready = {descriptor for descriptor, _ in poll.poll(timeout_ms)}
+        if self._wake_read in ready:
+            os.read(self._wake_read, 4096)
         return {process for process, pidfd in self._processes.items() if pidfd in ready}
 
     def _look_at_sessions(self, exited: set[int]) -> None:
@@ -156,6 +166,7 @@ class PeerWatcher:
 
     def _close(self) -> None:
         self._watch.close()
-        for descriptor in (self._wake_read, self._wake_write, *self._processes.values()):
-            with suppress(OSError):
-                os.close(descriptor)
+        with self._waking:
+            for descriptor in (self._wake_read, self._wake_write, *self._processes.values()):
+                with suppress(OSError):
+                    os.close(descriptor)

@@ -8,36 +8,46 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["HANGS_AFTER_S", "DirThreads"]
+__all__ = ["HANGS_AFTER_S", "DirThreads", "LogDirHangsError"]
 
 T = TypeVar("T")
 HANGS_AFTER_S = 3.0
 """A call that takes so long is told to the operator, and new logs go to other log dirs."""
 
 
+class LogDirHangsError(Exception):
+    """A log dir hangs, so what was asked for there is not waited for."""
+
+
 class _DirThread:
     """The thread of one log dir, and what it has to do."""
 
-    def __init__(self, number: int) -> None:
-        self.executor = ThreadPoolExecutor(1, thread_name_prefix=f"kstore-dir-{number}")
+    def __init__(self, name: str) -> None:
+        self.executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self.calls: deque[str] = deque()
         """What is under way, and what waits behind it."""
         self.begun_s = 0.0
         """When the first of them began."""
-        self.hangs = False
+        self.hanging = asyncio.Event()
         self.look: asyncio.TimerHandle | None = None
 
 
 class DirThreads:
     """The threads of all log dirs, each made when it is needed. For the loop's use."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        report: Callable[[str], object],
+        name: str = "kstore-dir",
+    ) -> None:
         self._loop = loop
         self._report = report
+        self._name = name
         self._threads: dict[str, _DirThread] = {}
         self.on_error: Callable[[str, Exception], object] | None = None
         """Called with a log dir's path and what a call there has raised."""
@@ -46,9 +56,7 @@ class DirThreads:
         """Have the thread of the log dir with this path do something, even if nobody waits for it
         any more; ``what`` names it for the operator, in case it hangs.
         """
-        thread = self._threads.get(path)
-        if thread is None:
-            thread = self._threads[path] = _DirThread(len(self._threads))
+        thread = self._thread(path)
         thread.calls.append(what)
         if len(thread.calls) == 1:
             thread.begun_s = self._loop.time()
@@ -60,7 +68,33 @@ class DirThreads:
     def hangs(self, path: str) -> bool:
         """Whether a call in this log dir takes very long."""
         thread = self._threads.get(path)
-        return thread is not None and thread.hangs
+        return thread is not None and thread.hanging.is_set()
+
+    async def ended(self, done: asyncio.Future[Any], paths: Iterable[str]) -> bool:
+        """Wait until something is done that needs these log dirs; False as soon as one of them
+        hangs. It goes on then, and who asked for it does not hear how it ends.
+        """
+        hanging = [asyncio.ensure_future(self._thread(path).hanging.wait()) for path in paths]
+        try:
+            await asyncio.wait([done, *hanging], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in hanging:
+                each.cancel()
+        if not done.done():
+            done.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return done.done()
+
+    async def result(self, call: asyncio.Future[T], path: str) -> T:
+        """What a call in a log dir gives; LogDirHangsError as soon as that hangs."""
+        if not await self.ended(call, [path]):
+            raise LogDirHangsError(path)
+        return await call
+
+    def _thread(self, path: str) -> _DirThread:
+        thread = self._threads.get(path)
+        if thread is None:
+            thread = self._threads[path] = _DirThread(f"{self._name}-{len(self._threads)}")
+        return thread
 
     def close(self) -> None:
         """End the threads, after what they have to do."""
@@ -72,8 +106,8 @@ class DirThreads:
     def _done(self, path: str, thread: _DirThread, done: asyncio.Future[T]) -> None:
         what, taken_s = thread.calls.popleft(), self._loop.time() - thread.begun_s
         thread.begun_s = self._loop.time()
-        if thread.hangs:
-            thread.hangs = False
+        if thread.hanging.is_set():
+            thread.hanging.clear()
             self._report(f"the log dir {path} answers again: {what} took {taken_s:.1f} s")
         if thread.calls:
             self._look_later(path, thread)
@@ -89,13 +123,13 @@ class DirThreads:
     def _look(self, path: str, thread: _DirThread) -> None:
         """Tell of a call that takes long, once."""
         thread.look = None
-        if not thread.calls or thread.hangs:
+        if not thread.calls or thread.hanging.is_set():
             return
         if self._loop.time() < thread.begun_s + HANGS_AFTER_S:
             self._look_later(path, thread)
             return
-        thread.hangs = True
+        thread.hanging.set()
         self._report(
             f"the log dir {path} hangs: {thread.calls[0]} has not ended for "
-            f"{HANGS_AFTER_S:g} s; what needs this log dir waits, all else goes on"
+            f"{HANGS_AFTER_S:g} s; requests that need it wait, all others continue"
         )

@@ -8,7 +8,7 @@ import logging
 
 from kstore.errors import ErrorCode
 
-__all__ = ["check", "levels", "set_level"]
+__all__ = ["check", "levels", "set_level", "word"]
 
 ROOT = "root"
 LEVELS = {
@@ -23,9 +23,9 @@ LEVELS = {
 
 def levels() -> dict[str, str]:
     """Every logger of the broker, and the root, with the level that is in force for it."""
-    found = {ROOT: _word(logging.getLogger().getEffectiveLevel())}
+    found = {ROOT: word(logging.getLogger().getEffectiveLevel())}
     for name in sorted(_names()):
-        found[name] = _word(logging.getLogger(name).getEffectiveLevel())
+        found[name] = word(logging.getLogger(name).getEffectiveLevel())
     return found
 
 
@@ -63,5 +63,6 @@ def _names() -> list[str]:
     ]
 
 
-def _word(level: int) -> str:
+def word(level: int) -> str:
+    """The word for a level, or for the next higher one that has a word."""
     return next((word for word, value in LEVELS.items() if level <= value), "FATAL")

@@ -12,10 +12,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kstore.broker.state.exposition import Family, Metrics, escaped, sample
 from kstore.protocol.registry import APIS
 
 if TYPE_CHECKING:
@@ -35,7 +36,16 @@ OTHERS = "others"
 COLLECTION = "garbage collection"
 FRAMES = 4
 """Of the loop's thread, told while it is held."""
+FORMAT, JSON = "kstore.logging.format", "json"
 SETTING, LONG_HOLDS = "kstore.slow.loop.ms", "kstore.long.holds.file"
+HOLDS = Family(
+    "kstore_loop_hold_seconds", "histogram",
+    "How long the event loop was held, for holds of 1 ms or more, by what held it",
+)  # fmt: skip
+LONGEST = Family(
+    "kstore_loop_hold_max_seconds", "gauge",
+    "The longest hold since the start, without the time that the thread waited for a core",
+)  # fmt: skip
 log = logging.getLogger("kstore.broker")
 
 
@@ -62,11 +72,20 @@ class LoopHolds:
         self._rows: dict[str, _Row] = {}
         self._thread: threading.Thread | None = None
         self._stop_fd = -1
+        self.on_stuck: Callable[[int], None] | None = None
+        """Called on the guard's thread, with the time of the monotonic clock in us since which the
+        loop is held, once that is longer than a second.
+        """
 
     @property
     def max_ms(self) -> float:
         """The longest, without the time that it waited for a core or the process stood still."""
         return max((row.max_us for row in self._rows.values()), default=0) / 1000
+
+    @property
+    def began_us(self) -> int:
+        """When the hold began that goes on, on the monotonic clock; 0: there is none."""
+        return 0 if self._watch is None else self._watch.began_us
 
     def start(self) -> None:
         """Begin to count, once there are clients who would wait."""
@@ -76,13 +95,14 @@ class LoopHolds:
         if watch is None:
             return
         watch.on_hold = self._note
+        watch.writes_json = self._node.config[FORMAT] == JSON
         gc.callbacks.append(watch.on_gc)
         read_fd, self._stop_fd = os.pipe()
         loop_thread = threading.get_ident()
 
         def run() -> None:
             try:
-                guard(watch, read_fd, STUCK_MS, lambda began: self._tell_stuck(loop_thread, began))
+                guard(watch, read_fd, STUCK_MS, lambda began: self._stuck(loop_thread, began))
             finally:
                 os.close(read_fd)
 
@@ -139,6 +159,13 @@ class LoopHolds:
         row = self._rows[name] = _Row()
         return row
 
+    def _stuck(self, loop_thread: int, began_us: int) -> None:
+        """The guard has found that the loop is stuck."""
+        on_stuck = self.on_stuck
+        if on_stuck is not None:
+            on_stuck(began_us)
+        self._tell_stuck(loop_thread, began_us)
+
     def _tell_stuck(self, loop_thread: int, began_us: int) -> None:
         """What the guard's own line could not say without Python: where the loop's thread is. On
         the guard's thread.
@@ -151,11 +178,11 @@ class LoopHolds:
         name = "a connection" if callback is None else _name_of(-1, callback)
         log.warning("the loop is still held by %s, which is in %s", name, _place(frame))
 
-    def lines(self) -> Iterator[str]:
-        """For the metrics, in Prometheus's form."""
-        yield "# TYPE kstore_loop_hold_seconds histogram"
+    def metrics(self) -> Metrics:
+        """The counted holds, by what held the loop."""
+        yield HOLDS
         for name, row in sorted(self._rows.items()):
-            label = f'held_by="{name}"'
+            label = f'held_by="{escaped(name)}"'
             total = 0
             for bound, count in zip((*BOUNDS_MS, 0), row.counts, strict=True):
                 total += count
@@ -163,9 +190,9 @@ class LoopHolds:
                 yield f'kstore_loop_hold_seconds_bucket{{{label},le="{most}"}} {total}'
             yield f"kstore_loop_hold_seconds_sum{{{label}}} {row.total_us / 1e6:.6f}"
             yield f"kstore_loop_hold_seconds_count{{{label}}} {row.count}"
-        yield "# TYPE kstore_loop_hold_max_seconds gauge"
+        yield LONGEST
         for name, row in sorted(self._rows.items()):
-            yield f'kstore_loop_hold_max_seconds{{held_by="{name}"}} {row.max_us / 1e6:.6f}'
+            yield sample(LONGEST.name, row.max_us / 1e6, held_by=name)
 
 
 def _name_of(api_key: int, callback: Any) -> str:

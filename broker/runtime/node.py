@@ -35,6 +35,8 @@ class Node:
         self.node_id: int = config["node.id"]
         self.dirs = DirThreads(loop, report)
         """The threads of the log dirs."""
+        self.dir_reads = DirThreads(loop, report, "kstore-read")
+        """Others, for what reads of their logs lack: they wait behind nothing else."""
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
     def now_ms(self) -> int:
@@ -50,4 +52,5 @@ class Node:
     def close(self) -> None:
         """End the threads, after the calls that wait for them."""
         self.dirs.close()
+        self.dir_reads.close()
         self._blocking.shutdown(wait=True)

@@ -65,6 +65,11 @@ class RequestServer(Doorkeeper, Protocol):
     ) -> Any:
         """The answer's body; None for no answer; or what `park` is to wait for."""
 
+    async def loaded(self, api_key: int) -> None:
+        """Wait until the modules that answer an API's requests are loaded: for who comes to its
+        handler on another way.
+        """
+
     def park(self, later: Any, slot: Slot) -> None:
         """Complete the slot when the response is there."""
 

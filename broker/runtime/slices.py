@@ -9,7 +9,7 @@ from collections import deque
 from time import monotonic
 from typing import TypeVar
 
-from kstore.broker.state.work import Work
+from kstore.broker.state.work import UnderWay, Work
 
 __all__ = ["SLICE_S", "Room", "Slices", "Turns"]
 
@@ -38,13 +38,10 @@ class Slices:
 
     async def do(self, work: Work[T]) -> T:
         """The result of work."""
-        while True:
-            try:
-                next(work)
-            except StopIteration as done:
-                result: T = done.value
-                return result
+        under_way = UnderWay(work)
+        while not under_way.go_on():
             await self.breathe()
+        return under_way.result
 
 
 class Turns:

@@ -38,6 +38,10 @@ class BoundedCache(Generic[K, V]):
         self._entries.move_to_end(key)
         return found[0]
 
+    def items(self) -> list[tuple[K, V]]:
+        """All keys with their values, the one used longest ago first."""
+        return [(key, value) for key, (value, _) in self._entries.items()]
+
     def put(self, key: K, value: V, size: int) -> None:
         """Remember a value that takes so many bytes, with its key. One that is larger than the
         limit is not remembered.

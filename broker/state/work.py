@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from heapq import merge
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-__all__ = ["ROWS_BETWEEN", "Work", "each", "each_work", "in_order", "whole"]
+__all__ = ["ROWS_BETWEEN", "UnderWay", "Work", "each", "each_work", "in_order", "whole"]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -20,14 +20,32 @@ Work = Generator[None, None, T]
 """Work that yields where others may have their turn, and returns its result."""
 
 
+class UnderWay(Generic[T]):
+    """Work that is under way: whoever drives it does a piece whenever there is time for one."""
+
+    __slots__ = ("_work", "result")
+
+    def __init__(self, work: Work[T]) -> None:
+        self._work = work
+        self.result: T
+        """Once the last piece is done."""
+
+    def go_on(self) -> bool:
+        """Do a piece; whether it was the last."""
+        try:
+            next(self._work)
+        except StopIteration as done:
+            self.result = done.value
+            return True
+        return False
+
+
 def whole(work: Work[T]) -> T:
     """The result of work that nobody has a turn in."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+    under_way = UnderWay(work)
+    while not under_way.go_on():
+        pass
+    return under_way.result
 
 
 def each(make: Callable[[A], T], items: Iterable[A]) -> Work[list[T]]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from kstore.config.broker_configs import ALIASES, BROKER_CONFIGS, listener_base
 from kstore.config.definition import ConfigDef, ConfigError
 from kstore.config.listener import Listener, parse_listeners
+from kstore.config.nearest import did_you_mean
 from kstore.config.properties import parse_properties
 from kstore.config.topic_configs import TOPIC_CONFIGS
 
@@ -197,7 +198,9 @@ class BrokerConfig:
     def __getitem__(self, name: str) -> Any:
         name = ALIASES.get(name, name)
         if name not in self._values:
-            raise KeyError(f"there is no broker config {name!r}{_nearest(name, BROKER_CONFIGS)}")
+            raise KeyError(
+                f"there is no broker config {name!r}{did_you_mean(name, BROKER_CONFIGS)}"
+            )
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -315,18 +318,11 @@ def _row(name: str, text: str, source: ConfigSource, warnings: list[str]) -> Con
         known: Iterable[str] = [environment_name(known) for known in BROKER_CONFIGS]
     else:
         known = (*BROKER_CONFIGS, *ALIASES)
-    sentence = f"{name} ({source}) is not a broker config{_nearest(name, known)}"
+    sentence = f"{name} ({source}) is not a broker config{did_you_mean(name, known)}"
     if source.kind is SourceKind.OVERRIDE:
         raise ConfigError(sentence, key=name)
     warnings.append(sentence + "; it is ignored")
     return None
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # only when somebody has mistyped
-
-    close = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:

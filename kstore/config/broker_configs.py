@@ -21,6 +21,7 @@ from kstore.config.definition import (
     Importance,
     UpdateMode,
     at_least,
+    between,
     matching,
     non_empty,
     one_of,
@@ -154,6 +155,49 @@ _SERVER = (
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
+        "kstore.logging.format", _STRING, "text",
+        "The form of the broker's log: text (a line for each event; lines of a traceback begin with"
+        " '  | ') or json (a JSON object for each event, traceback included).",
+        _LOW, one_of("text", "json"),
+    ),
+    ConfigDef(
+        "kstore.request.log.rate", _DOUBLE, 0.0,
+        "How many of all requests are written to the log, from 0 (none) to 1 (all), chosen by"
+        " chance: API, client and the parts of the time it took, at most 500 a second. The logger"
+        " is kstore.request.",
+        _LOW, between(0, 1), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "kstore.request.log.apis", _LIST, (),
+        "The APIs whose requests kstore.request.log.rate writes, by Kafka's names: Produce,Fetch"
+        " and so on. Empty: all.",
+        _LOW, None, (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "kstore.request.log.clients", _LIST, (),
+        "The client ids whose requests kstore.request.log.rate writes. Empty: all.",
+        _LOW, None, (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "kstore.slow.request.ms", _INT, -1,
+        "A request that takes this long is written to the log as a warning, with the parts of its"
+        " time. The time for which a Fetch, JoinGroup or SyncGroup waits for others does not count."
+        " 0 or -1: none is. The logger is kstore.request.slow.",
+        _LOW, at_least(-1), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "kstore.trace.rate", _DOUBLE, 0.0,
+        "How many of all requests become OpenTelemetry traces, from 0 (none) to 1 (all), chosen by"
+        " chance. Needs the extra kstore[otel].",
+        _LOW, between(0, 1), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "kstore.trace.endpoint", _STRING, None,
+        "Where traces are sent to by OTLP over HTTP: http://collector:4318/v1/traces. By default"
+        " where OpenTelemetry's own environment variables say, else http://localhost:4318.",
+        _LOW,
+    ),
+    ConfigDef(
         "kstore.long.holds.file", _STRING, None,
         "Where a line is added for each time that something held the event loop for a second or"
         " more; for tests, which then fail.",
@@ -164,6 +208,12 @@ _SERVER = (
         "Where metrics are told in Prometheus's form: http://127.0.0.1:PORT, a loopback address;"
         " by default nowhere.",
         _LOW,
+    ),
+    ConfigDef(
+        "kstore.metrics.max.partitions", _INT, 1000,
+        "How many partitions /metrics names, and how many topics, groups and partitions of groups;"
+        " what is above that is in one sum.",
+        _LOW, at_least(0),
     ),
     ConfigDef(
         "kstore.http.listener", _STRING, None,
@@ -182,6 +232,32 @@ _SERVER = (
         "Whose rights requests to kstore.http.listener and kstore.metrics.listener have, where"
         " there is an authorizer.",
         _LOW,
+    ),
+    ConfigDef(
+        "kstore.console.enable", _BOOLEAN, True,
+        "Whether kstore.http.listener serves the web console, at /. It is a process of its own that"
+        " the first request starts; it needs kstore[console].",
+        _LOW,
+    ),
+    ConfigDef(
+        "kstore.console.read.only", _BOOLEAN, False,
+        "Whether the web console shows the cluster and changes nothing.", _LOW,
+    ),
+    ConfigDef(
+        "kstore.console.listener.name", _STRING, None,
+        "The listener that the web console connects to; by default one with SASL, else the first"
+        " without TLS. With SASL, users log in with their user and password.",
+        _LOW,
+    ),
+    ConfigDef(
+        "kstore.console.client.config", _STRING, None,
+        "A properties file with client settings for the web console's connections, such as"
+        " ssl.truststore.location.",
+        _LOW,
+    ),
+    ConfigDef(
+        "kstore.console.schema.registry", _STRING, None,
+        "The URL of a schema registry, for Avro in the web console.", _LOW,
     ),
     ConfigDef(
         "kstore.fault.injection.enable", _BOOLEAN, False,
@@ -218,6 +294,19 @@ _SERVER = (
         "for the disk, and with several log.dirs all), always (all). A thread costs a small append "
         "about 50 microseconds.",
         _LOW, one_of("auto", "always"),
+    ),
+    ConfigDef(
+        "kstore.log.dir.probe.ms", _INT, 100,
+        "How often a log directory's disk is asked whether it still answers, by a write of 4 KB, "
+        "while small appends there need no thread. One that has owed the answer for as long gets "
+        "no append but by threads until it answers. 0: never.",
+        _LOW, at_least(0), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
+        "kstore.commit.require.assignment", _BOOLEAN, False,
+        "Whether members of consumer and streams groups may commit only partitions that are theirs,"
+        " also in their present epoch; Kafka looks at that in earlier epochs only (KAFKA-19779).",
+        _LOW,
     ),
     ConfigDef(
         "kstore.check.invariants", _BOOLEAN, False,

@@ -49,7 +49,7 @@ CLUSTER_CONFIGS = (
         _MEDIUM,
     ),
     ConfigDef(
-        "kstore.metadata.leader.wait.ms", _INT, 300,
+        "kstore.metadata.leader.wait.ms", _INT, 1000,
         "How long a Metadata, DescribeTopicPartitions, Produce or Fetch request is held at most"
         " that asks for a partition whose leader was just lost, until another one is elected: a"
         " client that is told of none asks again only after its own pause. It counts from when this"

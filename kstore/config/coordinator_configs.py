@@ -1,5 +1,5 @@
-"""The broker configs of the group and transaction coordinators, which broker_configs.py puts into
-its table.
+"""The broker configs of the group, transaction and share coordinators, which broker_configs.py
+puts into its table.
 
 What holds for one group (GROUP resources) has its row in group_configs.py too.
 """
@@ -13,9 +13,11 @@ from kstore.config.definition import (
     Importance,
     UpdateMode,
     at_least,
+    between,
     each_one_of,
     one_of,
 )
+from kstore.config.share_group_configs import SHARE_GROUP_CONFIGS
 
 __all__ = ["COORDINATOR_CONFIGS"]
 
@@ -80,7 +82,7 @@ _CLASSIC = (
     ),
     ConfigDef(
         "group.coordinator.rebalance.protocols", _LIST, ("classic", "consumer", "streams"),
-        "Which group protocols are spoken; those of share groups are not.",
+        "Which group protocols are spoken; that of share groups, too, where share.version is on.",
         _MEDIUM, each_one_of("consumer", "classic", "share", "streams"),
     ),
 )  # fmt: skip
@@ -226,4 +228,54 @@ _TRANSACTIONS = (
     ),
 )  # fmt: skip
 
-COORDINATOR_CONFIGS = (*_OFFSETS, *_CLASSIC, *_CONSUMER, *_STREAMS, *_TRANSACTIONS)
+_SHARE_STATE = (
+    ConfigDef(
+        "share.coordinator.state.topic.num.partitions", _INT, 50,
+        "Partitions of __share_group_state; it can't be changed once that topic exists.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "share.coordinator.state.topic.replication.factor", _SHORT, 1,
+        "Replicas of __share_group_state. Where it is not set: 1 on a broker that is alone; in a "
+        "cluster 3, or as many as there are brokers.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "share.coordinator.state.topic.min.isr", _SHORT, 1,
+        "How many in-sync replicas a write to __share_group_state needs; 1 here, where Kafka has "
+        "2, because one broker is the usual start.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "share.coordinator.state.topic.segment.bytes", _INT, 100 * 2**20,
+        "Segment size of __share_group_state; small, so that it is deleted and loaded quickly.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "share.coordinator.snapshot.update.records.per.snapshot", _INT, 500,
+        "After so many updates of a share-partition its whole state is written.",
+        _MEDIUM, between(0, 500),
+    ),
+    ConfigDef(
+        "share.coordinator.write.timeout.ms", _INT, 5000,
+        "How long a change of a share-partition may take to reach the followers; then who asked is "
+        "told to try again.",
+        _HIGH, at_least(1),
+    ),
+    ConfigDef(
+        "share.coordinator.state.topic.prune.interval.ms", _INT, 300_000,
+        "How often records of __share_group_state that snapshots have superseded are deleted.",
+        _LOW, at_least(1),
+    ),
+    ConfigDef(
+        "share.coordinator.cold.partition.snapshot.interval.ms", _INT, 300_000,
+        "How often the state of share-partitions that do not change is written anew, so that the "
+        "records before it can be deleted.",
+        _LOW, at_least(1),
+    ),
+)  # fmt: skip
+
+COORDINATOR_CONFIGS = (
+    *_OFFSETS, *_CLASSIC, *_CONSUMER, *_STREAMS, *SHARE_GROUP_CONFIGS, *_TRANSACTIONS,
+    *_SHARE_STATE,
+)  # fmt: skip

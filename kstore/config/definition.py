@@ -88,6 +88,8 @@ class Validator(NamedTuple):
     allowed: str
     items_once: bool = False
     """A list's items count once, and none may be empty."""
+    choices: tuple[str, ...] = ()
+    """The words, where only these are allowed."""
 
 
 def at_least(low: float) -> Validator:
@@ -114,6 +116,7 @@ def one_of(*choices: str, any_case: bool = False) -> Validator:
     return Validator(
         lambda value: (value.lower() if any_case else value) in known,
         f"one of {words}",
+        choices=choices,
     )
 
 
@@ -124,6 +127,7 @@ def each_one_of(*choices: str) -> Validator:
         lambda value: all(item in choices for item in value),
         f"with any of {words}",
         items_once=True,
+        choices=choices,
     )
 
 
@@ -187,6 +191,13 @@ class ConfigDef(NamedTuple):
         """Say in words which values may stand here."""
         words = _TYPE_WORDS[self.type]
         return words if self.validator is None else f"{words}, {self.validator.allowed}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that may stand here, where these can be listed."""
+        if self.type is ConfigType.BOOLEAN:
+            return ("true", "false")
+        return () if self.validator is None else self.validator.choices
 
     def parse(self, text: str, source: str) -> Any:
         """Return the typed value of ``text``; ``source`` is named in the ConfigError for a bad

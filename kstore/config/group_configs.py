@@ -1,18 +1,16 @@
 """The table of group configs (KIP-848, KIP-932, KIP-1071): what can be set for one group by its id.
 
-Each has a broker config of the prefix ``group.``, which holds for groups that set nothing. The rows
-of share groups are shown, and have no effect: there are no share groups yet.
+Each has a broker config of the prefix ``group.``, which holds for groups that set nothing, but for
+those of share groups that have a default here only.
 """
 
 from __future__ import annotations
 
 from kstore.config.definition import ConfigDef, ConfigType, Importance, at_least, matching, one_of
 
-__all__ = ["GROUP_CONFIGS", "SHARE_PREFIX"]
+__all__ = ["GROUP_CONFIGS"]
 
-SHARE_PREFIX = "share."
 _INT, _STRING, _MEDIUM = ConfigType.INT, ConfigType.STRING, Importance.MEDIUM
-_NO_SHARE = "No effect here: there are no share groups."
 
 
 def _row(name: str, default: int, documentation: str, low: int) -> ConfigDef:
@@ -53,23 +51,46 @@ _ROWS = (
         "streams.num.standby.replicas", 0,
         "How many standby copies of each stateful task a streams group keeps.", 0,
     ),
-    _row("share.session.timeout.ms", 45_000, _NO_SHARE, 1),
-    _row("share.heartbeat.interval.ms", 5_000, _NO_SHARE, 1),
-    _row("share.assignment.interval.ms", 1_000, _NO_SHARE, 0),
-    _row("share.record.lock.duration.ms", 30_000, _NO_SHARE, 1_000),
-    _row("share.delivery.count.limit", 5, _NO_SHARE, 2),
-    _row("share.partition.max.record.locks", 2_000, _NO_SHARE, 100),
+    _row(
+        "share.session.timeout.ms", 45_000,
+        "How long a member of a share group may be silent before it is removed.", 1,
+    ),
+    _row(
+        "share.heartbeat.interval.ms", 5_000,
+        "How often a member of a share group is told to send a heartbeat.", 1,
+    ),
+    _row(
+        "share.assignment.interval.ms", 1_000,
+        "How long lies at least between two computed assignments of a share group.", 0,
+    ),
+    _row(
+        "share.record.lock.duration.ms", 30_000,
+        "How long a consumer has for a record before others get it.", 1_000,
+    ),
+    _row(
+        "share.delivery.count.limit", 5,
+        "How often a record is delivered at most.", 2,
+    ),
+    _row(
+        "share.partition.max.record.locks", 2_000,
+        "How many records of a partition may be in flight.", 100,
+    ),
     ConfigDef(
-        "share.auto.offset.reset", _STRING, "latest", _NO_SHARE, _MEDIUM, matching(
+        "share.auto.offset.reset", _STRING, "latest",
+        "Where a share group begins in a partition that is new to it.", _MEDIUM, matching(
             r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?",
             "latest, earliest or by_duration:PnDTnHnMn.nS",
         ),
     ),
     ConfigDef(
-        "share.isolation.level", _STRING, "read_uncommitted", _NO_SHARE, _MEDIUM,
+        "share.isolation.level", _STRING, "read_uncommitted",
+        "Whether records of open or aborted transactions are delivered, too.", _MEDIUM,
         one_of("read_committed", "read_uncommitted"),
     ),
-    ConfigDef("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True, _NO_SHARE, _MEDIUM),
+    ConfigDef(
+        "share.renew.acknowledge.enable", ConfigType.BOOLEAN, True,
+        "Whether a consumer may ask for more time for a record.", _MEDIUM,
+    ),
 )  # fmt: skip
 
 GROUP_CONFIGS: dict[str, ConfigDef] = {row.name: row for row in _ROWS}

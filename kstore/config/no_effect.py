@@ -250,31 +250,12 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "there are no share groups",
+        "there is one assignor of share groups",
+        (_row("group.share.assignors", _LIST, ("simple",)),),
+    ),
+    (
+        "the share coordinator needs none of it",
         (
-            _row("group.share.assignment.interval.ms", _INT, 1000, at_least(0), _CLUSTER_WIDE),
-            _row("group.share.assignors", _LIST, ("simple",)),
-            _row("group.share.delivery.count.limit", _INT, 5, between(2, 10)),
-            _row("group.share.heartbeat.interval.ms", _INT, 5000, at_least(1)),
-            _row("group.share.max.assignment.interval.ms", _INT, 15_000, at_least(0)),
-            _row("group.share.max.delivery.count.limit", _INT, 10, between(5, 25)),
-            _row("group.share.max.heartbeat.interval.ms", _INT, 15_000, at_least(1)),
-            _row("group.share.max.partition.max.record.locks", _INT, 4000, between(2000, 10_000)),
-            _row(
-                "group.share.max.record.lock.duration.ms", _INT, 60_000, between(30_000, 3_600_000)
-            ),
-            _row("group.share.max.session.timeout.ms", _INT, 60_000, at_least(1)),
-            _row("group.share.max.share.sessions", _INT, 2000, at_least(1)),
-            _row("group.share.max.size", _INT, 200, between(1, 1000)),
-            _row("group.share.min.assignment.interval.ms", _INT, 0, at_least(0)),
-            _row("group.share.min.delivery.count.limit", _INT, 2, between(2, 5)),
-            _row("group.share.min.heartbeat.interval.ms", _INT, 5000, at_least(1)),
-            _row("group.share.min.partition.max.record.locks", _INT, 100, between(100, 2000)),
-            _row("group.share.min.record.lock.duration.ms", _INT, 15_000, between(1000, 30_000)),
-            _row("group.share.min.session.timeout.ms", _INT, 45_000, at_least(1)),
-            _row("group.share.partition.max.record.locks", _INT, 2000, between(100, 10_000)),
-            _row("group.share.record.lock.duration.ms", _INT, 30_000, between(1000, 3_600_000)),
-            _row("group.share.session.timeout.ms", _INT, 45_000, at_least(1)),
             _row("share.coordinator.append.linger.ms", _INT, -1, at_least(-1)),
             _row(
                 "share.coordinator.cached.buffer.max.bytes",
@@ -284,24 +265,8 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
                 _CLUSTER_WIDE,
             ),
             _row("share.coordinator.load.buffer.size", _INT, 5_242_880, at_least(1)),
-            _row(
-                "share.coordinator.snapshot.update.records.per.snapshot", _INT, 500, between(0, 500)
-            ),
             _row("share.coordinator.state.topic.compression.codec", _INT, 0),
-            _row("share.coordinator.state.topic.min.isr", _SHORT, 2, at_least(1)),
-            _row("share.coordinator.state.topic.num.partitions", _INT, 50, at_least(1)),
-            _row("share.coordinator.state.topic.replication.factor", _SHORT, 3, at_least(1)),
-            _row("share.coordinator.state.topic.segment.bytes", _INT, 104_857_600, at_least(1)),
             _row("share.coordinator.threads", _INT, 1, at_least(1)),
-            _row("share.coordinator.write.timeout.ms", _INT, 5000, at_least(1)),
-        ),
-    ),
-    (
-        "there are no delegation tokens",
-        (
-            _row("delegation.token.expiry.check.interval.ms", _LONG, 3_600_000, at_least(1)),
-            _row("delegation.token.expiry.time.ms", _LONG, 86_400_000, at_least(1)),
-            _row("delegation.token.max.lifetime.ms", _LONG, 604_800_000, at_least(1)),
         ),
     ),
     (
@@ -399,10 +364,6 @@ _REFUSED: tuple[tuple[str, ConfigDef], ...] = (
     (
         "tiered storage is not supported: remove it and give the logs room on the disk",
         _row("remote.log.storage.system.enable", _BOOLEAN, False),
-    ),
-    (
-        "delegation tokens are not supported yet: remove it",
-        _row("delegation.token.secret.key", _PASSWORD, None),
     ),
     (
         "a Java class can't be loaded here: write the values themselves into the file",

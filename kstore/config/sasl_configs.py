@@ -36,7 +36,7 @@ SASL_CONFIGS = (
     ConfigDef(
         "sasl.jaas.config", _PASSWORD, None,
         "For a listener and a mechanism (listener.name.NAME.plain.sasl.jaas.config): the users of"
-        " PLAIN, and as whom this broker goes to others, as 'PlainLoginModule required"
+        " PLAIN, and the name that this broker uses for others, as 'PlainLoginModule required"
         ' username="broker" password="..." user_broker="..." user_alice="...";\'.',
         _MEDIUM, None, (), _PER_BROKER,
     ),

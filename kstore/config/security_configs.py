@@ -1,4 +1,5 @@
-"""The broker configs of TLS and of listeners' protocols, with Kafka's names and defaults.
+"""The broker configs of TLS, of listeners' protocols and of delegation tokens, with Kafka's
+names and defaults.
 
 One part of the table in broker_configs.py. A listener may have its own of them:
 ``listener.name.NAME.ssl.keystore.location``.
@@ -11,12 +12,14 @@ from kstore.config.definition import (
     ConfigType,
     Importance,
     UpdateMode,
+    at_least,
     one_of,
 )
 
 __all__ = ["LISTENER_SSL", "SECURITY_CONFIGS"]
 
 _STRING, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
+_LONG = ConfigType.LONG
 _MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
 _PER_BROKER = UpdateMode.PER_BROKER
 
@@ -100,6 +103,24 @@ SECURITY_CONFIGS = (
         "How a client's name comes of its certificate's: RULE:pattern/replacement/[LU] and"
         " DEFAULT, comma-separated; the first that fits is taken.",
         _LOW,
+    ),
+    ConfigDef(
+        "delegation.token.secret.key", _PASSWORD, None,
+        "The key from which the secrets of delegation tokens are derived (KIP-48); the same on all"
+        " brokers of a cluster. Without it there are no tokens.",
+        _MEDIUM,
+    ),
+    ConfigDef(
+        "delegation.token.max.lifetime.ms", _LONG, 604_800_000,
+        "After this time a token can't be renewed any more.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "delegation.token.expiry.time.ms", _LONG, 86_400_000,
+        "A token expires after this time if it is not renewed.", _MEDIUM, at_least(1),
+    ),
+    ConfigDef(
+        "delegation.token.expiry.check.interval.ms", _LONG, 3_600_000,
+        "How often expired tokens are removed from the coordination store.", _LOW, at_least(1),
     ),
 )  # fmt: skip
 

@@ -269,7 +269,7 @@ class InvalidPartitionEpochError(KafkaError, code=23200):
             names = ", ".join(f"{tp} (now epoch {epoch})" for tp, epoch in sorted(epochs.items()))
             about = (
                 f"the position belongs to an earlier life of {names}: the topic was deleted and "
-                "made again; seek to where reading is to go on"
+                "created again; seek to where reading is to go on"
             )
         super().__init__(about if isinstance(about, str) else None)
         self.partition_epochs = epochs

@@ -22,11 +22,13 @@ from typing import NamedTuple, Protocol
 
 __all__ = [
     "BearerToken",
+    "Claim",
     "OAuthBearerServer",
     "PlainServer",
     "SaslRefusedError",
     "SaslServer",
     "ScramServer",
+    "TokenLogin",
     "TokenRefusedError",
 ]
 
@@ -70,6 +72,24 @@ class ScramKeys(Protocol):
     def iterations(self) -> int: ...
 
 
+class TokenLogin(NamedTuple):
+    """What SCRAM needs of a delegation token (KIP-48)."""
+
+    owner: str
+    """As whom its bearer acts."""
+    expires_at_ms: int
+    keys: ScramKeys
+
+
+class Claim(NamedTuple):
+    """By what a client has logged in, or is about to, with SCRAM."""
+
+    name: str
+    """The user, or the id of a token."""
+    stored_key: bytes
+    is_token: bool
+
+
 class SaslServer(ABC):
     """One authentication, step by step."""
 
@@ -79,8 +99,8 @@ class SaslServer(ABC):
     user = ""
     expires_at_ms: int | None = None
     """When what it has shown ends, in milliseconds since 1970."""
-    claim: tuple[str, bytes] | None = None
-    """With SCRAM, once the user is looked for: who it is, and the stored key that was found."""
+    claim: Claim | None = None
+    """With SCRAM, once the user is found."""
 
     @abstractmethod
     def step(self, token: bytes) -> bytes:
@@ -130,13 +150,25 @@ _CLIENT_FINAL = re.compile(
 
 
 class ScramServer(SaslServer):
-    """RFC 5802 and 7677, without channel binding."""
+    """RFC 5802 and 7677, without channel binding; with Kafka's extension for delegation tokens.
 
-    def __init__(self, mechanism: str, find: Callable[[str], ScramKeys | None]) -> None:
-        """``find(user)`` gives what is kept of a user's password, None where there is no user."""
+    The extension says that the name is a token's id. Clients that do not know it (librdkafka) give
+    the id as a user's name: it is a token's if there is no such user.
+    """
+
+    def __init__(
+        self,
+        mechanism: str,
+        find: Callable[[str], ScramKeys | None],
+        find_token: Callable[[str], TokenLogin | None] = lambda token_id: None,
+    ) -> None:
+        """``find(user)`` gives what is kept of a user's password, None where there is no user;
+        ``find_token(id)`` the same of a token that is valid now.
+        """
         self.mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
+        self._find_token = find_token
         self._keys: ScramKeys | None = None
         self._said = ""
         self._nonce = ""
@@ -148,6 +180,12 @@ class ScramServer(SaslServer):
         """Whether the user has been looked for."""
         return self._keys is not None
 
+    @staticmethod
+    def name_in(message: bytes) -> str:
+        """The name that a first message gives; "" where it has not the form of one."""
+        match = _CLIENT_FIRST.fullmatch(message.decode("utf-8", "replace"))
+        return "" if match is None else match["name"]
+
     def step(self, token: bytes) -> bytes:
         """The first message says who, the second proves it."""
         text = token.decode("utf-8", "replace")
@@ -157,18 +195,13 @@ class ScramServer(SaslServer):
         match = _CLIENT_FIRST.fullmatch(text)
         if match is None:
             raise SaslRefusedError("its first SCRAM message has not the form of one")
-        if ",tokenauth=true" in match["more"]:
-            raise SaslRefusedError("it shows a delegation token; there are none here")
-        user = _plain_name(match["name"])
-        keys = self._find(user) if len(user) <= MAX_NAME_BYTES else None
-        if keys is None:
-            raise SaslRefusedError(f"user {user[:100]!r} has no {self.mechanism} credential")
+        name = _plain_name(match["name"])
+        keys = self._found(name, is_token=_says_token(match["more"]))
         if match["wanted"] is not None:
-            _same(_plain_name(match["wanted"]), user)
+            _same(_plain_name(match["wanted"]), name)
         if keys.iterations < MIN_ITERATIONS:
-            raise SaslRefusedError(f"the credential of user {user!r} has too few iterations")
-        self._keys, self._user = keys, user
-        self.claim = (user, keys.stored_key)
+            raise SaslRefusedError(f"the credential of user {name!r} has too few iterations")
+        self._keys = keys
         # What the client said before its name comes again in its last message, signed.
         self._binding = base64.b64encode(text[: match.start("bare")].encode()).decode()
         self._nonce = match["nonce"] + secrets.token_urlsafe(24)
@@ -176,6 +209,26 @@ class ScramServer(SaslServer):
         answer = f"r={self._nonce},s={salt},i={keys.iterations}"
         self._said = f"{match['bare']},{answer}"
         return answer.encode()
+
+    def _found(self, name: str, *, is_token: bool) -> ScramKeys:
+        """What is known of the user or token; SaslRefusedError."""
+        is_short = len(name) <= MAX_NAME_BYTES
+        keys = self._find(name) if is_short and not is_token else None
+        if keys is not None:
+            self._user = name
+            self.claim = Claim(name, keys.stored_key, is_token=False)
+            return keys
+        token = self._find_token(name) if is_short else None
+        if token is None:
+            what = (
+                "is no valid delegation token"
+                if is_token
+                else f"has no {self.mechanism} credential"
+            )
+            raise SaslRefusedError(f"{'' if is_token else 'user '}{name[:100]!r} {what}")
+        self._user, self.expires_at_ms = token.owner, token.expires_at_ms
+        self.claim = Claim(name, token.keys.stored_key, is_token=True)
+        return token.keys
 
     def _end(self, text: str, keys: ScramKeys) -> bytes:
         match = _CLIENT_FINAL.fullmatch(text)
@@ -254,6 +307,12 @@ def _same(wanted: str, user: str) -> None:
             "Client requested an authorization id that is different from username",
             f"user {user!r} asks to be another",
         )
+
+
+def _says_token(extensions: str) -> bool:
+    """Whether the extensions of SCRAM's first message say that the name is a token's id."""
+    given = dict(each.split("=", 1) for each in extensions.split(",") if each)
+    return given.get("tokenauth", "").lower() == "true"
 
 
 def _plain_name(name: str) -> str:

@@ -255,7 +255,7 @@ def _pkcs12(data: bytes, password: str | None, name: str) -> tuple[Any, Any, lis
     except ValueError:
         hint = name.replace("location", "password")
         raise ConfigError(
-            f"{name} is no PKCS12 store, or {hint} is not its password", key=name
+            f"{name} is not a PKCS12 store, or {hint} is not its password", key=name
         ) from None
 
 

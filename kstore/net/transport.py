@@ -36,9 +36,11 @@ def bind(host: str, port: int, *, backlog: int | None) -> list[socket.socket]:
 
     Raises ListenError.
     """
+    # As bytes: for a str Python loads the tables of international names, half a megabyte.
+    name = host.encode() if host.isascii() else host
     try:
         found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as problem:
         raise ListenError(

@@ -167,6 +167,7 @@ async def handle_envelope(
         principal,
     )
     try:
+        await broker.loaded(key)
         handler = guarded(key, resolve_handler(row))
         wide = LargeRequests(broker)
         response = await wide.answer(carried_out(handler), message, asked)

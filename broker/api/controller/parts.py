@@ -81,3 +81,6 @@ class BetweenBrokersParts(HasAuthorizer, HasSecurity, HasNode, Protocol):
 
 class EnvelopeParts(BetweenBrokersParts, HasMembership, HasTurns, Protocol):
     """For a client's request that another broker hands on."""
+
+    async def loaded(self, api_key: int) -> None:
+        """Wait until the modules that answer an API's requests are loaded."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore._fast.broker.partition import Partition
 from kstore.broker.api import RequestContext
+from kstore.broker.runtime.log_dirs.cold_reads import Reading, finished, search_timestamp
 from kstore.errors import ErrorCode
 from kstore.log.timestamps import Look
 from kstore.protocol.logs.list_offsets import (
@@ -63,6 +64,10 @@ class OffsetParts(Protocol):
         """The thread that looks into compressed batches."""
 
 
+Sought = tuple[int, int] | Look | None
+"""What a search by time finds: a record's offset and timestamp, or a batch to be looked into."""
+
+
 class Found(NamedTuple):
     """An offset, with the timestamp of its record and its epoch where they are known."""
 
@@ -76,7 +81,8 @@ def handle_list_offsets(
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Answer every partition by itself; one that is named twice is INVALID_REQUEST, said once.
 
-    Where a large compressed batch has to be looked into, the answer comes later.
+    Where something is not in memory, or a large compressed batch has to be looked into, the answer
+    comes later.
     """
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
@@ -92,13 +98,15 @@ def handle_list_offsets(
 
 
 class _Asked(NamedTuple):
-    """A partition whose answer needs a look into a batch."""
+    """A partition whose answer needs the disk, or a look into a batch."""
 
     partition: Partition
     asked: ListOffsetsPartition
     request: ListOffsetsRequest
     answer: ListOffsetsPartitionResponse
-    look: Look
+    search: Reading[Sought]
+    waits: Awaitable[object] | Look
+    """What the search has come to: what it awaits, or a batch to be looked into."""
     api_version: int
 
 
@@ -106,14 +114,23 @@ async def _answer_later(
     broker: OffsetParts, response: ListOffsetsResponse, looks: list[_Asked]
 ) -> ListOffsetsResponse:
     for row in looks:
-        partition, look = row.partition, row.look
-        found: tuple[int, int] | Look | None = look
+        partition = row.partition
+        found: Sought
+        if isinstance(row.waits, Look):
+            found = row.waits
+        else:
+            await row.waits
+            found = await finished(row.search)
+            row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
         while isinstance(found, Look) and row.answer.error_code == ErrorCode.NONE:
             look = found
             found = await broker.unpacking().look(look.find)
             row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
             if found is None and row.answer.error_code == ErrorCode.NONE:
-                found = partition.log.search_timestamp(look.timestamp_ms, look.next_offset)
+                found = await finished(
+                    search_timestamp(partition.log, look.timestamp_ms, look.next_offset)
+                )
+                row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
         if row.answer.error_code == ErrorCode.NONE:
             assert not isinstance(found, Look)
             _tell(row.answer, _seen(partition, row.request, found), row.api_version)
@@ -145,14 +162,24 @@ def _topic(
         answer = ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=code
         )
-        if partition is not None:
+        if partition is not None and ctx.extended:
             answer.partition_epoch = partition.partition_epoch
         if code == ErrorCode.NONE and partition is not None:
-            found = _find(partition, asked, request)
-            if isinstance(found, Look):
-                looks.append(_Asked(partition, asked, request, answer, found, ctx.api_version))
+            timestamp = _timestamp(partition, asked)
+            if timestamp < 0:
+                _tell(answer, _find(partition, asked, request), ctx.api_version)
             else:
-                _tell(answer, found, ctx.api_version)
+                search = search_timestamp(partition.log, timestamp)
+                try:
+                    found: Sought | Awaitable[object] = next(search)
+                except StopIteration as done:
+                    found = done.value
+                if found is None or (isinstance(found, tuple) and not isinstance(found, Look)):
+                    _tell(answer, _seen(partition, request, found), ctx.api_version)
+                else:
+                    looks.append(
+                        _Asked(partition, asked, request, answer, search, found, ctx.api_version)
+                    )
         answers.append(answer)
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
 
@@ -189,9 +216,10 @@ def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
 
 def _find(
     partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
-) -> Found | Look | None:
-    """What is asked for; None where a new leader can't tell yet."""
-    log = partition.log
+) -> Found | None:
+    """What is asked for that no record has to be looked for; None where a new leader can't tell
+    yet.
+    """
     if asked.timestamp == LATEST:
         end, lags = _end(partition, request)
         return None if lags else Found(end, -1, partition.leader_epoch)
@@ -199,11 +227,15 @@ def _find(
         return Found(partition.log_start_offset, -1, _epoch(partition, partition.log_start_offset))
     if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return Found()
-    timestamp = asked.timestamp
-    if timestamp == MAX_TIMESTAMP:
-        timestamp = log.largest_timestamp_ms()
-    found = log.search_timestamp(timestamp) if timestamp >= 0 else None
-    return found if isinstance(found, Look) else _seen(partition, request, found)
+    return _seen(partition, request, None)
+
+
+def _timestamp(partition: Partition, asked: ListOffsetsPartition) -> int:
+    """The time of which a record is looked for; below 0: none is."""
+    if asked.timestamp == MAX_TIMESTAMP:
+        found: int = partition.log.largest_timestamp_ms()
+        return found
+    return asked.timestamp
 
 
 def _seen(
@@ -234,5 +266,8 @@ def _lags(partition: Partition) -> bool:
 
 
 def _epoch(partition: Partition, offset: int) -> int:
+    """The leader epoch of the record there; where the log ends, of the next one."""
+    if offset == partition.log_end_offset and partition.log_start_offset == offset:
+        return partition.leader_epoch
     epoch: int | None = partition.log.core.epochs.epoch_for_offset(offset)
     return -1 if epoch is None else epoch

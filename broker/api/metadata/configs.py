@@ -81,7 +81,9 @@ DYNAMIC_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8
 UNKNOWN_TYPE = 0
 # Kafka has these as internal, or as its authorizer's: shown only where they are set.
 INTERNAL = {
-    "allow.everyone.if.no.acl.found", "group.consumer.regex.refresh.interval.ms", "super.users",
+    "allow.everyone.if.no.acl.found", "group.consumer.regex.refresh.interval.ms",
+    "share.coordinator.cold.partition.snapshot.interval.ms",
+    "share.coordinator.state.topic.prune.interval.ms", "super.users",
 }  # fmt: skip
 
 

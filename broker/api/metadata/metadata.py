@@ -114,6 +114,8 @@ class EncodedMetadata(NamedTuple):
     alive: set[int] | None
     """The brokers that this client can reach; None where there is but this one."""
     brokers: Container[int]
+    epochs: bool = False
+    """With partition epochs (KIP-232): only for who has asked for kstore's tagged fields."""
 
     def encode(self, version: int) -> bytes:
         """The whole answer's body."""
@@ -126,8 +128,9 @@ class EncodedMetadata(NamedTuple):
         behind = tags + 4 * (8 <= version <= 10) + 2 * (version >= 13)
         before = len(rest) - behind - (1 if flexible else 4)  # where the empty array's count is
         topics = encode_topics(
-            self.topics, self.errors, version, self.operations, self.alive, self.brokers
-        )
+            self.topics, self.errors, version, self.operations, self.alive, self.brokers,
+            epochs=self.epochs,
+        )  # fmt: skip
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
 
     def joined_with(self, answer: EncodedMetadata) -> EncodedMetadata:
@@ -224,15 +227,16 @@ def _describe(
         brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=_for_admins(broker, image),
-        max_partition_epoch=image.max_partition_epoch,
     )
+    if ctx.extended:
+        response.max_partition_epoch = image.max_partition_epoch
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(broker, ctx)
     operations: int | list[int] = NOT_ASKED
     if request.include_topic_authorized_operations:
         operations = _topic_operations(broker, ctx, topics)
     alive = broker.membership.reachable(ctx.listener)
-    return EncodedMetadata(response, topics, codes, operations, alive, image.brokers)
+    return EncodedMetadata(response, topics, codes, operations, alive, image.brokers, ctx.extended)
 
 
 def _all_topics(broker: ImageParts, ctx: RequestContext) -> list[TopicImage | Missing]:

@@ -38,6 +38,7 @@ NameOf = Callable[[UUID], str]
 WHOLE_TOPIC = -1
 TOPIC_FIELDS = ("name", "topic", "topic_name")
 JOIN_GROUP, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, ALTER_SCRAM = 11, 34, 35, 51
+SHARE_FETCH = 78
 FIRST_NULL_PROTOCOL = 7
 
 
@@ -125,7 +126,18 @@ ROWS: dict[int, tuple[Rows, ...]] = {
     65: (_named("transactional_ids", "transaction_states", "transactional_id="),),
     69: (_named("group_ids", "groups", "group_id="),),
     75: (Rows("topics", "topics", _keys("name")),),
+    77: (_named("group_ids", "groups", "group_id="),),
+    78: (_topics("topics", "responses", "partitions", "partitions", _INDEX, "topic_id"),),
+    79: (_topics("topics", "responses", "partitions", "partitions", _INDEX, "topic_id"),),
+    83: (_topics("topics", "results", "partitions", "partitions", "partition", "topic_id"),),
+    84: (_topics("topics", "results", "partitions", "partitions", "partition", "topic_id"),),
+    85: (_topics("topics", "results", "partitions", "partitions", "partition", "topic_id"),),
+    86: (_topics("topics", "results", "partitions", "partitions", "partition", "topic_id"),),
+    87: (_topics("topics", "results", "partitions", "partitions", "partition", "topic_id"),),
     89: (_named("group_ids", "groups", "group_id="),),
+    90: (_named("groups", "groups", "group_id"),),
+    91: (_topics("topics", "responses", "partitions", "partitions", _INDEX, "topic_name"),),
+    92: (Rows("topics", "responses", _keys("topic_name")),),
     25300: (_topics("topics", "topics", "partitions", "partitions", _VALUE),),
 }  # fmt: skip
 """API key to its rows; where there are several, each is of other versions. What is not here has
@@ -402,9 +414,23 @@ def _not_joined(request: Any, response: Any, version: int, code: int, message: s
     response.protocol_name = None if version >= FIRST_NULL_PROTOCOL else ""
 
 
+def _nothing_acquired(request: Any, response: Any, version: int, code: int, message: str) -> None:
+    """ShareFetch: no records, and what was acknowledged along is not."""
+    acknowledged = {
+        (topic.topic_id, row.partition_index)
+        for topic in request.topics for row in topic.partitions if row.acknowledgement_batches
+    }  # fmt: skip
+    for topic in response.responses:
+        for row in topic.partitions:
+            row.records = b""
+            if (topic.topic_id, row.partition_index) in acknowledged:
+                row.acknowledge_error_code, row.acknowledge_error_message = code, message
+
+
 _SPECIAL: dict[int, Callable[[Any, Any, int, int, str], None]] = {
     ALTER_REPLICA_LOG_DIRS: _log_dirs_altered,
     DESCRIBE_LOG_DIRS: _log_dirs_described,
     ALTER_SCRAM: _scram_altered,
     JOIN_GROUP: _not_joined,
+    SHARE_FETCH: _nothing_acquired,
 }

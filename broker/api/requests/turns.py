@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kstore.broker.runtime.slices import SLICE_S
-from kstore.broker.state.work import Work
+from kstore.broker.state.work import UnderWay, Work
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
@@ -59,30 +59,24 @@ async def turn(broker: HasTurns, ctx: RequestContext, work: Callable[[], T]) -> 
 
 def sliced(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T | Awaitable[T]:
     """The result of work where it is short; else the rest of it is done in turns."""
-    try:
-        next(work)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    return in_turns(broker, ctx, work)
+    under_way = UnderWay(work)
+    return under_way.result if under_way.go_on() else in_turns(broker, ctx, work)
 
 
 async def in_turns(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T:
     """The result of work that is done in turns of the loop, this one and as many as it takes, each
     as long as others can wait.
     """
-    found: list[T] = []
+    under_way = UnderWay(work)
 
-    def go_on() -> None:
+    def slice_is_last() -> bool:
         end = monotonic() + SLICE_S
-        try:
-            next(work)
-            while monotonic() < end:
-                next(work)
-        except StopIteration as done:
-            found.append(done.value)
+        done = under_way.go_on()
+        while not done and monotonic() < end:
+            done = under_way.go_on()
+        return done
 
-    go_on()
-    while not found:
-        await turn(broker, ctx, go_on)
-    return found[0]
+    done = slice_is_last()
+    while not done:
+        done = await turn(broker, ctx, slice_is_last)
+    return under_way.result

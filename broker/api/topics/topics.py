@@ -214,9 +214,9 @@ async def handle_delete_topics(
     asked = request.topics
     if ctx.api_version < 6:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    response, asked = _named_once(asked, timely=request.timeout_ms > 0)
     resolved = [(state, *_resolve(broker, state)) for state in asked]
     counts = Counter(name for _, name, _ in resolved if name is not None)
-    response = DeleteTopicsResponse()
     mutations = _mutations(broker, ctx)
     answered: set[str] = set()
     for state, name, unresolved in resolved:
@@ -245,6 +245,26 @@ async def handle_delete_topics(
         )
     response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
+
+
+def _named_once(
+    asked: list[DeleteTopicState], *, timely: bool
+) -> tuple[DeleteTopicsResponse, list[DeleteTopicState]]:
+    """An answer that refuses each name and each id that the request gives twice, and the topics
+    that are left; one that is named in both ways is left here.
+    """
+    response = DeleteTopicsResponse()
+    counts = Counter((state.name, state.topic_id) for state in asked)
+    twice = [key for key, count in counts.items() if count > 1 and key != (None, ZERO_UUID)]
+    if not timely or not twice:
+        return response, asked
+    response.responses = [
+        DeletableTopicResult(
+            name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=TWICE
+        )
+        for name, topic_id in twice
+    ]
+    return response, [state for state in asked if (state.name, state.topic_id) not in twice]
 
 
 def _may_delete(broker: TopicParts, ctx: RequestContext, name: str) -> bool:

@@ -130,7 +130,9 @@ def _add(
 
     if asked.verify_only:
         return (yield from each(verify, places))
-    code = coordinator.add_partitions(name, claim, frozenset(places), client_version)
+    whole = frozenset(places)
+    yield
+    code = coordinator.add_partitions(name, claim, whole, client_version)
     return [code] * len(places)
 
 

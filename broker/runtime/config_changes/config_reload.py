@@ -1,5 +1,5 @@
-"""What was set in the cluster acts here: what lies below /config, the feature levels and the ACLs
-are read again.
+"""What was set in the cluster acts here: what lies below /config, the feature levels, the ACLs and
+the delegation tokens are read again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.runtime.security.acl_store import ACL_FOLDERS
+from kstore.broker.runtime.security.delegation_tokens import TOKEN_FOLDER
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.lazy import Lazy
@@ -30,7 +31,7 @@ QUOTAS = frozenset({"users", "clients", "ips"})
 
 
 class UserReload:
-    """What is set for users and clients: SCRAM credentials and quotas."""
+    """What is set for users and clients: SCRAM credentials, quotas and delegation tokens."""
 
     def __init__(
         self,
@@ -43,6 +44,14 @@ class UserReload:
         self._scram = scram
         self._quotas = quotas
         self._security = security
+
+    async def reload_tokens(self, paths: Set[str]) -> None:
+        """Read again the delegation tokens at these paths, or below."""
+        tokens = None if self._scram.made is None else self._scram.made.tokens
+        if tokens is not None:
+            any_gone = await self._node.run_blocking(lambda: tokens.reload(paths))
+            if any_gone and self._security is not None:
+                self._security.users_changed()
 
     async def reload(self, kinds: Set[str], paths: Set[str]) -> None:
         """Read what is set for these kinds, of users at these paths or below."""
@@ -86,8 +95,11 @@ class ConfigReload:
         acls = {path for path in paths if path.startswith(ACL_FOLDERS)}
         if acls and self._acls is not None:
             await self._acls.reload(acls)
-        if paths - acls:
-            await self._reload_configs(paths - acls)
+        tokens = {path for path in paths if path.startswith(TOKEN_FOLDER)}
+        if tokens:
+            await self._users.reload_tokens(tokens)
+        if paths - acls - tokens:
+            await self._reload_configs(paths - acls - tokens)
 
     async def _reload_configs(self, paths: Set[str]) -> None:
         parts = [path.split("/", 3) for path in paths]

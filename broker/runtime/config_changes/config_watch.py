@@ -1,5 +1,6 @@
 """What other brokers of the cluster set at run time: every change below /config, of the feature
-levels and of the ACLs is read again and acts here too, as if it had been made on this broker.
+levels, of the ACLs and of delegation tokens is read again and acts here too, as if it had been made
+on this broker.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kstore.broker.coordination.store import StoreClosedError, StoreError, Watch
 from kstore.broker.runtime.config_changes.config_reload import CONFIG
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.runtime.security.acl_store import ACL_FOLDERS
+from kstore.broker.runtime.security.delegation_tokens import TOKEN_FOLDER
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -41,7 +43,8 @@ class ConfigWatch:
     def start(self) -> None:
         """Begin to watch; before anything of it is read. Blocks."""
         acls = ACL_FOLDERS if self._node.config["authorizer.class.name"] else ()
-        for path in (CONFIG, FEATURE_NODE, *acls):
+        tokens = (TOKEN_FOLDER,) if self._node.config["delegation.token.secret.key"] else ()
+        for path in (CONFIG, FEATURE_NODE, *acls, *tokens):
             self._store.watch(path, self._on_event)
 
     def _on_event(self, event: WatchEvent) -> None:

@@ -2,7 +2,8 @@
 
 There is a channel per live broker, and a channel remembers *what* has changed, not messages: a
 round builds them from the controller's state as it is then. So changes that come while a broker is
-busy are told together, and what failed is told anew, as it is by then. A round is StopReplica,
+busy are told together, and what failed is told anew, as it is by then. What a broker can't delete
+yet, since its log dir hangs, is told again a second later, beside all else. A round is StopReplica,
 LeaderAndIsr, UpdateMetadata, each after the answer to the one before it: a leader is ready before
 clients hear of it. To a broker that has just come everything is told, its metadata first.
 """
@@ -150,7 +151,7 @@ class Channel:
             except (KafkaError, OSError) as error:
                 problem = str(error) or type(error).__name__
             except Exception:
-                LOGGER.exception("broker %d could not be told", self.broker.node_id)
+                LOGGER.exception("broker %d could not be reached", self.broker.node_id)
                 problem = "a defect of the controller"
             if problem is None:
                 pause_s = FIRST_PAUSE_S
@@ -161,7 +162,7 @@ class Channel:
                     self._told = number
                     self._wake(number)
                 continue
-            LOGGER.info("broker %d is told again: %s", self.broker.node_id, problem)
+            LOGGER.info("repeating the requests to broker %d: %s", self.broker.node_id, problem)
             self._news.add(news)
             self._news.add(left)
             self._more.set()
@@ -230,10 +231,11 @@ class Channel:
         if response.error_code != ErrorCode.NONE:
             return _error_of(response)
         failed = {
-            (row.topic_name, row.partition_index)
+            (row.topic_name, row.partition_index): row.error_code
             for row in response.partition_errors
             if row.error_code not in DONE
         }
+        self._stop_later(replicas, failed)
         deleted = [
             (topic, index)
             for topic, index, delete in replicas
@@ -242,6 +244,17 @@ class Channel:
         if deleted:
             self._channels.when_deleted(self.broker.node_id, deleted)
         return None
+
+    def _stop_later(
+        self, replicas: list[tuple[TopicId, int, bool]], failed: dict[tuple[str, int], int]
+    ) -> None:
+        """Say again what the broker can't do yet, as its log dir hangs; all else goes on."""
+        news = _News()
+        for topic, index, delete in replicas:
+            if failed.get((topic.name, index)) == ErrorCode.REQUEST_TIMED_OUT:
+                news.stops[topic, index] = delete
+        if news:
+            asyncio.get_running_loop().call_later(LONGEST_PAUSE_S, self.tell, news)
 
     async def _ask(self, request: Any) -> Any:
         """The broker's answer; a controller of a higher epoch that it knows ends this one."""

@@ -125,7 +125,7 @@ class Controller(Decisions):
                     return
                 away = self.coordination.away
                 if not away:
-                    LOGGER.info("the controller looks again: %s", problem)
+                    LOGGER.info("the controller reads the list of brokers again: %s", problem)
                 await asyncio.sleep(AWAY_RETRY_S if away else RETRY_S)
                 self._brokers_changed.set()
 

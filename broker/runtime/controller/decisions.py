@@ -130,9 +130,9 @@ class Decisions(ABC):
             await work(*args)
         except KafkaError as problem:
             if self.active:
-                LOGGER.warning("the controller left something undone: %s", problem)
+                LOGGER.warning("the controller could not finish a task: %s", problem)
         except Exception:
-            LOGGER.exception("a part of the controller failed")
+            LOGGER.exception("a task of the controller failed")
 
     async def _load(self) -> None:
         """Take over what the store says, and begin all channels anew."""

@@ -62,7 +62,8 @@ class ControllerTopics:
             start=state.partition_epoch,
         )
         topic_id = uuid4()
-        partitions = tuple(map(self._new_partition, assigned))
+        made = {replicas: self._new_partition(replicas) for replicas in set(assigned)}
+        partitions = tuple(made[replicas] for replicas in assigned)
         topic = TopicImage(new.name, topic_id, partitions, configs)
         if validate_only:
             return topic

@@ -1,5 +1,5 @@
-"""What the coordinators of groups and of transactions have in common: which partitions of their
-topic this broker serves, and whose they are.
+"""What all coordinators have in common: which partitions of their topic this broker serves, and
+whose they are.
 
 A broker that is alone serves all of them. In a cluster it serves those that it leads: one is loaded
 when this broker becomes its leader, and dropped with all that it knows when it is no more.
@@ -57,7 +57,7 @@ class CoordinatorPartition:
         has: nobody is answered from it any more, and the log is replayed anew.
         """
         if error_code != ErrorCode.NONE and self.error_code != ErrorCode.NOT_COORDINATOR:
-            LOGGER.error("%s is loaded anew: what was decided is not in its log", self.place)
+            LOGGER.error("%s is loaded again: a decision is not in its log", self.place)
             self.close()
             self.when_ahead()
 
@@ -255,7 +255,7 @@ class Coordinator(Generic[P]):
         self._tasks.discard(task)
         problem = None if task.cancelled() else task.exception()
         if problem is not None:
-            LOGGER.error("%s: what was under way has failed", self.topic.name, exc_info=problem)
+            LOGGER.error("%s: pending requests failed", self.topic.name, exc_info=problem)
 
 
 class Elected(Protocol):

@@ -5,17 +5,28 @@ knows which log dir has what.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
+from kstore.broker.state.work import ROWS_BETWEEN
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.log import Log, LogDir
     from kstore.log.settings import LogConfig
 
-__all__ = ["Taken", "Wanted", "all_taken", "open_each", "open_wanted", "pieces", "topic_ids"]
+__all__ = [
+    "Taken",
+    "Wanted",
+    "all_taken",
+    "open_each",
+    "open_wanted",
+    "parts",
+    "pieces",
+    "topic_ids",
+]
 
 T = TypeVar("T")
 LOGS_AT_ONCE = 16
@@ -49,6 +60,13 @@ def pieces(items: Sequence[T]) -> Iterator[list[T]]:
     """So many of them as one call in a thread is for."""
     for start in range(0, len(items), LOGS_AT_ONCE):
         yield list(items[start : start + LOGS_AT_ONCE])
+
+
+def parts(items: Iterable[T]) -> Iterator[list[T]]:
+    """So many of them as the loop looks at without a break."""
+    left = iter(items)
+    while part := list(islice(left, ROWS_BETWEEN)):
+        yield part
 
 
 def open_wanted(log_dir: LogDir, wanted: Wanted) -> Log:

@@ -43,5 +43,7 @@ class LogDirEvents:
                 await self._node.run_blocking(write)
                 return
             except StoreError as problem:
-                self._node.report(f"the controller is not told yet of a failed log dir: {problem}")
+                self._node.report(
+                    f"the controller does not know yet of a failed log dir: {problem}"
+                )
             await asyncio.sleep(RETRY_S)

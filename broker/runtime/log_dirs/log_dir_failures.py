@@ -7,6 +7,7 @@ offline means to a broker that is alone, and in a cluster, is said by whoever is
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from kstore.log import LogDir
     from kstore.types import TopicPartition
 
-__all__ = ["LogDirFailures"]
+__all__ = ["LogDirFailures", "unusable"]
+
+NO_FOLDER = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 LOGGER = logging.getLogger("kstore.broker")
 
@@ -80,3 +83,18 @@ class LogDirFailures:
             await slices.breathe()
         if self.on_offline is not None:
             self.on_offline(places)
+
+
+def unusable(path: str, problem: Exception) -> Exception:
+    """What to tell of the last log dir that can't be opened; a folder that can't be made or entered
+    is a wrong setting.
+    """
+    from kstore.log.errors import LogStorageError
+
+    cause = problem.__cause__
+    if not isinstance(cause, OSError) or cause.errno not in NO_FOLDER:
+        return problem
+    return LogStorageError(
+        f"log.dirs: no logs can be kept in {path} ({cause.strerror}): name a folder that this user "
+        "can make and write"
+    )

@@ -19,18 +19,21 @@ from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore._fast.broker.partition_table import PartitionTable
+from kstore.broker.runtime.dir_threads import LogDirHangsError
 from kstore.broker.runtime.log_dirs.dir_calls import (
     Taken,
     Wanted,
     all_taken,
     open_each,
     open_wanted,
+    parts,
     pieces,
     topic_ids,
 )
 from kstore.broker.runtime.log_dirs.homes import Homes
+from kstore.broker.runtime.log_dirs.log_dir_failures import unusable
+from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.topic_rules import topic_row
-from kstore.private_files import others_write
 from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
 
@@ -64,9 +67,10 @@ class LogManager:
         self._replicated = replicated
         self._dirs: list[LogDir] = []
         self._homes = Homes()
-        self._leaving: dict[TopicPartition, LogDir] = {}
+        self.leaving: dict[TopicPartition, LogDir] = {}
         """Where logs are being deleted: a new one of that name goes there, behind it."""
         self.threads = node.dirs
+        self._reads = node.dir_reads
         self.failed: dict[str, str] = {}
         """The paths of the log dirs that have failed, and why (log_dir_failures.py)."""
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
@@ -90,7 +94,7 @@ class LogManager:
                 raise
             except (LogError, OSError) as problem:
                 if len(self.failed) == len(paths) - 1:
-                    raise
+                    raise unusable(path, problem) from problem
                 self.failed[path] = str(problem)
                 LOGGER.error(
                     "the log dir %s can't be opened, and its partitions are offline until it can "
@@ -116,17 +120,18 @@ class LogManager:
         log_dir.appends.serve(self.table.call_threadsafe)
 
     def _open_dir(self, path: str) -> tuple[LogDir, list[TopicPartition]]:
-        from kstore.log import open_log_dir
+        from kstore.broker.runtime.log_dirs.opening import open_dir
 
-        policy = self._config["kstore.flush.policy"]
-        interval_ms = self._config["kstore.flush.interval.ms"]
-        log_dir = open_log_dir(path, flush=policy, flush_interval_ms=interval_ms)
-        problem = others_write(path)
-        if problem is not None:
-            LOGGER.warning("log dir: others may change records: %s", problem)
-        log_dir.replicated = self._replicated
+        log_dir = open_dir(
+            path,
+            flush=self._config["kstore.flush.policy"],
+            flush_interval_ms=self._config["kstore.flush.interval.ms"],
+            replicated=self._replicated,
+        )
         self._serve_appends(log_dir)
-        log_dir.pages.serve(self._loop.add_reader, self._loop.remove_reader)
+        log_dir.pages.serve(
+            self._loop.add_reader, self._loop.remove_reader, partial(self._reads.run, log_dir.path)
+        )
         self._dirs.append(log_dir)
         return log_dir, log_dir.partitions()
 
@@ -137,7 +142,7 @@ class LogManager:
         return [key for key, home in self._homes.items() if home is log_dir]
 
     def is_offline(self, key: TopicPartition, *, is_new: bool = False) -> bool:
-        """Whether a partition lies in a log dir that has failed. One that is known, and lies in no
+        """Whether a partition is in a log dir that has failed. One that is known, and lies in no
         other, is taken to lie there.
         """
         if not self.failed:
@@ -150,14 +155,17 @@ class LogManager:
 
         home = self._homes.get(key)
         where = ", ".join(self.failed) if home is None else home.path
-        return LogStorageError(errno.EIO, f"{key} lies in a log dir that has failed: {where}")
+        return LogStorageError(errno.EIO, f"{key} is in a log dir that has failed: {where}")
 
     def _configure_dirs(self) -> None:
         self._log_configs.clear()
         # With several, one whose disk hangs must hold nobody whose records are in another.
         threads_always = len(self._dirs) > 1 or self._config["kstore.append.threads"] == "always"
         for log_dir in self._dirs:
-            log_dir.appends.calm.threads_always = threads_always
+            calm = log_dir.appends.calm
+            calm.threads_always = threads_always
+            if calm.probe is not None:
+                calm.probe.interval_ms = self._config["kstore.log.dir.probe.ms"]
             log_dir.retention_check_ms = self._config["log.retention.check.interval.ms"]
             log_dir.producer_expiration_ms = self._config["producer.id.expiration.ms"]
             if log_dir.write_back is not None:
@@ -233,11 +241,12 @@ class LogManager:
         return partition
 
     async def open_logs(
-        self, wanted: Sequence[Wanted]
+        self, wanted: Sequence[Wanted], *, patient: bool = True
     ) -> AsyncIterator[tuple[Wanted, Log | Exception]]:
         """Open (or make) logs, which the table need not have, each log dir's in its own thread; one
         that is there of another topic is put aside. Each comes with its log, or with why there is
-        none, in the order in which they are done.
+        none, in the order in which they are done. One that is not ``patient`` hears of those whose
+        log dir hangs that it does (LogDirHangsError); they are opened when it answers again.
         """
         places: dict[str, tuple[LogDir, list[Wanted]]] = {}
         offline = [each for each in wanted if self.is_offline(each.key, is_new=each.is_new)]
@@ -250,13 +259,14 @@ class LogManager:
             places.setdefault(log_dir.path, (log_dir, []))[1].append(each)
         done: asyncio.Queue[tuple[Wanted, Log | Exception]] = asyncio.Queue()
         opening = [
-            asyncio.ensure_future(self._open_in(log_dir, rows, done))
+            asyncio.ensure_future(self._open_in(log_dir, rows, done, patient))
             for log_dir, rows in places.values()
         ]
         try:
             for _ in wanted:
                 each, opened = await done.get()
-                if isinstance(opened, Exception) and each.key in new:
+                failed = isinstance(opened, Exception) and not isinstance(opened, LogDirHangsError)
+                if failed and each.key in new:
                     self._homes.pop(each.key, None)
                 yield each, opened
         finally:
@@ -268,11 +278,13 @@ class LogManager:
         log_dir: LogDir,
         wanted: Sequence[Wanted],
         done: asyncio.Queue[tuple[Wanted, Log | Exception]],
+        patient: bool,
     ) -> None:
         for some in pieces(wanted):
             what = f"opening {some[0].key}"
+            call = self.in_thread(log_dir, what, partial(open_each, log_dir, some))
             try:
-                opened = await self.in_thread(log_dir, what, partial(open_each, log_dir, some))
+                opened = await (call if patient else self.threads.result(call, log_dir.path))
             except Exception as problem:  # noqa: BLE001 - it is told whoever waits for these logs
                 opened = [(each, problem, None) for each in some]
             for each, log, stray in opened:
@@ -293,25 +305,32 @@ class LogManager:
         return list(self._homes)
 
     async def topic_ids(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, UUID | None]:
-        """The topic ids of the logs that lie here; None where there is no log, or it has none."""
+        """The topic ids of the logs that lie here; None where there is no log, or it has none.
+        Those whose log dir hangs are missing.
+        """
         found: dict[TopicPartition, UUID | None] = dict.fromkeys(keys)
         for log_dir, some in self._by_dir(found):
             read = partial(topic_ids, log_dir, some)
-            found.update(await self.in_thread(log_dir, f"reading the topic id of {some[0]}", read))
+            call = self.in_thread(log_dir, f"reading the topic id of {some[0]}", read)
+            if await self.threads.ended(call, [log_dir.path]):
+                found.update(await call)
+            else:
+                for key in some:
+                    del found[key]
         return found
 
     def _by_dir(
         self, keys: Iterable[TopicPartition]
     ) -> Iterator[tuple[LogDir, list[TopicPartition]]]:
         """The partitions that have a log here, some of one log dir at a time."""
-        places: dict[str, tuple[LogDir, list[TopicPartition]]] = {}
-        for key in keys:
-            log_dir = self._homes.get(key)
-            if log_dir is not None:
-                places.setdefault(log_dir.path, (log_dir, []))[1].append(key)
-        for log_dir, found in places.values():
-            for some in pieces(found):
-                yield log_dir, some
+        for part in parts(keys):
+            places: dict[str, tuple[LogDir, list[TopicPartition]]] = {}
+            for key in part:
+                if (log_dir := self._homes.get(key)) is not None:
+                    places.setdefault(log_dir.path, (log_dir, []))[1].append(key)
+            for log_dir, found in places.values():
+                for some in pieces(found):
+                    yield log_dir, some
 
     def add_offline(self, entry: TopicEntry, index: int) -> None:
         """Put a partition into the table that lies in a failed log dir."""
@@ -343,25 +362,26 @@ class LogManager:
         if log_dir is not None:
             log_dir.delete(key)
 
-    def take_away(self, keys: Iterable[TopicPartition]) -> Awaitable[list[Taken]]:
+    async def take_away(self, keys: Iterable[TopicPartition]) -> Awaitable[list[Taken]]:
         """Let partitions' logs be gone, but for the files, which `remove` removes; nothing happens
-        where there are none. Begins at once, also if it is awaited later. LogError, OSError, of the
-        first that failed, after all were tried.
+        where there are none. Once it is done no log has a home here; what it gives tells when all
+        are closed: LogError, OSError, of the first that failed, after all were tried.
         """
+        slices = Slices()
         taking = []
-        for log_dir, some in list(self._by_dir(keys)):
+        for log_dir, some in self._by_dir(keys):
             for key in some:
-                self._homes.pop(key)
-                self._leaving[key] = log_dir
+                self.leaving[key] = self._homes.pop(key)
             call = partial(log_dir.take_away, *some)
             done = self.in_thread(log_dir, f"deleting {some[0]}", call)
             done.add_done_callback(partial(self._left, some))
             taking.append((log_dir, done))
+            await slices.breathe()
         return all_taken(taking)
 
     def _left(self, keys: list[TopicPartition], done: asyncio.Future[list[str]]) -> None:
         for key in keys:
-            self._leaving.pop(key, None)
+            self.leaving.pop(key, None)
 
     async def remove(self, taken: Iterable[Taken]) -> None:
         """Remove the files of logs that were taken away. LogError, OSError."""
@@ -380,12 +400,12 @@ class LogManager:
         """Rename a partition's folder that belongs to no topic that is known: it may hold data."""
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
-            self._leaving[key] = log_dir
+            self.leaving[key] = log_dir
             try:
                 call = partial(log_dir.put_aside, key)
                 new = await self.in_thread(log_dir, f"putting {key} aside", call)
             finally:
-                self._leaving.pop(key, None)
+                self.leaving.pop(key, None)
             self._tell_stray(os.path.join(log_dir.path, str(key)), key, new)
 
     def _tell_stray(self, old: str, key: TopicPartition, new: str) -> None:
@@ -402,13 +422,14 @@ class LogManager:
         with open(os.path.join(folder, FUTURE_MARK), "xb"):
             pass
 
-    def moved(self, key: TopicPartition, target: LogDir) -> list[str]:
-        """A partition is served from its copy in another log dir: the old one is there no more.
-        Returns the folders that are left for `LogDir.remove_taken`.
-        """
+    async def moved(self, key: TopicPartition, target: LogDir) -> list[str]:
+        """A partition is served from its copy in another log dir: the old one is there no more, but
+        for the folders that are returned, for `LogDir.remove_taken`."""
         source, self._homes[key] = self._homes[key], target
-        taken = source.take_away(key)
-        os.unlink(os.path.join(target.path, str(key), FUTURE_MARK))
+        what, mark = f"moving {key} away", os.path.join(target.path, str(key), FUTURE_MARK)
+        taken = await self.in_thread(source, what, partial(source.take_away, key))
+        with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
+            await self.in_thread(target, what, partial(os.unlink, mark))
         return taken
 
     def _drop_future(self, key: TopicPartition, log_dir: LogDir) -> bool:
@@ -468,7 +489,7 @@ class LogManager:
 
     def _home(self, key: TopicPartition) -> LogDir:
         """The log dir that has a partition, or gets it: the emptiest, and none that hangs."""
-        known = self._homes.get(key) or self._leaving.get(key)
+        known = self._homes.get(key) or self.leaving.get(key)
         if known is not None:
             return known
         online = [each for each in self._dirs if each.path not in self.failed]

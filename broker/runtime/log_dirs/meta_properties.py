@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 
 from kstore.config.properties import parse_properties
-from kstore.log.errors import LogStorageError
+from kstore.log.errors import LogStorageError, NewerFormatError
 from kstore.log.segments.segment_names import parse_directory_name
 from kstore.private_files import UnsafeFileError, open_private
 
@@ -27,6 +27,8 @@ def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
     for folder in paths:
         path = os.path.join(folder, FILE)
         written = _read(path)
+        if not written.get("version", VERSION).isdigit() or int(written.get("version", "0")) > 1:
+            raise NewerFormatError(path, f"version={written['version']}", "version=0 and 1")
         for name, what in (("cluster.id", "cluster"), ("broker.id", "broker")):
             if written.get(name, mine[name]) != mine[name]:
                 raise LogStorageError(

@@ -100,7 +100,7 @@ class ReplicaMoves:
                 await asyncio.wait([before])
             await self._copy(move, partition)
             if self._swap(move, partition):
-                await self._remove_old(move, stays_in)
+                await self._take_place(move, stays_in)
             else:
                 await self._discard(move)
         except (errors.LogError, OSError) as problem:
@@ -143,12 +143,11 @@ class ReplicaMoves:
             if flushed == move.future.log_end_offset:
                 return
             flushed = move.future.log_end_offset
-            # The old files are removed soon: what they hold must be on the disk elsewhere.
-            await run(move.future.flush)
+            await run(partial(_finish, source, move.future))
 
     def _swap(self, move: ReplicaMove, partition: Partition) -> bool:
         """Serve the partition from its new log, if it is still there; in one turn of the loop, so
-        nothing comes between.
+        nothing comes between. Appends wait until the old log is out of the way.
         """
         future, source = move.future, partition.log
         assert future is not None, move.partition
@@ -158,15 +157,21 @@ class ReplicaMoves:
         if source.log_start_offset > future.log_start_offset:
             future.delete_before(source.log_start_offset)
         future.configure(source.config)
+        move.target.appends.hold(future.core)
         partition.replace_log(future)
         return True
 
-    async def _remove_old(self, move: ReplicaMove, path: str) -> None:
-        """The copy is served. Its name says so at once, on the loop, before it grows further: after
-        a crash the old log would be the partition. Its files are removed in a thread.
+    async def _take_place(self, move: ReplicaMove, path: str) -> None:
+        """The copy is served. The names say so before it grows further: after a crash the old log
+        would be the partition, so appends are held until then.
         """
+        assert move.future is not None, move.partition
         try:
-            for folder in self._log_manager.moved(move.partition, move.target):
+            try:
+                taken = await self._log_manager.moved(move.partition, move.target)
+            finally:
+                move.target.appends.release(move.future.core)
+            for folder in taken:
                 what = f"removing the old log of {move.partition}"
                 await self._node.dirs.run(path, what, partial(move.target.remove_taken, folder))
         except (errors.LogError, OSError) as problem:
@@ -184,6 +189,13 @@ class ReplicaMoves:
         except (errors.LogError, OSError) as problem:
             where = os.path.join(move.target.path, str(move.partition))
             self._node.report(f"{where}, an unfinished copy, can't be removed: {problem}")
+
+
+def _finish(source: Log, future: Log) -> None:
+    """Have on the disk what was copied: the old files are removed soon."""
+    if source.log_start_offset > future.log_start_offset:
+        future.delete_before(source.log_start_offset)
+    future.flush()
 
 
 def _copy_slice(source: Log, future: Log) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.coordination import registration, znodes
@@ -53,6 +54,7 @@ SHUTDOWN_S = 5.0
 """How long a stop waits for others to take over what this broker leads."""
 NO_PROGRESS_S = 0.5
 """And how long, while nothing is taken over: the others may be stopping, too."""
+CONTROLLER_MODULE = "kstore.broker.runtime.controller.controller"
 log = logging.getLogger("kstore.broker")
 
 
@@ -191,6 +193,10 @@ class ClusterMember:
                 f"still waiting for the controller (broker {self.controller_id}) to say what this "
                 "broker is to hold"
             )
+        # Now, and not at an election, which clients wait for.
+        self._loading = asyncio.ensure_future(
+            self._node.run_blocking(lambda: import_module(CONTROLLER_MODULE))
+        )
 
     # ---- registration ----
 
@@ -230,7 +236,7 @@ class ClusterMember:
             try:
                 return await self._in_store(call)
             except StoreUnavailableError as problem:
-                log.info("the coordination store is asked again: %s", problem)
+                log.info("asking the coordination store again: %s", problem)
                 await asyncio.sleep(RETRY_S)
 
     def _claim_id(self) -> int | None:
@@ -286,7 +292,7 @@ class ClusterMember:
                 if not self._store.away:  # else its return is told
                     self._changed.set()
             except Exception as problem:  # a defect; without this task the broker would be lost
-                log.error("following the cluster failed, and goes on", exc_info=problem)
+                log.error("a change of the cluster failed; trying again", exc_info=problem)
                 await self._resign()
                 await asyncio.sleep(AFTER_DEFECT_S)
                 self._changed.set()
@@ -383,7 +389,7 @@ class ClusterMember:
                 log.debug("no new session yet: %s", problem)
                 await asyncio.sleep(RETRY_S)
             except Exception as problem:  # a defect, as in _follow
-                log.error("a new session failed, and is tried again", exc_info=problem)
+                log.error("no new session with the store; trying again", exc_info=problem)
                 await asyncio.sleep(AFTER_DEFECT_S)
 
     def _fence(self) -> None:

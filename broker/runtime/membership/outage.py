@@ -95,7 +95,7 @@ class Outage:
         if not self._told:
             self._told = True
             self._node.report(
-                "the coordination store can't be reached: this broker goes on with what it knows"
+                "the coordination store can't be reached: this broker continues with what it knows"
             )
         if self._asking is None or self._asking.done():
             self._asking = self._node.loop.create_task(self._ask_all())

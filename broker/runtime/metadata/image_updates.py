@@ -70,7 +70,7 @@ class ImageUpdates:
     ) -> None:
         self.on_topic_added: list[Callable[[TopicImage], object]] = []
         """Called with a topic that was not known; the image gets it soon."""
-        self.on_topic_deleted: list[Callable[[str], object]] = []
+        self.on_topic_deleted: list[Callable[[str, UUID], object]] = []
         """Called with the name of a topic that is gone."""
         self.on_broker_gone: list[Callable[[int], object]] = []
         """Called with the id of a broker that is gone, or has other endpoints."""
@@ -239,10 +239,10 @@ class ImageUpdates:
             self._replicas.forget_topic(name, topic_id.bytes)
             self._configs.pop(topic_id, None)
         self._publish(self._metadata.image.without_topics(*(name for name, _ in gone)))
-        for name, _ in gone:
+        for name, topic_id in gone:
             for callback in self.on_topic_deleted:
                 try:
-                    callback(name)
+                    callback(name, topic_id)
                 except Exception:
                     log.exception("topic %s is deleted: a part of the broker failed", name)
 

@@ -13,8 +13,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from kstore import __version__
 from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ LANES: dict[int, str] = {
     7: TO_CONTROLLER,
     56: TO_CONTROLLER,
 }
+EXTENDED = frozenset({"ListOffsets"})
+"""Lanes whose answers are to have kstore's tagged fields."""
 
 
 class PeerSecurity(Protocol):
@@ -174,9 +178,19 @@ class Peers:
             raise NetworkError("this broker stops")
         channel = self._channels.get((host, port, lane))
         if channel is None:
-            channel = _Channel(self._node.loop, self.connect, self._closed_by, host, port)
+            hello = self._hello if lane in EXTENDED else None
+            channel = _Channel(self._node.loop, self.connect, self._closed_by, hello, host, port)
             self._channels[host, port, lane] = channel
         return channel
+
+    def _hello(self, number: int) -> bytes:
+        """What a connection begins with: it asks for kstore's tagged fields in answers."""
+        request = ApiVersionsRequest(
+            client_software_name="kstore", client_software_version=__version__,
+            extension_fields=True,
+        )  # fmt: skip
+        version = APIS[request.API_KEY].max_version
+        return encode_request(request, version, number, self._client_id)
 
     def _closed_by(self, host: str, port: int) -> None:
         """The broker that listens there has closed a connection."""
@@ -203,12 +217,14 @@ class _Channel:
         loop: asyncio.AbstractEventLoop,
         connect: Callable[[Callable[[], _Link], str, int], Awaitable[tuple[_Link, float | None]]],
         closed_by: Callable[[str, int], None],
+        hello: Callable[[int], bytes] | None,
         host: str,
         port: int,
     ) -> None:
         self._loop = loop
         self._connect_to = connect
         self._closed_by = closed_by
+        self._hello = hello
         self._host = host
         self._port = port
         self._link: _Link | None = None
@@ -290,12 +306,22 @@ class _Channel:
             self._fail_unsent(link.lost)
             return
         self._link = link
+        self._greet(link)
         unsent, self._unsent = self._unsent, []
         for asked in unsent:
             if not asked.answer.done():
                 link.send(asked)
         if usable_s is not None:
             self._loop.call_later(usable_s, self._retire, link)
+
+    def _greet(self, link: _Link) -> None:
+        """Nobody waits for the answer: what comes next does not depend on it."""
+        if self._hello is None:
+            return
+        number = self.next_id()
+        hello = _Asked(number, self._hello(number), self._loop.create_future())
+        hello.answer.cancel()
+        link.send(hello)
 
     def _retire(self, link: _Link) -> None:
         """Its session is over soon: what comes now goes over another connection."""

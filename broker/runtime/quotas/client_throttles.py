@@ -32,7 +32,7 @@ REQUEST_TIME = "request_percentage"
 MUTATIONS = "controller_mutation_rate"
 KEYS = (*BYTE_RATES.values(), REQUEST_TIME, MUTATIONS)
 MAX_REQUEST_WAIT_MS = 1000.0
-MAX_WAIT_MS = 2**31 - 1
+MAX_WAIT_MS = MAX_FETCH_BYTES = 2**31 - 1
 MAX_BYTES = 8 << 20
 """Of each of three tables by client, whose ids they choose: some 8,000 clients."""
 LIMIT_BYTES, RATE_BYTES = 512, 2048
@@ -120,8 +120,25 @@ class ClientThrottles:
         )
         self._until: dict[Connection, float] = {}
         """Who waits, and the loop's time up to which."""
+        self.throttles = 0
+        """How often a client had to wait."""
+        self.throttled_ms = 0
+        """How long, all together."""
         self._began_ns = 0
         """When the request at hand was begun, or when its time was last taken into account."""
+
+    @property
+    def waiting(self) -> int:
+        """How many connections wait now."""
+        return len(self._until)
+
+    def rates(self) -> list[tuple[str, str | None, str | None, float]]:
+        """(quota key, user, client id, what is used per second) of all that were seen lately."""
+        now_ms = self._loop.time() * 1000
+        return [
+            (key, user, client_id, rate.per_second(now_ms))
+            for (key, user, client_id), rate in self._rates.items()
+        ]
 
     def forget_bounds(self) -> None:
         """Quotas have changed; what was used counts on."""
@@ -143,6 +160,17 @@ class ClientThrottles:
         if wait_ms > 0:
             self._unmute_after(connection, wait_ms)
         return wait_ms
+
+    def fetch_bytes(self, connection: Connection) -> int:
+        """The most that one fetch may bring: what a client's quota allows in a whole window. With
+        more in one answer, it would have to wait for longer than a window.
+        """
+        limit = self._limit(connection, BYTE_RATES[FETCH])
+        if limit is None:
+            return MAX_FETCH_BYTES
+        seconds = self._config["quota.window.size.seconds"]
+        window_s = (self._config["quota.window.num"] - 1) * seconds
+        return int(min(limit.bound * window_s, MAX_FETCH_BYTES))
 
     def begin(self) -> int:
         """The time at which a request is begun, for `spent`."""
@@ -209,6 +237,8 @@ class ClientThrottles:
 
     def _unmute_after(self, connection: Connection, wait_ms: int) -> None:
         """The longest of several waits counts."""
+        self.throttles += 1
+        self.throttled_ms += wait_ms
         end = self._loop.time() + wait_ms / 1000
         if end > self._until.get(connection, 0.0):
             self._until[connection] = end

@@ -295,6 +295,10 @@ class Fetchers:
             if self._repairs.get(followed.key) is asyncio.current_task():
                 del self._repairs[followed.key]
 
+    def is_settled(self, tp: TopicPartition) -> bool:
+        """Whether a partition's log is not being repaired."""
+        return tp not in self._repairs
+
     async def settle(self, tp: TopicPartition) -> None:
         """Wait until a partition's log is not being repaired."""
         while (task := self._repairs.get(tp)) is not None:

@@ -134,7 +134,7 @@ class LeaderLink:
         if self.fetcher.in_flight and self.fetcher.bytes_in == bytes_in:
             self._node.report(
                 f"leader {self.leader_id} has not answered a fetch for {self._timeout_s:g} s: "
-                "connecting anew"
+                "connecting again"
             )
             self.fetcher.close()
         else:

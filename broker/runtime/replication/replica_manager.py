@@ -2,17 +2,20 @@
 and know the cluster's metadata.
 
 LeaderAndIsr, StopReplica and UpdateMetadata are handled one after another, in the order in which
-they came. Whatever comes from a controller that is no more, or is meant for an earlier life of this
+they came; what needs a log dir that hangs holds back none of them: roles there are taken over once
+it answers again (put_off.py), and the controller is asked to say again what is to be deleted there.
+Whatever comes from a controller that is no more, or is meant for an earlier life of this
 broker, is refused. The replicas themselves are replicas.py's, the image image_updates.py's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kstore.broker.coordination.znodes import read_deletions
+from kstore.broker.runtime.replication.put_off import PutOff, Said, wait_for
 from kstore.broker.runtime.replication.replicas import NO_EPOCH
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.topic_rules import is_on
@@ -72,8 +75,13 @@ class ReplicaManager:
         """The highest that was heard of; a request of a lower one is refused."""
         self.ready = asyncio.Event()
         """Set once a controller has said all that this broker has, and all that there is."""
+        self.on_refused: Callable[[], object] | None = None
+        """Called when roles that were put off can't be taken over: the controller has to know."""
         self.replicas = replicas
         self.images = images
+        self._put_off = PutOff(node, log_manager, self._take_put_off)
+        self._behind: set[asyncio.Future[None]] = set()
+        """What goes on in log dirs that hang."""
         self._node = node
         self._membership = membership
         self._store = store
@@ -116,15 +124,18 @@ class ReplicaManager:
                 return StopReplicaResponse(error_code=refusal)
             slices = Slices()
             rows: list[StopReplicaPartitionError] = []
+            later: int = ErrorCode.REQUEST_TIMED_OUT
             deleted: dict[TopicPartition, StopReplicaPartitionError] = {}
             for topic in request.topic_states:
-                found = await self._log_manager.topic_ids(
+                found = await self._topic_ids(
                     TopicPartition(topic.topic_name, row.partition_index)
                     for row in topic.partition_states
                 )
                 for row in topic.partition_states:
                     place = TopicPartition(topic.topic_name, row.partition_index)
-                    code, delete = self._stop_one(place, topic, row, found[place])
+                    code, delete = later, False
+                    if place in found and place not in self._log_manager.leaving:
+                        code, delete = self._stop_one(place, topic, row, found[place])
                     answer = StopReplicaPartitionError(
                         topic_name=topic.topic_name,
                         partition_index=row.partition_index,
@@ -135,8 +146,16 @@ class ReplicaManager:
                         deleted[place] = answer
                     await slices.breathe()
                 self._forget_if_deleted(topic)
-            deleting = self.replicas.delete(deleted)
-        # Not in its turn: a log dir that hangs holds back no other request of the controller.
+            homes = (self._log_manager.home(place) for place in deleted)
+            paths = {home.path for home in homes if home is not None}
+            deleting = asyncio.ensure_future(await self.replicas.delete(deleted))
+        # Not in its turn, and not for longer than the log dir answers.
+        if not await self._node.dirs.ended(deleting, paths):
+            self._go_on_with(deleting)
+            for place, answer in deleted.items():
+                if place in self._log_manager.leaving:
+                    answer.error_code = later
+            return StopReplicaResponse(partition_errors=rows)
         try:
             await deleting
         except (LogError, OSError) as problem:
@@ -144,6 +163,33 @@ class ReplicaManager:
             for answer in deleted.values():
                 answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return StopReplicaResponse(partition_errors=rows)
+
+    def _go_on_with(self, work: asyncio.Future[None]) -> None:
+        """Something goes on in a log dir that hangs, and nobody waits for it."""
+
+        def ended(work: asyncio.Future[None]) -> None:
+            self._behind.discard(work)
+            if not work.cancelled() and (problem := work.exception()) is not None:
+                self._node.report(f"a log dir that hung: what waited there failed: {problem}")
+
+        self._behind.add(work)
+        work.add_done_callback(ended)
+
+    async def _topic_ids(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, UUID | None]:
+        """The topic ids of logs, where they are open without a disk; those whose log dir hangs are
+        missing.
+        """
+        found: dict[TopicPartition, UUID | None] = {}
+        unknown: list[TopicPartition] = []
+        for place in places:
+            partition = self.replicas.find(place)
+            if partition is None or partition.log is None:
+                unknown.append(place)
+            else:
+                found[place] = partition.log.topic_id
+        return found | await self._log_manager.topic_ids(unknown)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Take over what the controller knows of brokers and partitions."""
@@ -193,10 +239,17 @@ class ReplicaManager:
         entry.partition_count = topic.partition_count
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         log_config = self._log_manager.log_config(configs)
-        await self.replicas.open_logs(entry, topic.topic_id, topic.partition_states, log_config)
+        late = await self.replicas.open_logs(
+            entry, topic.topic_id, topic.partition_states, log_config
+        )
         for state in topic.partition_states:
             code: int = ErrorCode.STALE_BROKER_EPOCH
-            if not self._is_stale(request):
+            said = Said(request, topic, state)
+            self._put_off.drop([said.place])
+            if said.place in late:
+                code = ErrorCode.NONE
+                self._put_off.add(said)
+            elif not self._is_stale(request):
                 code = self.replicas.take(entry, state, log_config)
             rows.append(
                 LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
@@ -224,6 +277,7 @@ class ReplicaManager:
         if found is not None and topic.topic_id not in (ZERO_UUID, found):
             # The log of another topic of that name; the one meant is gone.
             return ErrorCode.NONE, False
+        self._put_off.drop([place])
         self.replicas.stop(place)
         return ErrorCode.NONE, row.delete_partition
 
@@ -245,17 +299,57 @@ class ReplicaManager:
         strays = [place for place in self._log_manager.places() if place not in named]
         if not strays:
             return
+        self._put_off.drop(strays)
         deleted = await self._node.run_blocking(lambda: read_deletions(self._store))
-        found = await self._log_manager.topic_ids(strays)
+        places: dict[str, list[TopicPartition]] = {}
         for place in strays:
             self.replicas.stop(place)
-            topic_id = found[place]
+            home = self._log_manager.home(place)
+            if home is not None:
+                places.setdefault(home.path, []).append(place)
+            await slices.breathe()
+        for path, found in places.items():
+            ending = asyncio.ensure_future(self._end_strays(path, found, deleted))
+            if not await self._node.dirs.ended(ending, [path]):
+                self._go_on_with(ending)
+
+    async def _end_strays(
+        self, path: str, strays: list[TopicPartition], deleted: Mapping[str, UUID]
+    ) -> None:
+        """Those of one log dir, unless the controller has said something else meanwhile."""
+        slices = Slices()
+        while len(found := await self._log_manager.topic_ids(strays)) < len(strays):
+            await wait_for(self._node, path)
+        for place, topic_id in found.items():
+            if place in self.replicas.hosted:
+                continue
             try:
                 if topic_id is not None and deleted.get(place.topic) == topic_id:
-                    await self.replicas.delete([place])
+                    await (await self.replicas.delete([place]))
                 else:
                     await self._log_manager.put_aside(place)
             except (LogError, OSError) as problem:
                 why = f"the log of {place}, which is not wanted here, stays: {problem}"
                 self._node.report(why)
             await slices.breathe()
+
+    async def _take_put_off(self, path: str) -> None:
+        """A log dir answers again: what was said of partitions there is done now."""
+        refused = False
+        async with self._one_at_a_time:
+            for said in self._put_off.there(path):
+                request, topic, state = said
+                if self._refusal(request) != ErrorCode.NONE:
+                    self._put_off.drop([said.place])
+                    continue
+                one = LeaderAndIsrTopic(
+                    topic_name=topic.topic_name,
+                    topic_id=topic.topic_id,
+                    partition_count=topic.partition_count,
+                    partition_states=[state],
+                )
+                configs = await self.images.configs_of([(one.topic_name, one.topic_id)])
+                [row] = await self._take_topic(request, one, configs[one.topic_name], Slices())
+                refused |= row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        if refused and self.on_refused is not None:
+            self.on_refused()

@@ -11,10 +11,12 @@ import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore.broker.runtime.dir_threads import LogDirHangsError
 from kstore.broker.runtime.log_dirs.dir_calls import Wanted
 from kstore.broker.state.metadata.image import INTERNAL_TOPICS
 from kstore.broker.state.work import ROWS_BETWEEN, Work
@@ -75,6 +77,8 @@ class Replicas:
         self._fetchers = fetchers
         self._opened: dict[TopicPartition, Log | Exception] = {}
         """What `open_logs` has opened for `take`, or why it could not."""
+        self._cutting: dict[TopicPartition, asyncio.Future[None]] = {}
+        """Logs that are cut by `drop_uncommitted`."""
         self._removals: set[asyncio.Task[None]] = set()
 
     # ---- what there is ----
@@ -121,53 +125,82 @@ class Replicas:
         topic_id: UUID,
         states: Sequence[LeaderAndIsrPartition],
         config: LogConfig,
-    ) -> None:
+    ) -> set[TopicPartition]:
         """Open or make the logs of those of these partitions that have none here, off the loop,
-        and wait for repairs of the others; then `take` does not wait for a disk.
+        and wait for repairs of the others; then `take` does not wait for a disk. Those whose log
+        dir hangs are returned: they can't be taken yet.
         """
         name = entry.name.decode()
         wanted: list[Wanted] = []
+        late: set[TopicPartition] = set()
         for state in states:
             place = TopicPartition(name, state.partition_index)
             if self._refusal(place, state) != ErrorCode.NONE:
                 continue
-            await self._settle(place, state)
+            if not await self._settle(place, state):
+                late.add(place)
+                continue
             partition = self.find(place)
             if partition is None or partition.log is None:
                 wanted.append(Wanted(place, topic_id, config, state.is_new))
         why = self._descriptors.refuse_logs(len(wanted)) if wanted else None
         if why is not None:
             self._opened = dict.fromkeys((each.key for each in wanted), OSError(errno.EMFILE, why))
-            return
+            return late
         self._opened = {}
-        async for each, opened in self._log_manager.open_logs(wanted):
-            self._opened[each.key] = opened
+        async for each, opened in self._log_manager.open_logs(wanted, patient=False):
+            if isinstance(opened, LogDirHangsError):
+                late.add(each.key)
+            else:
+                self._opened[each.key] = opened
         for state in states:
             place = TopicPartition(name, state.partition_index)
-            if state.leader == self._node_id and self._refusal(place, state) == ErrorCode.NONE:
-                await self._skip_lost(place)
+            if (
+                place not in late
+                and state.leader == self._node_id
+                and self._refusal(place, state) == ErrorCode.NONE
+                and not await self._skip_lost(place)
+            ):
+                late.add(place)
+        return late
 
-    async def _settle(self, place: TopicPartition, state: LeaderAndIsrPartition) -> None:
-        """Wait until the log is not being cut any more, if another leader or epoch comes."""
+    async def _settle(self, place: TopicPartition, state: LeaderAndIsrPartition) -> bool:
+        """Wait until the log is not being cut any more, if another leader or epoch comes; False
+        if its log dir hangs.
+        """
         known, fetchers = self.hosted.get(place), self._fetchers.made
-        changes = known is None or state.leader_epoch != known.leader_epoch
-        if changes and fetchers is not None:
-            await fetchers.settle(place)
+        if known is not None and state.leader_epoch == known.leader_epoch:
+            return True
+        home = self._log_manager.home(place)
+        paths = [] if home is None else [home.path]
+        cut = self._cutting.get(place)
+        if cut is not None and not await self._node.dirs.ended(cut, paths):
+            return False
+        if fetchers is None or fetchers.is_settled(place):
+            return True
+        return await self._node.dirs.ended(asyncio.ensure_future(fetchers.settle(place)), paths)
 
-    async def _skip_lost(self, place: TopicPartition) -> None:
-        """A log that is to lead leaves out what it has lost; what can't be done is told `take`."""
+    async def _skip_lost(self, place: TopicPartition) -> bool:
+        """A log that is to lead leaves out what it has lost; what can't be done is told `take`.
+        False if its log dir hangs.
+        """
         partition = self.find(place)
         log = self._opened.get(place)
         if log is None and partition is not None:
             log = partition.log
         if log is None or isinstance(log, Exception) or not log.has_lost:
-            return
+            return True
         self._fetchers().stop(place)  # it is to lead: nothing may be appended meanwhile
         try:
-            what = f"beginning a segment of {place}"
-            await self._node.dirs.run(log.log_dir.path, what, log.skip_lost)
+            path, what = log.log_dir.path, f"beginning a segment of {place}"
+            call = self._node.dirs.run(path, what, log.skip_lost)
+            if not await self._node.dirs.ended(call, [path]):
+                self._opened.pop(place, None)
+                return False
+            await call
         except (LogError, OSError) as problem:
             self._opened[place] = problem
+        return True
 
     def _refusal(self, place: TopicPartition, state: LeaderAndIsrPartition) -> int:
         """Why a partition is neither led nor followed as this says; NONE if it is."""
@@ -260,21 +293,40 @@ class Replicas:
         self._table.add_partition(partition)
         return partition
 
-    def drop_uncommitted(self, place: TopicPartition, offset: int) -> None:
+    async def drop_uncommitted(self, place: TopicPartition, offset: int) -> None:
         """Lead a partition without what lies at an offset and behind it, which only this broker
-        has: who waits for it is told, as by a change of leaders. Raises LogError, OSError.
+        has: who waits for it is told, as by a change of leaders. Until it is cut nobody leads it,
+        and a role in another epoch waits. Raises LogError, OSError.
         """
         partition = self.find(place)
-        if partition is None or partition.replication is None:
+        if partition is None or partition.replication is None or place in self._cutting:
             return
         epoch = partition.leader_epoch
+        log: Log = partition.log
         partition.follow(NO_LEADER, epoch)
         self._tell(place, False, epoch)
+        what = f"cutting {place}"
+        cut = self._node.dirs.run(log.log_dir.path, what, partial(log.leave_out, offset))
+        self._cutting[place] = cut
         try:
-            partition.log.leave_out(offset)
+            await cut
         finally:
-            partition.lead(epoch, partition.isr_version, partition.replicas, partition.isr)
-            self._tell(place, True, epoch)
+            del self._cutting[place]
+            if not cut.cancelled():
+                self._lead_again(place, partition, log, epoch)
+
+    def _lead_again(
+        self, place: TopicPartition, partition: Partition, log: Log, epoch: int
+    ) -> None:
+        """Lead on in the same epoch, unless the partition was stopped meanwhile."""
+        known = self.hosted.get(place)
+        if known is None or known[:2] != (self._node_id, epoch) or partition.log is not log:
+            return
+        version, in_sync = partition.isr_version, partition.isr
+        if known.state_version > version:
+            version, in_sync = known.state_version, known.isr
+        partition.lead(epoch, version, partition.replicas, in_sync)
+        self._tell(place, True, epoch)
 
     def fence(self) -> None:
         """This broker's session is lost: others may lead what it led, so it stops to lead. What
@@ -320,11 +372,12 @@ class Replicas:
         self.stop(place)
         self._log_manager.fail(place)
 
-    def delete(self, places: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Delete logs; it begins at once. Their files go a little later: large ones take their
-        time. LogError, OSError, of the first that could not be deleted.
+    async def delete(self, places: Iterable[TopicPartition]) -> Awaitable[None]:
+        """Delete logs. Once it is done no log has a home here; what it gives tells when all are
+        closed: LogError, OSError, of the first that could not be. Their files go a little later:
+        large ones take their time.
         """
-        return self._delete(self._log_manager.take_away(places))
+        return self._delete(await self._log_manager.take_away(places))
 
     async def _delete(self, taking: Awaitable[list[Taken]]) -> None:
         removal = asyncio.ensure_future(self._log_manager.remove(await taking))

@@ -160,8 +160,10 @@ class SegmentRepairs:
         if len(known.replicas) == 1:
             return False
         if self._holds_up_followers(partition):
-            self._let_followers_on(place, partition, tries)
+            await self._let_followers_on(place, partition, tries)
             self._due[place] = min(self._due[place], self._node.loop.time() + LOOK_PAUSE_S)
+            if partition.log is not damaged:
+                return True  # it was stopped meanwhile
         for damage in damaged.damaged_parts() if asks else ():
             why = await self._repair_part(place, damaged, known, damage, tries)
             part = f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}"
@@ -194,7 +196,9 @@ class SegmentRepairs:
             for damage in partition.log.damaged_parts()
         )
 
-    def _let_followers_on(self, place: TopicPartition, partition: Partition, tries: _Tries) -> None:
+    async def _let_followers_on(
+        self, place: TopicPartition, partition: Partition, tries: _Tries
+    ) -> None:
         """Give up what no other replica has."""
         replication = partition.replication
         parts = partition.log.damaged_parts()
@@ -215,7 +219,7 @@ class SegmentRepairs:
         starts = [damage.first_offset for damage in parts]
         offset = cut_at_damage(starts, partition.high_watermark, [*ends.values()])
         if offset is not None:
-            self._drop_uncommitted(place, partition, offset)
+            await self._drop_uncommitted(place, partition, offset)
             return  # it leads anew
         for damage in parts:
             has_none = [(damage, node_id) in tries.has_none for node_id in ends]
@@ -241,11 +245,13 @@ class SegmentRepairs:
             damaged.topic_partition, lost[0], lost[1] - 1,
         )  # fmt: skip
 
-    def _drop_uncommitted(self, place: TopicPartition, partition: Partition, offset: int) -> None:
+    async def _drop_uncommitted(
+        self, place: TopicPartition, partition: Partition, offset: int
+    ) -> None:
         """Drop damage that is not committed, with what is behind it."""
         end = partition.log_end_offset
         try:
-            self._replicas.drop_uncommitted(place, offset)
+            await self._replicas.drop_uncommitted(place, offset)
         except (LogError, OSError) as problem:
             self._node.report(
                 f"{place}: its log can't be cut at damaged offset {offset}: {problem}"
@@ -253,7 +259,7 @@ class SegmentRepairs:
             return
         log.error(
             "%s: offsets %d to %d are lost: %d is damaged, no other replica has it, and it was "
-            "not committed; the log goes on at %d",
+            "not committed; the log continues at %d",
             place, offset, end - 1, offset, partition.log_end_offset,
         )  # fmt: skip
 
@@ -405,5 +411,5 @@ def _batches_below(records: bytes, limit: int) -> tuple[bytes, int]:
             end = view.position + view.size_bytes
     except InvalidBatchError as error:
         if not end:
-            raise NetworkError(f"what it sent is no whole batch: {error}") from error
+            raise NetworkError(f"it did not send a whole batch: {error}") from error
     return records[:end], offset

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
 from uuid import UUID
 
+from kstore.broker.state.exposition import Family, Kind, Metrics, escaped, number_text
 from kstore.broker.state.telemetry.client_metrics import Instances
 from kstore.broker.state.telemetry.otlp import Attributes, OtlpTooLargeError, Point, decode_metrics
+from kstore.broker.state.work import ROWS_BETWEEN
 
 __all__ = ["Telemetry"]
 
@@ -97,24 +98,29 @@ class Telemetry:
             _, dropped = self._clients.popitem(last=False)
             self.bytes -= dropped.bytes
 
-    def lines(self) -> Iterator[str]:
-        """Every series in Prometheus's text form, grouped by name; empty lines while they are
-        grouped, so that whoever writes them can breathe.
-        """
-        families: dict[str, list[tuple[dict[str, str], Series, float, bool]]] = {}
+    def metrics(self) -> Metrics:
+        """Every series, by name. Of two with the same name and labels, the last is shown."""
+        families: dict[str, dict[str, str]] = {}
+        counters: set[str] = set()
         for instance_id, client in list(self._clients.items()):
-            yield ""
             whose = {"client_instance_id": str(instance_id), "client_id": client.client_id}
-            for key, (value, counter) in list(client.values.items()):
-                families.setdefault(_metric_name(key[0]), []).append((whose, key, value, counter))
-        for name, rows in sorted(families.items()):
-            yield f"# TYPE {name} {'counter' if rows[0][3] else 'gauge'}"
-            for whose, (_, resource, attributes), value, _ in rows:
+            for number, (key, (value, counter)) in enumerate(list(client.values.items())):
+                if number % ROWS_BETWEEN == 0:
+                    yield ""
+                pushed_name, resource, attributes = key
+                name = _metric_name(pushed_name)
                 pushed = {_label_name(key): text for key, text in (*resource, *attributes)}
                 # Who pushed is said by the broker: what is pushed under these names is left out.
                 labels = whose | pushed | whose
-                inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-                yield f"{name}{{{inner}}} {value!r}"
+                inner = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
+                families.setdefault(name, {})[inner] = number_text(value)
+                if counter:
+                    counters.add(name)
+        for name, rows in sorted(families.items()):
+            kind: Kind = "pushed counter" if name in counters else "gauge"
+            yield Family(name, kind, "Pushed by clients (KIP-714)")
+            for inner, value_text in rows.items():
+                yield f"{name}{{{inner}}} {value_text}"
 
 
 def _size(attributes: Attributes) -> int:
@@ -133,7 +139,3 @@ def _metric_name(name: str) -> str:
 
 def _label_name(key: str) -> str:
     return re.sub(r"^(?=\d)|[^a-zA-Z0-9_]", "_", key) or "_"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

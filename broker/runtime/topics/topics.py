@@ -19,7 +19,12 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.partition_nodes import max_partition_epoch
 from kstore.broker.coordination.store import NoNodeError, StoreError
 from kstore.broker.runtime.slices import Slices
-from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kstore.broker.state.metadata.image import (
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+    new_partitions,
+)
 from kstore.broker.state.metadata.topic_rules import (
     NewPartitions,
     NewTopic,
@@ -43,14 +48,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OFFSETS_TOPIC",
+    "SHARE_STATE_TOPIC",
     "TRANSACTION_TOPIC",
     "Topics",
     "offsets_topic_configs",
+    "share_topic_configs",
     "transaction_topic_configs",
 ]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 
 T = TypeVar("T")
 
@@ -75,9 +83,23 @@ def transaction_topic_configs(config: BrokerConfig) -> dict[str, str]:
     }
 
 
+def share_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What is set for __share_group_state, as in Kafka: what is superseded is deleted by the share
+    coordinator.
+    """
+    return {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": str(config["share.coordinator.state.topic.min.isr"]),
+        "retention.ms": "-1",
+        "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
+    }
+
+
 INTERNAL_TOPIC_CONFIGS: dict[str, Callable[[BrokerConfig], dict[str, str]]] = {
     OFFSETS_TOPIC: offsets_topic_configs,
     TRANSACTION_TOPIC: transaction_topic_configs,
+    SHARE_STATE_TOPIC: share_topic_configs,
 }
 
 
@@ -91,10 +113,10 @@ class Topics:
         metadata: MetadataCache,
         replicas: LogManager,
         refuse_logs: Callable[[int], str | None],
-        forget_offsets: Callable[[str], Awaitable[None]] | None = None,
+        forget_offsets: Callable[[str, UUID], Awaitable[None]] | None = None,
     ) -> None:
-        """``refuse_logs`` says why so many more logs can't be opened; ``forget_offsets`` has groups
-        forget a topic that was deleted, where they do not see it themselves.
+        """``refuse_logs`` says why so many more logs can't be opened; ``forget_offsets`` has
+        groups forget a topic that was deleted, where they do not see it themselves.
         """
         self._refuse_logs = refuse_logs
         self._config = node.config
@@ -249,8 +271,7 @@ class Topics:
             default_partitions=self._config["num.partitions"],
             default_replicas=self._config["default.replication.factor"],
         )
-        partitions = tuple(PartitionImage(r[0], 0, r, r) for r in assigned)
-        return TopicImage(new.name, uuid4(), partitions, configs)
+        return TopicImage(new.name, uuid4(), new_partitions(assigned), configs)
 
     async def ensure(self, new: NewTopic) -> TopicImage:
         """The topic of that name, made if it is missing; TopicError if it can't be made."""
@@ -325,7 +346,7 @@ class Topics:
                 )
             await self._remove(topic)
         if self._forget_offsets is not None:
-            await self._forget_offsets(name)
+            await self._forget_offsets(name, topic.topic_id)
 
     def _check_room(self, name: str, partitions: int) -> None:
         why = self._refuse_logs(partitions)
@@ -341,9 +362,9 @@ class Topics:
             epoch = await self._in_store(lambda: znodes.delete_topic(self._store, topic))
             self._replicas.table.remove_topic(name.encode())
             self._show(self._image.without_topics(name), epoch)
-        keys = [TopicPartition(name, index) for index in range(len(topic.partitions))]
+        keys = (TopicPartition(name, index) for index in range(len(topic.partitions)))
         try:
-            await self._replicas.remove(await self._replicas.take_away(keys))
+            await self._replicas.remove(await (await self._replicas.take_away(keys)))
         except (LogError, OSError) as problem:
             why = f"logs of the deleted topic {name} stay until a restart: {problem}"
             self._replicas.report(why)
@@ -422,5 +443,4 @@ def _offline(partition: PartitionImage) -> PartitionImage:
 
 def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:
     """The topic with further partitions, which their first replicas lead."""
-    new = tuple(PartitionImage(r[0], 0, r, r) for r in added)
-    return topic._replace(partitions=topic.partitions + new)
+    return topic._replace(partitions=topic.partitions + new_partitions(added))

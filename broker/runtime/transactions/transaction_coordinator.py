@@ -21,7 +21,7 @@ from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorP
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.topics.topics import transaction_topic_configs
 from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
-from kstore.broker.state.transactions.state import Transaction, TransactionRecord
+from kstore.broker.state.transactions.state import Transaction, TransactionRecord, in_order
 from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.coordinator_records.transactions import (
@@ -319,7 +319,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             await partition.settled(timeout_s=None)
             prepared = partition.shard.transactions[transactional_id]
             retry_s = self._markers.retry_s
-            left = sorted(prepared.partitions)
+            left = in_order(prepared.partitions)
             while left and partition.error_code == ErrorCode.NONE:
                 left = await self._markers.write(prepared, partition.coordinator_epoch, left)
                 if left:

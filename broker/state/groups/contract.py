@@ -1,5 +1,5 @@
-"""What every kind of group (classic, consumer, streams) is to a shard: a small common contract, and
-what a handler is given of the shard. No kind's rules are here.
+"""What every kind of group (classic, consumer, share, streams) is to a shard: a small common
+contract, and what a handler is given of the shard. No kind's rules are here.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class CommitClaim(NamedTuple):
     epoch: int
     api_version: int
     transactional: bool = False
+    needs_assignment: bool = False
+    """Whether a partition has to be the member's for a commit in its present epoch, too."""
 
     @property
     def is_anonymous(self) -> bool:
@@ -54,7 +56,7 @@ class Group(Protocol):
 
     @property
     def kind(self) -> str:
-        """``classic``, ``consumer`` or ``streams``: the group type of ListGroups."""
+        """``classic``, ``consumer``, ``share`` or ``streams``: the group type of ListGroups."""
 
     @property
     def protocol_type(self) -> str | None:
@@ -121,5 +123,5 @@ class ShardState(Protocol):
 def absence(group: Group | None, group_id: str, wanted: str) -> str:
     """Words for who named no group of the wanted kind."""
     if group is None:
-        return f"There is no group {group_id}."
+        return f"Group {group_id} not found. There is no group of this id."
     return f"Group {group_id} is a {group.kind} group: this needs a {wanted} group."

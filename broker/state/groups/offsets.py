@@ -157,10 +157,14 @@ class Offsets:
             del self._pending_places[place]
 
     def fetch(
-        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+        self,
+        request: OffsetFetchRequestGroup,
+        *,
+        require_stable: bool,
+        with_epochs: bool = True,
     ) -> Work[OffsetFetchResponseGroup]:
         """The asked, or with ``topics`` None all, offsets of a group; offset -1 where there is
-        none.
+        none. with_epochs: with partition epochs (KIP-232).
         """
         found = self.topics(request.group_id)
         response = OffsetFetchResponseGroup(group_id=request.group_id)
@@ -174,7 +178,10 @@ class Offsets:
             for partition in partitions:
                 unstable = require_stable and self.is_pending(request.group_id, name, partition)
                 committed = None if unstable else found.get(name, {}).get(partition)
-                topic.partitions.append(_fetched(partition, committed, topic_id, unstable))
+                row = _fetched(partition, committed, topic_id, unstable)
+                if not with_epochs:
+                    row.partition_epoch = -1
+                topic.partitions.append(row)
                 yield
         return response
 

@@ -68,7 +68,8 @@ def exchange(
     reports = {name: each for name, each in known.items() if name != member_id}
     if (report.needed or report.positions) and getattr(response, "member_epoch", 0) >= 0:
         reports[member_id] = report
-    response.need_position = _need(reports.values())
+    if ctx.extended:
+        response.need_position = _need(reports.values())
     response.position = _answer(shard, group_id, report.needed, reports.values(), ctx.image)
     return result._replace(reports=(group_id, reports))
 

@@ -37,6 +37,8 @@ class GroupContext(NamedTuple):
     api_version: int = 0
     client_id: str = ""
     client_host: str = ""
+    extended: bool = False
+    """Whether who asks wants kstore's tagged fields in answers."""
     image: MetadataImage | None = None
     """Topics, their ids, partitions and racks as of now."""
     found: Mapping[str, frozenset[str]] = MappingProxyType({})

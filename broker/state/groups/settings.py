@@ -17,9 +17,11 @@ class GroupSettings(NamedTuple):
     max_size: int = 2_147_483_647
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+    share_max_size: int = 200
     streams_max_size: int = 2_147_483_647
     consumer_max_size: int = 2_147_483_647
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
     consumer_regex_refresh_interval_ms: int = 600_000
+    commit_requires_assignment: bool = False
     check_invariants: bool = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 __all__ = [
     "HeartbeatExpired",
@@ -11,6 +13,9 @@ __all__ = [
     "RebalanceExpired",
     "RegexesDue",
     "SessionExpired",
+    "ShareStatesDeleted",
+    "ShareStatesDeleting",
+    "ShareStatesInitialized",
     "StreamsDelayExpired",
     "SyncExpired",
     "TimerChange",
@@ -53,7 +58,7 @@ class SyncExpired(NamedTuple):
 
 
 class SessionExpired(NamedTuple):
-    """A member of a consumer or streams group was not heard of for its session timeout."""
+    """A member of a consumer, share or streams group was not heard of for its session timeout."""
 
     group_id: str
     member_id: str
@@ -81,6 +86,32 @@ class StreamsDelayExpired(NamedTuple):
     group_id: str
 
 
+class ShareStatesInitialized(NamedTuple):
+    """The share coordinator has initialized the state of some partitions of a share group, by topic
+    id, and could not initialize others. No timer: whoever asked it tells the group.
+    """
+
+    group_id: str
+    initialized: Mapping[UUID, frozenset[int]]
+    failed: Mapping[UUID, frozenset[int]]
+
+
+class ShareStatesDeleting(NamedTuple):
+    """All state of a share group is going to be deleted, before the group is. No timer, either."""
+
+    group_id: str
+
+
+class ShareStatesDeleted(NamedTuple):
+    """The share coordinator was asked to delete the state of some topics, and has done so of these.
+    No timer, either.
+    """
+
+    group_id: str
+    tried: frozenset[UUID]
+    deleted: frozenset[UUID]
+
+
 TimerEvent: TypeAlias = (
     HeartbeatExpired
     | InitialRebalanceExpired
@@ -90,6 +121,9 @@ TimerEvent: TypeAlias = (
     | RebalanceExpired
     | RegexesDue
     | StreamsDelayExpired
+    | ShareStatesInitialized
+    | ShareStatesDeleting
+    | ShareStatesDeleted
 )
 
 

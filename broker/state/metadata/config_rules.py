@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from kstore.broker.state.linear_regex import regex_error
 from kstore.config import BROKER_CONFIGS, ConfigDef, UpdateMode
 from kstore.config.broker_configs import listener_base
+from kstore.config.nearest import did_you_mean
 from kstore.errors import ErrorCode
 
 __all__ = [
@@ -220,7 +221,8 @@ def check_group(configs: Mapping[str, str], broker: Mapping[str, Any]) -> None:
     for name, text in configs.items():
         row = GROUP_CONFIGS.get(name)
         if row is None:
-            raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, f"Groups have no setting '{name}'.")
+            sentence = f"Groups have no setting '{name}'{did_you_mean(name, GROUP_CONFIGS) or '.'}"
+            raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, sentence)
         _refuse(row.complaint(text))
         values[name] = row.parse(text, "group config")
     for name, value in values.items():

@@ -15,9 +15,16 @@ from zlib import crc32
 from kstore.broker.state.metadata.gates import TopicGates
 from kstore.config.topic_configs import ORDERED_EXPANSION, is_on
 
-__all__ = ["BrokerImage", "Endpoint", "MetadataImage", "PartitionImage", "TopicImage"]
+__all__ = [
+    "BrokerImage",
+    "Endpoint",
+    "MetadataImage",
+    "PartitionImage",
+    "TopicImage",
+    "new_partitions",
+]
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class Endpoint(NamedTuple):
@@ -60,6 +67,19 @@ class PartitionImage(NamedTuple):
     """KIP-253: (partition, its leader epoch) of those that were there when this one was added."""
     offline: tuple[int, ...] = ()
     """Replicas that can't serve, on brokers that may be alive."""
+
+
+def new_partitions(assigned: Iterable[tuple[int, ...]]) -> tuple[PartitionImage, ...]:
+    """Partitions on these replicas, which the first one leads; those on the same ones are one
+    object until they differ.
+    """
+    made: dict[tuple[int, ...], PartitionImage] = {}
+    partitions = []
+    for replicas in assigned:
+        if replicas not in made:
+            made[replicas] = PartitionImage(replicas[0], 0, replicas, replicas)
+        partitions.append(made[replicas])
+    return tuple(partitions)
 
 
 class TopicImage(NamedTuple):

@@ -22,7 +22,10 @@ def assign_replicas(
     that what a broker leads is shared among all others when it goes.
     """
     order = _by_turns(brokers)
-    return tuple(_replicas(order, factor, start + index) for index in range(count))
+    # After so many it begins anew: of 10,000 partitions on a few brokers few are worked out.
+    period = len(order) * max(1, len(order) - 1)
+    known = [_replicas(order, factor, start + index) for index in range(min(count, period))]
+    return tuple(known[index % period] for index in range(count))
 
 
 def _by_turns(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kstore.broker.state.metadata.image import MetadataImage
 from kstore.broker.state.metadata.replica_assignment import assign_replicas
 from kstore.config import TOPIC_CONFIGS, ConfigDef
+from kstore.config.nearest import did_you_mean
 from kstore.config.topic_configs import INTERNAL_SEGMENT_BYTES, is_on
 from kstore.errors import ErrorCode
 
@@ -30,6 +31,7 @@ __all__ = [
 
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000
+CLUSTER_METADATA = "__cluster_metadata"
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -89,10 +91,15 @@ def plan_topic(
     is as in `assign_replicas`.
     """
     check_name(new.name)
+    if new.name == CLUSTER_METADATA:
+        raise TopicError(
+            ErrorCode.INVALID_REQUEST,
+            f"'{new.name}' is the name of Kafka's own log of metadata; choose a different one.",
+        )
     if new.name in image.topics:
         raise TopicError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
-            f"The name '{new.name}' is taken by another topic; choose a different one.",
+            f"Topic '{new.name}' already exists. Choose a different name.",
         )
     _check_collision(image, new.name)
     if new.assignments:
@@ -146,7 +153,8 @@ def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     for name, value in configs.items():
         row = topic_row(name)
         if row is None:
-            raise TopicError(ErrorCode.INVALID_CONFIG, f"Topics have no setting '{name}'.")
+            sentence = f"Topics have no setting '{name}'{did_you_mean(name, TOPIC_CONFIGS) or '.'}"
+            raise TopicError(ErrorCode.INVALID_CONFIG, sentence)
         if value is None:
             raise TopicError(
                 ErrorCode.INVALID_CONFIG, f"{name} has no value; give one, or leave it out."

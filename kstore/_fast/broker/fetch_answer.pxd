@@ -11,6 +11,7 @@ cdef struct Reader:
     int version
     bint committed                  # it reads no aborted transactions
     int32_t replica_id              # -1: a consumer
+    bint extended                   # it is told partition epochs (KIP-232)
 
 cdef int find_slice(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id,

@@ -18,15 +18,18 @@ from kstore._fast.log.log_view cimport Slice
 from kstore._fast.broker.node_hints cimport put_leader, write_endpoints
 from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState
-from kstore._fast.broker.sending cimport add_slice
+from kstore._fast.broker.sending cimport FileSlice, add_slice
 from kstore._fast.log.slice_checks cimport (
-    CHECK_ALL, CHECK_HEADERS, STEP_BYTES, Depth, depth_for_reader, is_good_copy, is_good_in_file,
-    read_in_slice, readable_bytes)
+    CHECK_ALL, CHECK_HEADERS, STEP_BYTES, Depth, bring_in, depth_for_reader, hurry, is_good_copy,
+    is_good_in_file, read_in_slice, readable_bytes)
 from kstore._fast.protocol.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_raw, put_string,
     put_unsigned, room)
 
+from kstore._fast.disk.page_reader import NotInMemory
+
 cdef enum:
+    MOST_WAITS = 8                  # for one offset: then whoever reads waits for the disk itself
     FIRST_LOG_START_OFFSET = 5
     FIRST_SESSION = 7
     FIRST_RACK = 11
@@ -55,7 +58,7 @@ cdef int64_t write_topics(
     cdef bint flexible = reader.version >= FIRST_FLEXIBLE
     cdef FetchPart part
     cdef bytes topic = None
-    cdef int64_t written = 0
+    cdef int64_t size, written = 0
     cdef Py_ssize_t i, count
     room(out, 8)
     put_count(out, count_topics(parts), flexible)
@@ -75,7 +78,11 @@ cdef int64_t write_topics(
             while i + count < len(parts) and (<FetchPart>parts[i + count]).topic == topic:
                 count += 1
             put_count(out, count, flexible)
-        written += write_part(part, reader, out, report)
+        size = write_part(part, reader, out, report)
+        written += size
+        table.counts.fetched(part.error, size, reader.replica_id >= 0)
+        if part.partition is not None:
+            part.partition.entry.counts.fetched(part.error, size, reader.replica_id >= 0)
     room(out, 2)
     if topic is not None:
         put_no_tags(out, flexible)
@@ -109,7 +116,7 @@ cdef int64_t write_part(FetchPart part, const Reader* reader, AnswerBuffer out, 
         return write_part(part, reader, out, report)
     part.file = None
     if flexible:
-        write_part_tags(part, out)
+        write_part_tags(part, version >= FIRST_ENDPOINTS, reader.extended, out)
     return part.slice.size_bytes
 
 
@@ -138,15 +145,8 @@ cdef int find_slice(
         part.file = partition.core.locate(
             part.fetch_offset, end, limit, min_one, &part.slice, &out_of_range)
     except OSError as problem:
-        if getattr(problem, "error_code", NONE) == CORRUPT_MESSAGE:
-            if replica_id >= 0 and is_lost(part, problem):
-                return 0
-            part.error = CORRUPT_MESSAGE    # the log has told it
-        else:                               # no descriptor is left, or the disk fails
-            partition.note_error(problem)
-            where = str(partition.log.topic_partition)
-            report(f"{where} can't be read: {problem}", f"{where} can't be read")
-            part.error = KAFKA_STORAGE_ERROR
+        if note_problem(part, problem, replica_id, report):
+            return 0
     if part.file is None:
         part.slice.size_bytes = 0
     if out_of_range:
@@ -154,23 +154,67 @@ cdef int find_slice(
     return 0
 
 
+cdef bint note_problem(FetchPart part, problem, int32_t replica_id, report) except -1:
+    """What the part is told of a log that can't be read; True: that nothing is left to be read."""
+    cdef Partition partition = part.partition
+    if getattr(problem, "error_code", NONE) == CORRUPT_MESSAGE:
+        if replica_id >= 0 and is_lost(part, problem):
+            return True
+        part.error = CORRUPT_MESSAGE        # the log has told it
+    else:                                   # no descriptor is left, or the disk fails
+        partition.note_error(problem)
+        where = str(partition.log.topic_partition)
+        report(f"{where} can't be read: {problem}", f"{where} can't be read")
+        part.error = KAFKA_STORAGE_ERROR
+    return False
+
+
 cdef bint find_readable(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report,
     object request
 ) except -1:
-    """As find_slice, but for what is not in memory: that is read in first, and counts as there when
-    the same request looks again, so that it never waits for ever.
+    """As find_slice, but for what is not in memory: that is brought in first, and counts as there
+    when the same request looks again, so that it never waits for ever.
     """
     cdef LogCore core = part.partition.core
     cdef ColdRead seen = None
-    cdef int64_t size
+    cdef bint found
+    if part.cold is None and core.examining is not None:
+        part.cold = None if core.examining.done else core.examining
+        core.examining = part.cold
     if part.cold is not None:
         if not part.cold.done:
             part.cold.join(request.resume)
+            part.file = None
             return False
         if part.cold_offset == part.fetch_offset:
             seen = part.cold
+        if isinstance(part.cold.problem, OSError):
+            note_problem(part, part.cold.problem, replica_id, report)
+            part.cold = None
+            return True
         part.cold = None
+    if part.waits < MOST_WAITS:
+        hurry(core)
+    try:
+        found = find_in_memory(part, end, limit, min_one, replica_id, report, request, seen)
+    except NotInMemory as lacking:
+        found = False
+        note_wait(part, bring_in(lacking, request.resume))
+    finally:
+        core.hurried = 0
+    if found:
+        part.waits = 0
+    return found
+
+
+cdef bint find_in_memory(
+    FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report,
+    object request, ColdRead seen
+) except -1:
+    """False: something is being read in first. NotInMemory: something has to be brought in."""
+    cdef LogCore core = part.partition.core
+    cdef int64_t size
     try:
         size = readable_bytes(core, part.fetch_offset, max(limit, <int64_t>1), seen)
         if size == 0 and wait_for(part, min(max(limit, <int64_t>1), <int64_t>STEP_BYTES), request):
@@ -181,19 +225,29 @@ cdef bint find_readable(
     if part.file is None or part.slice.size_bytes <= size:
         return True
     # one batch, larger than what was asked for
-    return readable_bytes(core, part.fetch_offset, part.slice.size_bytes, seen) > 0 \
+    return readable_bytes(
+        core, part.fetch_offset, part.slice.size_bytes, seen) >= part.slice.size_bytes \
         or not wait_for(part, part.slice.size_bytes, request)
 
 
 cdef bint wait_for(FetchPart part, int64_t size, object request) except -1:
     """Whether what is to be read is on its way into memory."""
-    part.cold = read_in_slice(part.partition.core, part.fetch_offset, size, request.resume)
+    cdef ColdRead cold = read_in_slice(
+        part.partition.core, part.fetch_offset, size, request.resume)
+    if cold is not None:
+        note_wait(part, cold)
+    return cold is not None
+
+
+cdef int note_wait(FetchPart part, ColdRead cold) except -1:
+    if part.cold_offset != part.fetch_offset:
+        part.waits = 0
+    part.waits += 1
+    part.cold = cold
     part.cold_offset = part.fetch_offset
-    if part.cold is None:
-        return False
     part.file = None
     part.slice.size_bytes = 0
-    return True
+    return 0
 
 
 cdef bint is_lost(FetchPart part, problem) except -1:
@@ -250,8 +304,27 @@ cdef bint put_slice(
     FetchPart part, int32_t replica_id, AnswerBuffer out, report
 ) except -1:
     """Put the part's records to the buffer's end. False: the file has not what its log knows, and
-    the part was looked for anew.
+    the part was looked for anew. What has to be looked at by a thread is left off for now: who
+    asks again waits for that.
     """
+    cdef LogCore core = part.partition.core
+    cdef Py_ssize_t slices = 0 if out.slices is None else len(out.slices)
+    hurry(core)
+    try:
+        return put_checked(part, replica_id, out, report)
+    except NotInMemory as lacking:
+        core.examining = bring_in(lacking, None)
+        if out.slices is not None and len(out.slices) > slices:
+            out.slice_bytes -= (<FileSlice>out.slices.pop()).size_bytes
+        part.slice.size_bytes = 0
+        return False
+    finally:
+        core.hurried = 0
+
+
+cdef bint put_checked(
+    FetchPart part, int32_t replica_id, AnswerBuffer out, report
+) except -1:
     cdef LogCore core = part.partition.core
     cdef Slice told = part.slice
     cdef int64_t size = told.size_bytes
@@ -301,15 +374,22 @@ cdef int write_aborted(FetchPart part, bint committed, bint flexible, AnswerBuff
 
 
 cdef bint misdirected(FetchPart part) noexcept:
-    """Whether the answer has to name the leader to who asked with the wrong idea of it."""
+    """Whether the answer has to name the leader to who asked with the wrong idea of it (KIP-951,
+    version 16 on).
+    """
     return part.partition is not None and part.partition.leader_id >= 0 and (
         part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH)
 
 
-cdef int write_part_tags(FetchPart part, AnswerBuffer out) noexcept:
-    """The diverging epoch; the leader; the partition epoch (KIP-232) of what is answered for."""
-    cdef bint leader = misdirected(part)
-    cdef bint epoch = part.partition is not None and part.partition.partition_epoch >= 0
+cdef int write_part_tags(
+    FetchPart part, bint hints, bint extended, AnswerBuffer out
+) noexcept:
+    """The diverging epoch; the leader; for who has asked for it, the partition epoch (KIP-232) of
+    what is answered for.
+    """
+    cdef bint leader = hints and misdirected(part)
+    cdef bint epoch = (
+        extended and part.partition is not None and part.partition.partition_epoch >= 0)
     put_int8(out, (part.diverging_epoch >= 0) + leader + epoch)
     if part.diverging_epoch >= 0:
         put_int8(out, DIVERGING_EPOCH_TAG)

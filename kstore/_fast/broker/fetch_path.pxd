@@ -5,7 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t
 from kstore._fast.broker.fetch_session cimport FetchPart, FetchSession
 from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.partition_table cimport PartitionTable
-from kstore._fast.broker.slots cimport AnswerSink, Slot
+from kstore._fast.broker.slots cimport AnswerSink, Slot, SlotDeadlines
 from kstore._fast.protocol.wire cimport AnswerBuffer, WireReader
 
 cdef class FetchRequest(Slot):
@@ -30,7 +30,6 @@ cdef class FetchRequest(Slot):
     cdef bint urgent                        # something that is answered at once
     cdef bint cold                          # something is being read in from the disk
     cdef bint overdue                       # it has waited as long as it may, but for that
-    cdef object timer
     cdef dict injected                      # partition -> error code, as in FetchPath
     cdef object rights                      # of who sent it (state.authorizer.Rights); None: all
     cdef bint barred                        # it says that it is a follower, and may not be one
@@ -42,9 +41,8 @@ cdef class FetchRequest(Slot):
 
 cdef class FetchPath:
     cdef PartitionTable table
-    cdef object cache                       # broker.state.fetch_session.FetchSessionCache
+    cdef readonly object cache                     # broker.state.fetch_session.FetchSessionCache
     cdef dict sessions
-    cdef object call_later
     cdef object report
     cdef readonly int64_t max_bytes         # fetch.max.bytes
     cdef readonly int64_t requests
@@ -54,12 +52,13 @@ cdef class FetchPath:
     cdef public object throttle
     # the listener that followers come to; None: any. Only where there are rights
     cdef public object peer_listener
-    cdef dict waiting                       # FetchRequest -> None
+    cdef SlotDeadlines waits                # for data
     # what broker/faults.py has the request at hand answered with: partition -> error code, or None;
     # an error of the whole fetch, or 0
     cdef public dict injected
     cdef public int16_t injected_error
     cdef object rights                      # of who sent the request at hand; None: all
+    cdef int64_t quota_bytes                # the most that its quota allows at once
     cdef bint from_follower                 # of the request at hand: no quota of clients is for it
     cdef bint held                          # the request at hand is to be handled again
     # r stands behind the request header. None: answered (or malformed: r.bad; or held). Otherwise

@@ -11,8 +11,6 @@ class FetchRequest(Slot):
     partitions to grow.
     """
 
-    def expire(self) -> None:
-        """The longest wait is over: answer with what there is, once what is cold was read in."""
     def resume(self) -> None:
         """What was cold is in memory."""
     def answer_now(self) -> None:
@@ -21,6 +19,8 @@ class FetchRequest(Slot):
 class FetchPath:
     """The state that all fetches share: the partitions, the sessions and the limits."""
 
+    cache: Any
+    """The fetch sessions (broker/state/replication/fetch_session_cache.py)."""
     max_bytes: int
     requests: int
     bytes_out: int

@@ -9,10 +9,11 @@ from kstore._fast.log.clock cimport now_ms
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
-    OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION)
+    OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.broker.fetch_answer cimport Reader, find_readable, write_head, write_topics
-from kstore._fast.broker.fetch_topics cimport parse_forgotten, parse_replica_state, parse_topics
+from kstore._fast.broker.fetch_topics cimport (
+    is_news, parse_forgotten, parse_replica_state, parse_topics, refused_parts)
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.broker.replica_state cimport Follower
 from kstore._fast.broker.rights cimport MAY_ACT_IN_CLUSTER
@@ -84,10 +85,10 @@ cdef class FetchRequest(Slot):
         self.answer_now()
         return 0
 
-    def expire(self):
+    cdef int expire(self) except -1:
         """The longest wait is over: answer with what there is, once what is cold was read in."""
         self.overdue = True
-        self.check()
+        return self.check()
 
     def resume(self):
         """What was cold is in memory."""
@@ -143,10 +144,7 @@ cdef class FetchRequest(Slot):
 
     cdef int unpark(self) except -1:
         cdef FetchPart part
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-            self.path.waiting.pop(self, None)
+        self.path.waits.drop(self)
         if self.session is not None and self.session.parked is self:
             self.session.parked = None
         if self.replica_id >= 0:
@@ -167,15 +165,15 @@ cdef class FetchPath:
         self.table = table
         self.cache = cache
         self.sessions = cache.sessions
-        self.call_later = call_later
+        self.waits = SlotDeadlines(table.replication, call_later)
         self.report = report
         self.max_bytes = max_bytes
-        self.waiting = {}
+        self.quota_bytes = max_bytes
 
     @property
     def parked(self):
         """How many fetches wait for data now."""
-        return len(self.waiting)
+        return len(self.waits.waiting)
 
     def session_partitions(self, int session_id):
         """(topic name or id, partition) of what a fetch session asks for."""
@@ -185,13 +183,14 @@ cdef class FetchPath:
     def answer_parked(self):
         """Answer every waiting fetch with what there is: the broker stops."""
         cdef FetchRequest request
-        for request in list(self.waiting):
+        for request in self.waits.slots():
             request.answer_now()
 
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out
     ):
         cdef FetchRequest request = FetchRequest.__new__(FetchRequest)
+        cdef list refused = []
         cdef int16_t error
         request.path = self
         request.sink = sink
@@ -208,20 +207,26 @@ cdef class FetchPath:
         request.take_rights(self.rights)
         self.from_follower = request.replica_id >= 0 and not request.barred
         request.max_bytes = max(min(request.max_bytes, self.max_bytes), 0)
+        if not self.from_follower:
+            request.max_bytes = min(request.max_bytes, self.quota_bytes)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
         if not out.takes_slices and request.replica_id < 0:
             request.max_bytes = min(request.max_bytes, max(COPIED_BYTES, request.min_bytes))
         error = self.injected_error
         if error == NONE:
             error = self.open_session(request)
+        if error == NONE and request.parts and not 0 <= request.isolation_level <= READ_COMMITTED:
+            error = UNKNOWN_SERVER_ERROR
+            refused = refused_parts(request.named, version)
         if error != NONE:
             write_head(out, version, error, 0)
-            self.write_rows(request, [], out)
+            self.write_rows(request, refused, out)
             return None
         request.noting = request.replica_id >= 0
         request.injected = self.injected
         self.look(request)
         request.noting = False
+        request.urgent = request.urgent and (request.replica_id >= 0 or is_news(request.parts))
         request.overdue = request.max_wait_ms <= 0 or not request.parts
         if request.is_ready():
             self.write_answer(request, out)
@@ -314,6 +319,9 @@ cdef class FetchPath:
         part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
         part.resolve(self.table)
         partition = part.partition
+        self.table.counts.fetch_requests += 1
+        if partition is not None:
+            partition.entry.counts.fetch_requests += 1
         part.error = part.check_rights(
             request.sink, request.rights, request.barred, self.table)
         if part.error == NONE:
@@ -416,12 +424,9 @@ cdef class FetchPath:
             for part in request.parts:
                 if part.partition is not None:
                     part.partition.waiters[request] = None
-        self.waiting[request] = None
         if request.session is not None:
             request.session.parked = request
-        request.timer = self.call_later(
-            min(request.max_wait_ms, LONGEST_WAIT_MS) / 1000.0, request.expire)
-        return 0
+        return self.waits.add(request, min(request.max_wait_ms, LONGEST_WAIT_MS))
 
     cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1:
         cdef FetchPart part
@@ -461,6 +466,7 @@ cdef class FetchPath:
         reader.version = request.version
         reader.committed = request.isolation_level == READ_COMMITTED
         reader.replica_id = request.replica_id
+        reader.extended = request.sink.extended
         self.bytes_out += write_topics(
             parts, &reader, self.table, request.sink.listener_name(), out, self.report)
         return 0

@@ -38,6 +38,7 @@ cdef class FetchPart:
     cdef int32_t seen_epoch
     cdef ColdRead cold                      # what is read in for it, or was; None: nothing
     cdef int64_t cold_offset                # for a fetch of this offset
+    cdef int waits                          # how often it has been waited for that one
     cdef SegmentFile file
     cdef Slice slice                        # size_bytes 0: nothing to read
     cdef bint is_unchanged(self) noexcept

@@ -14,3 +14,9 @@ cdef int parse_replica_state(
     WireReader* r, int32_t* replica_id, int64_t* replica_epoch) except -1
 # Appends (topic name or id, partition) for each that the session is to forget.
 cdef int parse_forgotten(WireReader* r, int version, list forgotten) except -1
+
+# Of a request that fails as a whole: the parts that its answer names.
+cdef list refused_parts(list parts, int version)
+
+# Whether a first look at these has found what is told at once.
+cdef bint is_news(list parts) noexcept

@@ -5,6 +5,9 @@ What is asked of all of them together is fetch_path's.
 
 from libc.stdint cimport int32_t, int64_t
 
+from kstore._fast.error_codes cimport (
+    NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.broker.fetch_session cimport FetchPart
 from kstore._fast.broker.partition cimport TopicEntry
 from kstore._fast.broker.partition_table cimport PartitionTable
@@ -29,11 +32,15 @@ cdef int parse_topics(
     cdef WireBytes topic
     cdef TopicEntry entry
     cdef bytes key
+    cdef FetchPart part
+    cdef bint repeats = topics > 1                  # perhaps
+    cdef int32_t before
     for i in range(topics):
         topic = read_topic(r, by_id, flexible)
         if topic.size < 0:
             r.bad = True
             return 0
+        before = -1
         entry = table.find_id(topic.data) if by_id else table.find_name(topic.data, topic.size)
         if entry is None:
             key = (<const char*>topic.data)[:topic.size]
@@ -41,12 +48,28 @@ cdef int parse_topics(
             key = entry.topic_id if by_id else entry.name
         partitions = read_some(r, flexible)
         for j in range(partitions):
-            named.append(parse_part(r, version, entry, key))
+            part = parse_part(r, version, entry, key)
+            repeats |= part.index <= before
+            before = part.index
+            named.append(part)
             if r.bad:
                 return 0
         skip_tags(r, flexible)
         if r.bad:
             return 0
+    if repeats:
+        keep_last(named)
+    return 0
+
+
+cdef int keep_last(list named) except -1:
+    """Of a partition that is named twice the last entry, in the place of the first, as in Kafka."""
+    cdef FetchPart part
+    cdef dict kept = {}
+    for part in named:
+        kept[part.topic, part.index] = part
+    if len(kept) < len(named):
+        named[:] = kept.values()
     return 0
 
 
@@ -67,6 +90,35 @@ cdef FetchPart parse_part(WireReader* r, int version, TopicEntry entry, bytes ke
     if entry is not None and 0 <= part.index < len(entry.partitions):
         part.partition = entry.partitions[part.index]
     return part
+
+
+cdef list refused_parts(list parts, int version):
+    """What is answered for these where a request fails as a whole, as in Kafka."""
+    cdef FetchPart part
+    if version >= FIRST_TOPIC_ID:
+        return []
+    for part in parts:
+        part.error = UNKNOWN_SERVER_ERROR
+        part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
+        part.diverging_epoch = part.preferred_replica = -1
+    return parts
+
+
+cdef bint is_news(list parts) noexcept:
+    """Whether any partition has to be told of at once, or none is there to be waited for. That one
+    is unknown, or may not be read, is told when the others have data.
+    """
+    cdef FetchPart part
+    cdef bint waits = False
+    for part in parts:
+        if part.error == NONE:
+            if part.diverging_epoch >= 0 or part.preferred_replica >= 0:
+                return True
+            waits = True
+        elif part.error != UNKNOWN_TOPIC_OR_PARTITION and part.error != UNKNOWN_TOPIC_ID \
+                and part.error != TOPIC_AUTHORIZATION_FAILED:
+            return True
+    return not waits
 
 
 cdef int parse_forgotten(WireReader* r, int version, list forgotten) except -1:

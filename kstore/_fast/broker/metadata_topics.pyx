@@ -27,7 +27,9 @@ cdef enum:
     OFFLINE = 9                             # its place in a PartitionImage
 
 
-def encode_topics(topics, errors, int version, operations, set alive=None, brokers=()):
+def encode_topics(
+    topics, errors, int version, operations, set alive=None, brokers=(), *, bint epochs=False
+):
     cdef AnswerBuffer out = AnswerBuffer(4096)
     cdef Py_ssize_t i
     room(out, 8)
@@ -35,7 +37,7 @@ def encode_topics(topics, errors, int version, operations, set alive=None, broke
     for i, topic in enumerate(topics):
         put_topic(
             out, <tuple>topic, 0 if errors is None else errors[i], version,
-            operations[i] if type(operations) is list else operations, alive, brokers)
+            operations[i] if type(operations) is list else operations, alive, brokers, epochs)
     return (<const char*>out.data)[:out.size]
 
 
@@ -54,7 +56,8 @@ def first_led_by(topics, set nodes):
 
 
 cdef int put_topic(
-    AnswerBuffer out, tuple topic, int error, int version, int operations, set alive, brokers
+    AnswerBuffer out, tuple topic, int error, int version, int operations, set alive, brokers,
+    bint epochs
 ) except -1:
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef bint known = len(topic) > 2
@@ -75,7 +78,7 @@ cdef int put_topic(
         put_int8(out, known and topic.internal)
     put_count(out, len(partitions), flexible)
     for partition in partitions:
-        put_partition(out, <tuple>partition, index, version, alive, brokers)
+        put_partition(out, <tuple>partition, index, version, alive, brokers, epochs)
         index += 1
     room(out, 8)
     if version >= FIRST_OPERATIONS:
@@ -85,9 +88,11 @@ cdef int put_topic(
 
 
 cdef int put_partition(
-    AnswerBuffer out, tuple partition, int32_t index, int version, set alive, brokers
+    AnswerBuffer out, tuple partition, int32_t index, int version, set alive, brokers, bint epochs
 ) except -1:
-    """A PartitionImage: leader, leader epoch, replicas, isr, partition epoch (KIP-232)."""
+    """A PartitionImage: leader, leader epoch, replicas, isr; and, where ``epochs`` are asked for,
+    partition epoch (KIP-232).
+    """
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef int32_t leader = partition[0]
     cdef int32_t epoch = partition[4]
@@ -115,7 +120,7 @@ cdef int put_partition(
                 [node for node in partition[2] if node not in alive or node in known])
             put_nodes(out, offline, flexible)
             room(out, 16)
-    if flexible and epoch >= 0:
+    if epochs and flexible and epoch >= 0:
         put_int8(out, 1)
         put_unsigned(out, PARTITION_EPOCH_TAG)
         put_int8(out, 4)

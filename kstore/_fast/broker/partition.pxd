@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kstore._fast.broker.partition_events cimport PartitionEvents, Wakeable
+from kstore._fast.broker.partition_events cimport PartitionEvents, TopicCounts, Wakeable
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState
 from kstore._fast.log.append_plan cimport AppendResult
 from kstore._fast.log.append_queue cimport AppendJob, CallbackJob
@@ -59,5 +59,6 @@ cdef class TopicEntry:
     cdef readonly bytes topic_id            # 16 bytes
     cdef readonly bint internal
     cdef readonly list partitions
+    cdef readonly TopicCounts counts
     cdef public int32_t partition_count     # what producers have to know; -1: as many as are here
     cdef public bint count_required         # a producer has to say its count

@@ -5,7 +5,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from kstore._fast.broker.partition_events import Wakeable
+from kstore._fast.broker.partition_events import TopicCounts, Wakeable
 from kstore._fast.broker.replica_state import ReplicaState
 from kstore._fast.log.append_queue import CallbackJob
 
@@ -18,6 +18,7 @@ class TopicEntry:
     topic_id: bytes
     internal: bool
     partitions: list[Partition | None]
+    counts: TopicCounts
     partition_count: int
     """What a producer has to know (KIP-253), which in an expansion grows before the partitions do;
     -1: as many as are here.

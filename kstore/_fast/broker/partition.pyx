@@ -26,6 +26,7 @@ cdef class TopicEntry:
         self.topic_id = topic_id
         self.internal = internal
         self.partitions = []
+        self.counts = TopicCounts()
         self.partition_count = -1
 
 
@@ -340,6 +341,7 @@ cdef class Partition(Wakeable):
         if not self.online or leader_epoch != self.leader_epoch \
                 or state_version <= self.isr_version:
             return False
+        self.events.note_isr(len(self.isr), len(isr))
         self.isr = isr
         self.isr_version = state_version
         self.insync_replicas = <int32_t>len(isr)
@@ -351,6 +353,7 @@ cdef class Partition(Wakeable):
 
     def isr_refused(self):
         """What was proposed has not come, and will not: the ISR stays as it was."""
+        self.events.isr_refusals += 1
         self.proposed_isr = None
         if self.replication is not None:
             self.replication.set_isr(self.isr, None)

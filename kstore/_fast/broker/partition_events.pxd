@@ -1,6 +1,6 @@
 # What happens to partitions in one turn of the loop, and who waits for it.
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.broker.replica_state cimport ReplicationContext
 from kstore._fast.log.log_core cimport LogCore
@@ -17,6 +17,35 @@ cdef class Wakeable:
     cdef bint woken                         # in this turn of the loop
     cdef int wake(self) except -1
     cdef int show_durable(self) except -1   # more of its log is on the disk
+
+# What was produced to a topic and fetched from it, or to and from all of them, since the start. The
+# first of each counts partitions: a request for three of them is three.
+cdef class TopicCounts:
+    cdef readonly int64_t produce_requests, produce_failed
+    cdef readonly int64_t messages_in, bytes_in, bytes_rejected
+    cdef readonly int64_t fetch_requests, fetch_failed
+    cdef readonly int64_t bytes_out         # to consumers
+    cdef readonly int64_t replica_bytes_out
+
+    cdef inline void produced(self, int16_t error, int64_t size) noexcept:
+        self.produce_requests += 1
+        if error:
+            self.produce_failed += 1
+            self.bytes_rejected += size
+
+    # `total` counts it, too
+    cdef inline void appended(self, TopicCounts total, int64_t messages, int64_t size) noexcept:
+        self.messages_in += messages
+        self.bytes_in += size
+        total.messages_in += messages
+        total.bytes_in += size
+
+    cdef inline void fetched(self, int16_t error, int64_t size, bint by_replica) noexcept:
+        self.fetch_failed += error != 0
+        if by_replica:
+            self.replica_bytes_out += size
+        else:
+            self.bytes_out += size
 
 cdef class PartitionEvents:
     cdef readonly int32_t node_id
@@ -36,6 +65,9 @@ cdef class PartitionEvents:
     cdef dict unsynced                      # Wakeable -> None: grown, with flush=always
     cdef list synced                        # of which more is on the disk
     cdef bint synced_scheduled
+    cdef readonly TopicCounts counts        # of all topics
+    cdef readonly int64_t isr_shrinks, isr_expands, isr_refusals
+    cdef int note_isr(self, Py_ssize_t before, Py_ssize_t after) except -1
     cdef int schedule(self, Wakeable partition) except -1
     cdef int schedule_followers(self) except -1
     cdef int wake_soon(self) except -1

@@ -15,6 +15,24 @@ class Wakeable:
     log: Any
     """kstore.log's Log; None while the partition is not here."""
 
+class TopicCounts:
+    """What was produced to a topic and fetched from it, or to and from all topics, since the start.
+
+    Requests are counted by partition: one request for three partitions counts three times.
+    """
+
+    produce_requests: int
+    produce_failed: int
+    messages_in: int
+    bytes_in: int
+    bytes_rejected: int
+    fetch_requests: int
+    fetch_failed: int
+    bytes_out: int
+    """What consumers have fetched."""
+    replica_bytes_out: int
+    """What followers have fetched."""
+
 class PartitionEvents:
     """What all partitions share: this node's id, the wake-ups of one turn of the loop, and who is
     told.
@@ -28,6 +46,13 @@ class PartitionEvents:
     """replica.selector.class is RackAwareReplicaSelector (KIP-392)."""
     on_unsynced: Callable[[list[tuple[Any, int]]], object] | None
     """Has logs put on the disk up to these ends soon (flush=always); None: nobody does."""
+    counts: TopicCounts
+    """Of all topics, also of those that were deleted."""
+    isr_shrinks: int
+    isr_expands: int
+    """How often the ISR of a partition that this broker leads became smaller or larger."""
+    isr_refusals: int
+    """How often the controller did not take an ISR that this broker proposed."""
     call_threadsafe: Callable[..., Any]
     """As call_soon, from other threads."""
     def __init__(self, node_id: int, call_soon: Callable[..., Any]) -> None: ...

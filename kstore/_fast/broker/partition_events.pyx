@@ -22,6 +22,10 @@ cdef class Wakeable:
         return 0
 
 
+cdef class TopicCounts:
+    """What was produced to a topic and fetched from it since this broker has it."""
+
+
 cdef class PartitionEvents:
     """What all partitions share: this node's id, the wake-ups, and who is told. Everything runs on
     the loop, but `note_durable`.
@@ -36,6 +40,13 @@ cdef class PartitionEvents:
         self.call_threadsafe = call_soon
         self.unsynced = {}
         self.synced = []
+        self.counts = TopicCounts()
+
+    cdef int note_isr(self, Py_ssize_t before, Py_ssize_t after) except -1:
+        """A partition that is led here has another ISR."""
+        self.isr_shrinks += after < before
+        self.isr_expands += after > before
+        return 0
 
     cdef int schedule(self, Wakeable partition) except -1:
         if not partition.woken:

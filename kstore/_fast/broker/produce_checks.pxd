@@ -6,15 +6,30 @@ from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.produce_request cimport ProduceRequest
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT, KAFKA_STORAGE_ERROR, NONE,
-    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION)
+    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, REQUEST_TIMED_OUT, UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.protocol.wire cimport WireBytes
 
 cdef int16_t check_records(
     WireBytes records, int version, bint in_transaction, bint use_offset) noexcept nogil
+# Which records of a refused batch are to blame, as (index, words), added to found; returns the
+# error code that they mean. keyed: the topic's records need keys.
+cdef int16_t find_faults(
+    Partition partition, WireBytes records, int16_t error, bint given_offsets, list found) except -1
+# Whether the client is the one that Kafka's coordinators let write to their topics.
+cdef bint is_admin(WireBytes client_id) noexcept
+# Why nothing of a request is appended: the right to give offsets, or to the transactional id.
+cdef int16_t check_rights(object rights, object connection, ProduceRequest request) except -1
+cdef bint may_write(
+    object rights, object connection, bint by_id, WireBytes named, TopicEntry entry) except -1
 cdef bint has_transactional(ProduceRequest request) noexcept
 cdef bint has_transaction(Partition partition, int64_t producer_id, int16_t epoch) except -1
 # Whether the log has the batch already, by its producer's sequence numbers.
 cdef bint is_appended(Partition partition, WireBytes records) except -1
+
+
+cdef inline bytes name_of(WireBytes name):
+    return (<const char*>name.data)[:name.size]
 
 
 cdef inline int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
@@ -41,6 +56,8 @@ cdef inline int16_t check_place(
             return KAFKA_STORAGE_ERROR if partition.failed else NOT_LEADER_OR_FOLLOWER
         if is_appended(partition, records):
             return NONE
+        if partition.core.queued:       # an earlier try may be among what threads still append
+            return REQUEST_TIMED_OUT
     if error == NONE and partition is None:
         return UNKNOWN_TOPIC_OR_PARTITION
     return error

@@ -1,23 +1,41 @@
 """Why a batch of a Produce request is not appended: what its header, the topic's number of
-partitions or the leader says against it.
+partitions, the leader or the client's rights say against it; and which records are to blame where
+the log has refused it.
 
-It appends nothing and answers nothing; rights are looked at in produce_path.pyx, and what only the
-log can refuse is refused there.
+It appends nothing and answers nothing.
 """
 
 from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
 
+from kstore._fast.broker.rights cimport (
+    CLUSTER, MAY_GIVE_OFFSETS, MAY_WRITE, PRODUCE_REQUEST, TOPIC, TRANSACTIONAL_ID, note_denied,
+    topic_rights,
+)
 from kstore._fast.error_codes cimport (
-    CORRUPT_MESSAGE, INVALID_RECORD, NONE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    UNSUPPORTED_COMPRESSION_TYPE)
+    CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, NONE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNSUPPORTED_COMPRESSION_TYPE)
+from kstore._fast.log.append_plan cimport NO_LIMIT, AppendPlan
+from kstore._fast.log.batch_facts cimport FAULT_NO_KEY, FAULT_TIME_TYPE, TimeRange, record_faults
 from kstore._fast.log.producer_table cimport ProducerEntry
 from kstore._fast.record.batch cimport (
-    BATCH_BAD_MAGIC, BATCH_OK, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch,
-    is_control, is_transactional, read_batch_header)
+    BATCH_BAD_MAGIC, BATCH_BAD_TIMESTAMP, BATCH_LENGTH_AT, BATCH_MAGIC_AT, BATCH_OK,
+    BATCH_PREFIX_SIZE, BATCH_TRUNCATED, COMPRESSION_MASK, BatchInfo, check_batch, is_compressed,
+    is_control, is_log_append_time, is_transactional, read_batch_header, validate_batch,
+    validate_compressed)
+from kstore._fast.record.buffer cimport load_int32
+from kstore._fast.record.unpack cimport AT_ONCE_BYTES
 
 cdef enum:
     FIRST_ZSTD = 7
     ZSTD = 4
+    LEAST_LENGTH = 14               # of a batch of any format, behind its length
+    MOST_FAULTS = 1000              # records that an answer names
+
+cdef const char* ADMIN = b"__admin_client"
+
+cdef extern from *:
+    const int64_t NO_TIME "INT64_MIN"
 
 
 cdef int16_t check_records(
@@ -37,18 +55,110 @@ cdef int16_t check_records(
         if status == BATCH_TRUNCATED or (status == BATCH_BAD_MAGIC and records.data[16] < 2):
             return INVALID_RECORD
         return CORRUPT_MESSAGE
-    if info.size_bytes != records.size:         # a second batch; or the first one's length is wrong
-        status = check_batch(records.data, end, &info)
-        return INVALID_RECORD if status == BATCH_OK and not use_offset else CORRUPT_MESSAGE
+    if version < FIRST_ZSTD and (info.attributes & COMPRESSION_MASK) == ZSTD:
+        return UNSUPPORTED_COMPRESSION_TYPE
+    if info.size_bytes != records.size:
+        return CORRUPT_MESSAGE if use_offset else check_second(
+            records.data, records.data + info.size_bytes, end)
     if use_offset and (info.base_offset < 0 or info.last_offset_delta != info.records_count - 1):
         return CORRUPT_MESSAGE                      # records without offsets, or a gap among them
     if is_control(&info) or (info.base_offset != 0 and not use_offset):
         return INVALID_RECORD
     if is_transactional(&info) and not in_transaction:
         return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if version < FIRST_ZSTD and (info.attributes & COMPRESSION_MASK) == ZSTD:
-        return UNSUPPORTED_COMPRESSION_TYPE
     return NONE
+
+
+cdef int16_t check_second(
+    const uint8_t* first, const uint8_t* p, const uint8_t* end
+) noexcept nogil:
+    """What stands behind the first batch: another one, or what is none. Kafka drops the beginning
+    of one without a word; here it is refused, since records may be lost.
+    """
+    cdef BatchInfo info
+    if end - p >= BATCH_PREFIX_SIZE:
+        if load_int32(p + BATCH_LENGTH_AT) < LEAST_LENGTH:
+            return CORRUPT_MESSAGE
+        if end - p > BATCH_MAGIC_AT:
+            if p[BATCH_MAGIC_AT] > 2:
+                return CORRUPT_MESSAGE
+            if load_int32(p + BATCH_LENGTH_AT) <= end - p - BATCH_PREFIX_SIZE:
+                return INVALID_RECORD
+    return INVALID_RECORD if check_batch(first, p, &info) == BATCH_OK else CORRUPT_MESSAGE
+
+
+cdef bint is_admin(WireBytes client_id) noexcept:
+    return client_id.size == len(ADMIN) and memcmp(client_id.data, ADMIN, len(ADMIN)) == 0
+
+
+cdef int16_t check_rights(object rights, object connection, ProduceRequest request) except -1:
+    if request.use_offset and not rights.cluster & MAY_GIVE_OFFSETS:
+        note_denied(
+            connection, PRODUCE_REQUEST, MAY_GIVE_OFFSETS, CLUSTER, b"kafka-cluster")
+        return CLUSTER_AUTHORIZATION_FAILED
+    if not request.in_transaction:
+        return NONE
+    name = name_of(request.transactional_id)
+    mask = rights.mask(TRANSACTIONAL_ID, name.decode("utf-8", "replace"))
+    if mask & MAY_WRITE or not has_transactional(request):
+        return NONE
+    note_denied(connection, PRODUCE_REQUEST, MAY_WRITE, TRANSACTIONAL_ID, name)
+    return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+cdef bint may_write(
+    object rights, object connection, bint by_id, WireBytes named, TopicEntry entry
+) except -1:
+    """Whether who asks may write to the topic. Of an id that nobody has, that is told instead."""
+    if rights is None or entry is None and by_id:
+        return True
+    name = name_of(named) if entry is None else entry.name
+    if topic_rights(rights, name) & MAY_WRITE:
+        return True
+    note_denied(connection, PRODUCE_REQUEST, MAY_WRITE, TOPIC, name)
+    return False
+
+
+cdef int16_t find_faults(
+    Partition partition, WireBytes records, int16_t error, bint given_offsets, list found
+) except -1:
+    """A time that the topic does not take is told before a key that is missing, as in Kafka."""
+    cdef AppendPlan plan = partition.core.plan
+    cdef BatchInfo info
+    cdef TimeRange times
+    cdef int64_t now = partition.core.now_ms()
+    cdef int status = validate_batch(records.data, records.data + records.size, &info)
+    if status == BATCH_OK and is_compressed(&info):
+        status = validate_compressed(records.data, &info, AT_ONCE_BYTES)
+    if (status != BATCH_OK and status != BATCH_BAD_TIMESTAMP) or is_control(&info):
+        return error
+    times.fixed = is_log_append_time(&info)
+    times.refused = times.fixed and (plan.log_append_time or info.max_timestamp == -1)
+    times.least_ms, times.most_ms = NO_TIME, NO_LIMIT
+    if not plan.log_append_time and plan.before_max_ms != NO_LIMIT:
+        times.least_ms = now - plan.before_max_ms
+    if not plan.log_append_time and plan.after_max_ms < NO_LIMIT - now:
+        times.most_ms = now + plan.after_max_ms
+    for index, fault, timestamp in record_faults(
+            records.data, &info, plan.compacted and not given_offsets, &times, AT_ONCE_BYTES):
+        if fault != FAULT_NO_KEY:
+            error = INVALID_TIMESTAMP
+        if len(found) < MOST_FAULTS:
+            found.append((index, fault_words(fault, timestamp, &times)))
+    return error
+
+
+cdef bytes fault_words(int fault, int64_t timestamp, const TimeRange* times):
+    if fault == FAULT_NO_KEY:
+        text = "The topic is compacted: give the record a key"
+    elif fault == FAULT_TIME_TYPE:
+        text = "Only the broker sets the append time: send the record with its time of creation"
+    else:
+        text = (
+            f"The record's timestamp {timestamp} is outside of {times.least_ms} to "
+            f"{times.most_ms}, which the topic takes (message.timestamp.before.max.ms and "
+            "message.timestamp.after.max.ms)")
+    return text.encode()
 
 
 cdef bint has_transactional(ProduceRequest request) noexcept:

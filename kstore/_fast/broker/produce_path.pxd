@@ -45,6 +45,8 @@ cdef class ProducePath:
     cdef ProduceRequest spare       # read into by the next request; None while one is at hand
     # of the request at hand
     cdef object rights              # of who sent it (broker.state.authorizer.Rights); None: all
+    cdef WireBytes client_id        # that its header names
+    cdef list faults                # of the batch at hand, where it was refused: produce_slot's
     cdef int16_t barred             # why nothing of it is appended; 0: it may be
     cdef int32_t timeout_ms
     cdef list waits                 # PartWait, for what the followers do not have yet; or None
@@ -79,10 +81,6 @@ cdef class ProducePath:
         self, AnswerSink connection, ProduceRequest request, ProduceTopic* topic,
         Transactional* found, list asked) except -1
     cdef TopicEntry find_topic(self, ProduceRequest request, const ProduceTopic* topic)
-    cdef int16_t check_rights(self, AnswerSink connection, ProduceRequest request) except -1
-    cdef bint may_write(
-        self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
-        TopicEntry entry) except -1
     cdef int append_topic(
         self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
         AnswerBuffer out) except -1
@@ -95,6 +93,9 @@ cdef class ProducePath:
     cdef int16_t end_one(
         self, Partition partition, ProduceRequest request, WireBytes records, Verdict seen,
         const AppendResult* result, ProduceOffsets* offsets) except -1
+    cdef int16_t explain(
+        self, Partition partition, ProduceRequest request, WireBytes records, Verdict seen,
+        int16_t error, ProduceOffsets* offsets) except -1
     cdef int16_t take_job(
         self, ProduceJob job, ProduceRequest request, ProduceOffsets* offsets) except -1
     cdef int16_t fail_one(self, Partition partition, object problem) except -1

@@ -10,19 +10,17 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 
 from kstore._fast.broker.node_hints cimport write_endpoints
 from kstore._fast.broker.produce_checks cimport (
-    check_leader, check_place, check_records, has_transaction, has_transactional)
-from kstore._fast.broker.produce_slot cimport PartWait, put_partition, tells_leader
+    check_leader, check_place, check_records, check_rights, find_faults, has_transaction,
+    has_transactional, is_admin, may_write, name_of)
+from kstore._fast.broker.produce_slot cimport (
+    BAD_RECORDS, HOLDS_TOO_MUCH, NO_BATCH, NO_WORDS, PartWait, put_partition, tells_leader)
 from kstore._fast.broker.produce_later cimport ProduceAppends, find_packed, has_gaps
-from kstore._fast.broker.rights cimport (
-    CLUSTER, MAY_GIVE_OFFSETS, MAY_WRITE, PRODUCE_REQUEST, TOPIC, TRANSACTIONAL_ID, note_denied,
-    topic_rights,
-)
+from kstore._fast.broker.rights cimport MAY_WRITE, topic_rights
 from kstore._fast.error_codes cimport (
-    CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE,
-    INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR,
-    NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER,
-    TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION)
+    CORRUPT_MESSAGE, INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS,
+    INVALID_TIMESTAMP, INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE,
+    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.log.append_plan cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
 from kstore._fast.protocol.wire cimport (
     WireBytes, put_count, put_int32, put_no_tags, put_raw, put_string, room)
@@ -32,10 +30,6 @@ from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
 from kstore._fast.record.recompress cimport recompressed
 
 
-cdef inline bytes name_of(WireBytes name):
-    return (<const char*>name.data)[:name.size]
-
-
 cdef class ProducePath:
     """The state that all produce requests share: the partitions, and the counters."""
 
@@ -43,7 +37,7 @@ cdef class ProducePath:
         self, PartitionTable table not None, report, *, bint durable=False, call_later=None
     ):
         self.table = table
-        self.waiting = ProduceWaits(table, call_later)
+        self.waiting = ProduceWaits(table.replication, call_later)
         self.durable = durable
         self.at_once = Verdict()
         self.appended = []
@@ -72,7 +66,9 @@ cdef class ProducePath:
         self.timeout_ms = request.timeout_ms
         self.barred = NONE
         if self.rights is not None:
-            self.barred = self.check_rights(connection, request)
+            self.barred = check_rights(self.rights, connection, request)
+        if request.transactional and not request.in_transaction and has_transactional(request):
+            self.barred = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if self.durable:
             self.appended = []
         self.refused = self.waits = self.leaders = None
@@ -175,8 +171,6 @@ cdef class ProducePath:
         cdef int16_t error = NONE
         if self.rights is not None and not topic_rights(self.rights, entry.name) & MAY_WRITE:
             return TOPIC_AUTHORIZATION_FAILED
-        if not -1 <= request.acks <= 1:
-            return INVALID_REQUIRED_ACKS
         if self.injected is not None:
             error = self.injected.get(partition, NONE)
         if error == NONE:
@@ -242,7 +236,8 @@ cdef class ProducePath:
         cdef Partition partition
         cdef BatchInfo info
         cdef Py_ssize_t i
-        if not self.may_write(connection, request, topic, entry) or entry is None:
+        if entry is None or not may_write(
+                self.rights, connection, request.by_id, topic.name, entry):
             return 0
         for i in range(topic.first, topic.first + topic.count):
             part = &request.partitions[i]
@@ -267,35 +262,6 @@ cdef class ProducePath:
             return self.table.find_id(topic.name.data)
         return self.table.find_name(topic.name.data, topic.name.size)
 
-    cdef int16_t check_rights(self, AnswerSink connection, ProduceRequest request) except -1:
-        """Whether who asks may give offsets and use the transactional id, where it does either."""
-        if request.use_offset and not self.rights.cluster & MAY_GIVE_OFFSETS:
-            note_denied(
-                connection, PRODUCE_REQUEST, MAY_GIVE_OFFSETS, CLUSTER, b"kafka-cluster")
-            return CLUSTER_AUTHORIZATION_FAILED
-        if not request.in_transaction:
-            return NONE
-        name = name_of(request.transactional_id)
-        rights = self.rights.mask(TRANSACTIONAL_ID, name.decode("utf-8", "replace"))
-        if rights & MAY_WRITE or not has_transactional(request):
-            return NONE
-        note_denied(connection, PRODUCE_REQUEST, MAY_WRITE, TRANSACTIONAL_ID, name)
-        return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-    cdef bint may_write(
-        self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
-        TopicEntry entry
-    ) except -1:
-        """Whether who asks may write to the topic. Of an id that nobody has, that is told instead.
-        """
-        if self.rights is None or entry is None and request.by_id:
-            return True
-        name = name_of(topic.name) if entry is None else entry.name
-        if topic_rights(self.rights, name) & MAY_WRITE:
-            return True
-        note_denied(connection, PRODUCE_REQUEST, MAY_WRITE, TOPIC, name)
-        return False
-
     cdef int append_topic(
         self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
         AnswerBuffer out
@@ -316,7 +282,8 @@ cdef class ProducePath:
             put_raw(out, topic.name.data, 16)
         else:
             put_string(out, topic.name.data, topic.name.size, request.flexible)
-        if denied == NONE and not self.may_write(connection, request, topic, entry):
+        if denied == NONE and self.rights is not None and not may_write(
+                self.rights, connection, request.by_id, topic.name, entry):
             denied = TOPIC_AUTHORIZATION_FAILED
         put_count(out, topic.count, request.flexible)
         for i in range(topic.first, topic.first + topic.count):
@@ -333,10 +300,13 @@ cdef class ProducePath:
             if job is not None:
                 partition = job.partition
             error = append_part(self, connection, request, i, partition, error, job, &offsets)
-            if error != NONE:
-                failures += 1
+            failures += error != NONE
+            self.table.counts.produced(error, part.records.size)
+            if entry is not None:
+                entry.counts.produced(error, part.records.size)
             error_at = out.size + 4
-            tags_at = put_partition(out, request.version, part.index, error, &offsets, partition)
+            tags_at = put_partition(
+                out, request.version, part.index, error, &offsets, partition, self.faults)
             if offsets.wait_offset >= 0:
                 self.wait_for(partition, offsets.wait_offset, error_at, tags_at)
             elif (error != NONE and self.table.node_endpoint is not None
@@ -369,6 +339,8 @@ cdef class ProducePath:
             offsets.log_end_offset = partition.core.log_end_offset
         error = self.check_one(partition, request, part)
         if error != NONE:
+            if error == CORRUPT_MESSAGE:
+                offsets.words = NO_BATCH
             return error
         self.bytes_in += records.size
         anew = self.stored_anew(partition, records, seen)
@@ -389,6 +361,10 @@ cdef class ProducePath:
         """Why a batch is not appended, though its place is right."""
         cdef int16_t error = check_records(
             part.records, request.version, request.in_transaction, request.use_offset)
+        if error == NONE and not -1 <= request.acks <= 1:
+            error = INVALID_REQUIRED_ACKS
+        if error == NONE and partition.entry.internal and not is_admin(self.client_id):
+            error = INVALID_TOPIC_EXCEPTION
         if error == NONE:
             error = check_leader(partition, part.known_epoch)
         if error == NONE and self.refused is not None:
@@ -437,6 +413,9 @@ cdef class ProducePath:
         """What is answered after an append, and waited for first."""
         self.batches += 1
         if result.error_code == NONE:
+            if not result.duplicate:
+                partition.entry.counts.appended(
+                    self.table.counts, result.last_offset - result.base_offset + 1, records.size)
             offsets.base_offset = result.base_offset
             offsets.log_append_time_ms = result.log_append_time_ms
             if (request.acks == -1 and partition.replication is not None
@@ -445,12 +424,31 @@ cdef class ProducePath:
             if self.durable:
                 self.appended.append((partition.log, result.last_offset + 1))
         offsets.log_start_offset = result.log_start_offset
-        offsets.holds_too_much = seen is not None and seen.status == BATCH_TOO_LARGE
         if request.use_offset:
             offsets.log_end_offset = result.log_end_offset
-            if result.error_code == INVALID_RECORD and has_gaps(records, seen):
-                return CORRUPT_MESSAGE
-        return result.error_code
+        if result.error_code != NONE:
+            return self.explain(partition, request, records, seen, result.error_code, offsets)
+        return NONE
+
+    cdef int16_t explain(
+        self, Partition partition, ProduceRequest request, WireBytes records, Verdict seen,
+        int16_t error, ProduceOffsets* offsets
+    ) except -1:
+        """The error code of a batch that the log has refused, and what is said of it."""
+        if error == KAFKA_STORAGE_ERROR:
+            return error
+        if records.size > partition.core.plan.max_message_bytes:
+            return MESSAGE_TOO_LARGE                # Kafka looks at that before the checksum
+        if seen is not None and seen.status == BATCH_TOO_LARGE:
+            offsets.words = HOLDS_TOO_MUCH
+        if error == INVALID_RECORD and request.use_offset and has_gaps(records, seen):
+            return CORRUPT_MESSAGE
+        if error == INVALID_RECORD or error == INVALID_TIMESTAMP:
+            self.faults = []
+            error = find_faults(partition, records, error, request.use_offset, self.faults)
+            if self.faults:
+                offsets.words = BAD_RECORDS
+        return error
 
     cdef int wait_for(
         self, Partition partition, int64_t end_offset, Py_ssize_t error_at, Py_ssize_t tags_at
@@ -474,13 +472,11 @@ cdef inline int16_t append_part(
     """Append the batch at a place of the request, unless a thread has, there is an error already or
     faults are injected; returns the error.
     """
-    offsets.holds_too_much = False
+    offsets.words = NO_WORDS
     offsets.base_offset = offsets.log_append_time_ms = -1
     offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
     if job is not None:
         error = path.take_job(job, request, offsets)
-    elif error == NONE and not -1 <= request.acks <= 1:
-        error = INVALID_REQUIRED_ACKS
     elif error == NONE and path.injected is not None:
         error = path.injected.get(partition, NONE)
     if job is None and error == NONE:

@@ -31,6 +31,7 @@ cdef class ProduceRequest:
     cdef int32_t timeout_ms
     cdef bint use_offset            # KIP-391: its batches bring their offsets
     cdef bint packed                # a batch is compressed, or large
+    cdef bint transactional         # a batch may belong to a transaction: a look tells
     cdef ProduceTopic* topics
     cdef Py_ssize_t topic_count
     cdef Py_ssize_t topic_room
@@ -40,6 +41,10 @@ cdef class ProduceRequest:
     # Reads a request; r stands behind its header. False: it is cut short, or malformed.
     cdef bint parse(self, WireReader r, int version) except -1
     cdef void begin(self, int version) noexcept
+    # Whether a topic or a partition is named twice, or a topic without partitions.
+    cdef bint repeats(self) except -1
+    cdef int merge(self) except -1
+    cdef int put_merged(self, dict topics, ProducePartition* partitions) except -1
     cdef int grow_topics(self) except -1
     cdef int grow_partitions(self) except -1
     # Gives the memory back that a large request took.

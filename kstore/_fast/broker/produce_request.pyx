@@ -2,13 +2,18 @@
 
 The arrays are kept from request to request, so that a small one allocates nothing. They grow with
 what was read, never by what a count declares. Nothing here knows a topic or looks into records.
+A topic that is named twice is one topic, and of a partition that is named twice the last batch
+counts, as in Kafka.
 """
 
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
 
 from kstore._fast.protocol.wire cimport (
     read_bytes, read_int16, read_int32, read_number_tag, read_some, read_string, read_topic)
-from kstore._fast.record.batch cimport BATCH_ATTRIBUTES_AT, BATCH_HEADER_SIZE, COMPRESSION_MASK
+from kstore._fast.record.batch cimport (
+    BATCH_ATTRIBUTES_AT, BATCH_HEADER_SIZE, COMPRESSION_MASK, TRANSACTIONAL_MASK)
 from kstore._fast.record.unpack cimport AT_ONCE_BYTES
 
 cdef enum:
@@ -17,6 +22,11 @@ cdef enum:
     USE_OFFSET_TAG = 39100
     FIRST_ROOM = 16
     KEPT_ROOM = 4096                # topics, or partitions, for which memory is kept
+    FEW = 16                        # of which each is compared with each
+
+
+cdef inline bytes topic_key(const ProduceTopic* topic):
+    return (<const char*>topic.name.data)[:topic.name.size]
 
 
 cdef class ProduceRequest:
@@ -29,6 +39,7 @@ cdef class ProduceRequest:
         cdef ProducePartition* part
         cdef bint flexible = version >= FIRST_FLEXIBLE
         cdef bint packed = False
+        cdef int kinds = 0
         cdef Py_ssize_t topics, partitions, i, j
         self.begin(version)
         self.transactional_id = read_string(&r, flexible)
@@ -58,13 +69,15 @@ cdef class ProduceRequest:
                     return False
                 packed |= part.records.size > AT_ONCE_BYTES
                 if part.records.size > BATCH_HEADER_SIZE:
-                    packed |= (
-                        part.records.data[BATCH_ATTRIBUTES_AT + 1] & COMPRESSION_MASK) != 0
+                    kinds |= part.records.data[BATCH_ATTRIBUTES_AT + 1]
             topic.known_count = read_number_tag(&r, flexible, PARTITION_COUNT_TAG, 4)
             if r.bad:
                 return False
         self.use_offset = read_number_tag(&r, flexible, USE_OFFSET_TAG, 1) > 0
-        self.packed = packed
+        self.packed = packed or (kinds & COMPRESSION_MASK) != 0
+        self.transactional = (kinds & TRANSACTIONAL_MASK) != 0
+        if (self.partition_count != 1 or self.topic_count > 1) and not r.bad and self.repeats():
+            self.merge()
         return not r.bad
 
     cdef void begin(self, int version) noexcept:
@@ -72,6 +85,77 @@ cdef class ProduceRequest:
         self.flexible = version >= FIRST_FLEXIBLE
         self.by_id = version >= FIRST_TOPIC_ID
         self.topic_count = self.partition_count = 0
+
+    cdef bint repeats(self) except -1:
+        cdef ProduceTopic* topic
+        cdef Py_ssize_t i, j, k
+        cdef bint many = self.topic_count > FEW
+        for i in range(self.topic_count):
+            topic = &self.topics[i]
+            if topic.count == 0:
+                return True
+            many |= topic.count > FEW
+        if many:
+            return self.partition_count != len({
+                (i, self.partitions[j].index)
+                for i in range(self.topic_count)
+                for j in range(self.topics[i].first, self.topics[i].first + self.topics[i].count)
+            }) or self.topic_count != len({topic_key(&self.topics[i])
+                                           for i in range(self.topic_count)})
+        for i in range(self.topic_count):
+            topic = &self.topics[i]
+            for j in range(topic.first, topic.first + topic.count):
+                for k in range(topic.first, j):
+                    if self.partitions[k].index == self.partitions[j].index:
+                        return True
+            for k in range(i):
+                if self.topics[k].name.size == topic.name.size and memcmp(
+                        self.topics[k].name.data, topic.name.data, topic.name.size) == 0:
+                    return True
+        return False
+
+    cdef int merge(self) except -1:
+        """One entry for each topic that has partitions, one batch for each of these."""
+        cdef dict topics = {}
+        cdef ProducePartition* kept
+        cdef Py_ssize_t i, j
+        for i in range(self.topic_count):
+            rows = topics.setdefault(topic_key(&self.topics[i]), {})
+            for j in range(self.topics[i].first, self.topics[i].first + self.topics[i].count):
+                rows[self.partitions[j].index] = i, j
+        kept = <ProducePartition*>PyMem_RawMalloc(
+            max(self.partition_room, 1) * sizeof(ProducePartition))
+        if kept == NULL:
+            raise MemoryError(f"no memory for {self.partition_room} partitions")
+        self.put_merged(topics, kept)
+        PyMem_RawFree(self.partitions)
+        self.partitions = kept
+        return 0
+
+    cdef int put_merged(self, dict topics, ProducePartition* partitions) except -1:
+        cdef ProduceTopic last
+        cdef Py_ssize_t i, j, n = 0, count = 0
+        cdef list names = [self.topics[i].name.data - self.topics[0].name.data
+                           for i in range(self.topic_count)]
+        cdef const uint8_t* base = self.topics[0].name.data
+        cdef list known = [self.topics[i].known_count for i in range(self.topic_count)]
+        for key, rows in topics.items():
+            if not rows:
+                continue
+            i = max([row[0] for row in rows.values()])
+            last.name.data = base + <Py_ssize_t>names[i]
+            last.name.size = len(<bytes>key)
+            last.known_count = known[i]
+            last.first = n
+            last.count = len(<dict>rows)
+            for _, j in rows.values():
+                partitions[n] = self.partitions[j]
+                n += 1
+            self.topics[count] = last
+            count += 1
+        self.topic_count = count
+        self.partition_count = n
+        return 0
 
     cdef int grow_topics(self) except -1:
         cdef Py_ssize_t room = self.topic_room * 2 or FIRST_ROOM

@@ -3,10 +3,16 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.broker.partition cimport Partition
-from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.replica_state cimport CommitWait
-from kstore._fast.broker.slots cimport AnswerSink, Slot
+from kstore._fast.broker.slots cimport AnswerSink, Slot, SlotDeadlines
 from kstore._fast.protocol.wire cimport AnswerBuffer
+
+# What an answer says of a refused batch beside its error code.
+cdef enum ProduceWords:
+    NO_WORDS = 0
+    HOLDS_TOO_MUCH = 1              # its records decompress to more than a batch may hold
+    BAD_RECORDS = 2                 # which ones (KIP-467)
+    NO_BATCH = 3
 
 # What a partition's answer tells; -1 is unknown.
 cdef struct ProduceOffsets:
@@ -15,12 +21,13 @@ cdef struct ProduceOffsets:
     int64_t log_start_offset
     int64_t log_end_offset          # only for who gives offsets (KIP-391)
     int64_t wait_offset             # what the high watermark has to reach first; -1: nothing
-    bint holds_too_much             # its records decompress to more than a batch may hold
+    ProduceWords words
 
-# One partition's answer. Returns where its tagged fields begin, -1: they tell no leader.
+# One partition's answer. faults, for BAD_RECORDS: (index in the batch, words). Returns where its
+# tagged fields begin, -1: they tell no leader.
 cdef Py_ssize_t put_partition(
     AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
-    Partition partition) except -2
+    Partition partition, list faults) except -2
 
 # Whether the answer names the leader: to a client that asked the wrong broker (KIP-951) or with an
 # old epoch.
@@ -36,18 +43,11 @@ cdef class ProduceSlot(Slot):
     cdef ProduceWaits owner
     cdef list waits                         # PartWait
     cdef int remaining                      # what the answer waits for
-    cdef int64_t deadline_ms
     cdef int one_done(self) except -1
     cdef int stop_waiting(self, int16_t error) except -1
     cdef int tell_leader(self, PartWait wait) except -1
 
-cdef class ProduceWaits:
-    cdef PartitionTable table
-    cdef object call_later                  # None: nothing times out
-    cdef dict waiting                       # ProduceSlot -> None
-    cdef object timer
-    cdef int64_t timer_ms                   # when it goes off
+cdef class ProduceWaits(SlotDeadlines):
     cdef ProduceSlot park(
         self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
         list waits, int32_t timeout_ms, bint durable)
-    cdef int set_timer(self, int64_t deadline_ms, int64_t now_ms) except -1

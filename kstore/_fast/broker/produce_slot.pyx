@@ -10,11 +10,12 @@ from libc.string cimport memmove
 
 from kstore._fast.record.buffer cimport store_int16
 from kstore._fast.error_codes cimport (
-    FENCED_LEADER_EPOCH, MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT)
+    FENCED_LEADER_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT)
 from kstore._fast.broker.node_hints cimport LEADER_TAG_BYTES, put_leader
 from kstore._fast.broker.produce_request cimport FIRST_FLEXIBLE
 from kstore._fast.protocol.wire cimport (
-    put_count, put_int8, put_int16, put_int32, put_int64, put_string, put_unsigned, room)
+    put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_string, put_unsigned,
+    room)
 
 cdef enum:
     FIRST_LOG_START_OFFSET = 5
@@ -23,16 +24,20 @@ cdef enum:
     PARTITION_ANSWER_BYTES = 240
     LEADER_TAG = 0                                  # KIP-951
     LOG_END_OFFSET_TAG = 39101
-    EXPIRED_PER_TURN = 500                          # requests whose time is over
 
-cdef const char* TOO_MUCH = (
+# By ProduceWords.
+cdef tuple WORDS = (
+    b"",
     b"The records of the compressed batch decompress to more than 16 MB, 32 times "
-    b"max.message.bytes and 256 times its size: send smaller batches")
+    b"max.message.bytes and 256 times its size: send smaller batches",
+    b"The topic does not take all records of the batch, so none was appended: see which ones",
+    b"The bytes are not exactly one record batch: send one batch for each partition",
+)
 
 
 cdef Py_ssize_t put_partition(
     AnswerBuffer out, int version, int32_t index, int16_t error, ProduceOffsets* offsets,
-    Partition partition
+    Partition partition, list faults
 ) except -2:
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef Py_ssize_t tags_at
@@ -44,15 +49,32 @@ cdef Py_ssize_t put_partition(
     if version >= FIRST_LOG_START_OFFSET:
         put_int64(out, offsets.log_start_offset)
     if version >= FIRST_ERROR_MESSAGE:
-        put_count(out, 0, flexible)                 # record errors
-        if error == MESSAGE_TOO_LARGE and offsets.holds_too_much:
-            put_string(out, <const uint8_t*>TOO_MUCH, len(TOO_MUCH), flexible)
+        if offsets.words != NO_WORDS:
+            put_words(out, offsets.words, faults, flexible)
         else:
+            put_count(out, 0, flexible)             # record errors
             put_string(out, NULL, -1, flexible)     # no error message
     tags_at = out.size
     if flexible:
         put_partition_tags(out, tells_leader(version, error, partition), offsets, partition)
     return tags_at if version >= FIRST_CURRENT_LEADER else -1
+
+
+cdef int put_words(AnswerBuffer out, ProduceWords words, list faults, bint flexible) except -1:
+    """Which records are to blame, and the error message."""
+    cdef bytes text
+    cdef int32_t index
+    cdef list named = faults if words == BAD_RECORDS else []
+    put_count(out, len(named), flexible)
+    for index, text in named:
+        room(out, len(text) + 16)
+        put_int32(out, index)
+        put_string(out, <const uint8_t*><const char*>text, len(text), flexible)
+        put_no_tags(out, flexible)
+    text = WORDS[words]
+    room(out, len(text) + PARTITION_ANSWER_BYTES)
+    put_string(out, <const uint8_t*><const char*>text, len(text), flexible)
+    return 0
 
 
 cdef bint tells_leader(int version, int16_t error, Partition partition) noexcept:
@@ -102,9 +124,12 @@ cdef class ProduceSlot(Slot):
     cdef int one_done(self) except -1:
         self.remaining -= 1
         if self.remaining == 0:
-            self.owner.waiting.pop(self, None)
+            self.owner.drop(self)
             self.sink.close_answer(self)
         return 0
+
+    cdef int expire(self) except -1:
+        return self.stop_waiting(REQUEST_TIMED_OUT)
 
     cdef int stop_waiting(self, int16_t error) except -1:
         """Wait for no partition any more; those that were waited for get the error."""
@@ -121,7 +146,7 @@ cdef class ProduceSlot(Slot):
 
     cdef int cancel(self) except -1:
         self.done = True
-        self.owner.waiting.pop(self, None)
+        self.owner.drop(self)
         return self.stop_waiting(NONE)
 
     cdef int tell_leader(self, PartWait wait) except -1:
@@ -143,13 +168,8 @@ cdef class ProduceSlot(Slot):
         return 0
 
 
-cdef class ProduceWaits:
-    """All Produce answers that wait, and the one timer that ends the longest waits."""
-
-    def __init__(self, PartitionTable table not None, call_later):
-        self.table = table
-        self.call_later = call_later
-        self.waiting = {}
+cdef class ProduceWaits(SlotDeadlines):
+    """All Produce answers that wait."""
 
     @property
     def parked(self):
@@ -163,7 +183,6 @@ cdef class ProduceWaits:
         """The slot of an encoded answer that waits for these, and for the disk where it must."""
         cdef ProduceSlot slot = ProduceSlot.__new__(ProduceSlot)
         cdef PartWait wait
-        cdef int64_t now_ms = self.table.replication.now_ms()
         slot.sink = sink
         slot.correlation_id = correlation_id
         slot.flexible = flexible
@@ -171,38 +190,8 @@ cdef class ProduceWaits:
         slot.owner = self
         slot.waits = waits
         slot.remaining = len(waits) + durable
-        slot.deadline_ms = now_ms + max(timeout_ms, 0)
         for wait in waits:
             wait.slot = slot
             wait.partition.replication.add_wait(wait)
-        self.waiting[slot] = None
-        if self.call_later is not None and (
-                self.timer is None or slot.deadline_ms < self.timer_ms):
-            self.set_timer(slot.deadline_ms, now_ms)
+        self.add(slot, timeout_ms)
         return slot
-
-    cdef int set_timer(self, int64_t deadline_ms, int64_t now_ms) except -1:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.timer_ms = deadline_ms
-        self.timer = self.call_later(max(deadline_ms - now_ms, 0) / 1000.0, self.expire)
-        return 0
-
-    def expire(self):
-        """Answer those whose time is over, some in each turn of the loop, and set the timer for the
-        next.
-        """
-        cdef ProduceSlot slot
-        cdef int64_t now_ms = self.table.replication.now_ms()
-        cdef int64_t least = -1
-        cdef int left = EXPIRED_PER_TURN
-        self.timer = None
-        for slot in list(self.waiting):
-            if slot.deadline_ms <= now_ms and left > 0:
-                left -= 1
-                slot.stop_waiting(REQUEST_TIMED_OUT)
-        for slot in self.waiting:
-            if least < 0 or slot.deadline_ms < least:
-                least = slot.deadline_ms
-        if least >= 0:
-            self.set_timer(least, now_ms)

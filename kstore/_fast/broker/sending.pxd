@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t
 
+from kstore._fast.disk.page_reader cimport ColdRead
 from kstore._fast.log.segment_file cimport SegmentFile
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
@@ -12,6 +13,7 @@ cdef enum SendOutcome:
     SEND_LOST = 2                   # the peer is gone
     SEND_SHORT = 3                  # a file ended early: the frame that was begun can't be ended
     SEND_NO_SENDFILE = 4            # this file system or system has none: `copy_slices`, then again
+    SEND_COLD = 5                   # what comes next is not in memory any more: `read_next`
 
 # A descriptor of its own, so that nobody's close makes it another file while a socket is full.
 cdef class PinnedFile:
@@ -25,6 +27,7 @@ cdef class FileSlice:
     cdef int64_t position
     cdef int64_t size_bytes         # that are still to be sent
     cdef Py_ssize_t at              # in front of this byte of the buffer
+    cdef int64_t read_end           # up to here it was waited for once
 
 # Whether the answer may hold the slice instead of its bytes; then it does.
 cdef bint add_slice(
@@ -33,6 +36,9 @@ cdef bint add_slice(
 # so that no file is closed meanwhile.
 cdef int send_answers(int fd, AnswerBuffer out, int64_t most) except -1
 cdef int64_t unsent(AnswerBuffer out) noexcept
+# Has what comes next read in, and tell() called on the loop then. None: it can't be, and is sent as
+# it is.
+cdef ColdRead read_next(AnswerBuffer out, object tell)
 # Keeps the files of what is unsent from being closed; pins: SegmentFile -> PinnedFile, weak. False:
 # there is no descriptor left.
 cdef bint pin_files(AnswerBuffer out, object pins) except? False

@@ -4,8 +4,11 @@ It knows no connection and no frame. A slice is a promise of so many bytes: wher
 become shorter the caller must end the connection, since the frame's size has been sent.
 """
 
+from libc.stdint cimport uint64_t
+
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
 
+from kstore._fast.disk.page_reader cimport PageReader
 from kstore._fast.protocol.wire cimport put_raw, room
 
 import os
@@ -44,6 +47,8 @@ cdef enum:
     CROWDED_BYTES = 512 * 1024              # a buffer with so much in it takes smaller ones too
     CROWDED_SENDFILE_BYTES = 32 * 1024
     MAX_SLICES = 64                         # per buffer
+    LOOK_BYTES = 1024 * 1024                # of a file are asked for, and read in, at once
+    LEAST_LOOK_BYTES = 128 * 1024           # where that is not all there
 
 
 cdef class PinnedFile:
@@ -92,6 +97,7 @@ cdef int send_answers(int fd, AnswerBuffer out, int64_t most) except -1:
     cdef FileSlice piece = None
     cdef Py_ssize_t stop
     cdef ssize_t n
+    cdef int64_t size
     while True:
         piece = <FileSlice>out.slices[0] if out.slices else None
         stop = out.size if piece is None else piece.at
@@ -105,9 +111,12 @@ cdef int send_answers(int fd, AnswerBuffer out, int64_t most) except -1:
             if n > 0:
                 out.sent += n
         else:
+            size = in_memory(piece, min(piece.size_bytes, most))
+            if size == 0:
+                return SEND_COLD
             n = kstore_sendfile(
                 fd, piece.file.fd if piece.pinned is None else piece.pinned.fd, &piece.position,
-                <size_t>min(piece.size_bytes, most))
+                <size_t>size)
             if n == 0:
                 return SEND_SHORT
             if n > 0:
@@ -121,6 +130,30 @@ cdef int send_answers(int fd, AnswerBuffer out, int64_t most) except -1:
             most -= n
         elif n < 0 and errno != EINTR:
             return SEND_BLOCKED if errno == EAGAIN else SEND_LOST
+
+
+# How much of what comes next can be sent without waiting for a disk. In the turn that found it, it
+# was looked for already.
+cdef int64_t in_memory(FileSlice piece, int64_t size) except -1:
+    cdef PageReader pages = piece.file.pages
+    if piece.pinned is None or pages is None or not pages.serving:
+        return size
+    if piece.position < piece.read_end:
+        return min(size, piece.read_end - piece.position)
+    size = min(size, <int64_t>LOOK_BYTES)
+    if pages.has(piece.pinned.fd, piece.position, size):
+        return size
+    size = min(size, <int64_t>LEAST_LOOK_BYTES)
+    return size if pages.has(piece.pinned.fd, piece.position, size) else 0
+
+
+cdef ColdRead read_next(AnswerBuffer out, object tell):
+    cdef FileSlice piece = <FileSlice>out.slices[0]
+    cdef int64_t size = min(piece.size_bytes, <int64_t>LOOK_BYTES)
+    piece.read_end = piece.position + size
+    return (<PageReader>piece.file.pages).read(
+        <uint64_t><void*>piece.file, piece.pinned.fd, piece.position, size,
+        piece.position + piece.size_bytes, tell)
 
 
 cdef bint pin_files(AnswerBuffer out, object pins) except? False:

@@ -1,6 +1,10 @@
 """A parked answer's place in the order of its connection; see slots.pyx."""
 
+from collections.abc import Callable
+from typing import Any
+
 from kstore._fast.broker.partition_events import Waiter
+from kstore._fast.broker.replica_state import ReplicationContext
 from kstore._fast.protocol.wire import AnswerBuffer
 from kstore._fast.record.unpack import Verdict
 
@@ -8,6 +12,9 @@ class AnswerSink:
     """Where answers go: one per connection."""
 
     verdicts: dict[int, Verdict]
+    @property
+    def extended(self) -> bool:
+        """Whether who asks wants kstore's tagged fields in answers."""
 
 class Slot(Waiter):
     """The place of one request that is answered later."""
@@ -25,3 +32,15 @@ class Slot(Waiter):
 
     def close_large(self) -> None:
         """The large answer is complete: send it when it is next in order, without a copy."""
+
+class SlotDeadlines:
+    """Slots that wait until some time at the latest, and one timer for all of them."""
+
+    def __init__(
+        self, context: ReplicationContext, call_later: Callable[..., Any] | None
+    ) -> None: ...
+    def slots(self) -> list[Slot]:
+        """All that wait."""
+
+    def end_waits(self) -> None:
+        """Tell those whose time is over, and set the timer for the next."""

@@ -1,5 +1,5 @@
-"""A parked answer's place in the order of its connection, and how an answer's frame is opened and
-closed.
+"""A parked answer's place in the order of its connection, how an answer's frame is opened and
+closed, and the one timer that ends the waits of many.
 
 Nothing here knows what is parked or why; the connection is the sink, and keeps the order.
 """
@@ -12,6 +12,10 @@ from kstore._fast.protocol.wire cimport put_int32, put_no_tags, room
 
 cdef enum:
     HEADER_BYTES = 9                        # of an answer
+    EXPIRED_PER_TURN = 500                  # requests whose time is over
+    REST_MS = 2                             # between two looks at all that wait
+
+cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 cdef Py_ssize_t begin_answer(AnswerBuffer out, int32_t correlation_id, bint flexible) except -1:
@@ -61,6 +65,9 @@ cdef class Slot(Waiter):
     cdef int end_wait(self) except -1:
         return 0
 
+    cdef int expire(self) except -1:
+        return 0
+
     def give_up(self):
         """No answer can be given: close the connection, as its order is lost."""
         if not self.done:
@@ -90,3 +97,60 @@ cdef class Slot(Waiter):
         """The large answer is complete: send it when it is next in order."""
         if not self.done:
             self.sink.close_answer(self)
+
+
+cdef class SlotDeadlines:
+    """Slots that wait until some time at the latest, and one timer for all of them: to set and
+    cancel one for each costs more than all else about a wait.
+    """
+
+    def __init__(self, ReplicationContext context not None, call_later):
+        self.context = context
+        self.call_later = call_later
+        self.waiting = {}
+
+    def slots(self):
+        """All that wait."""
+        return list(self.waiting)
+
+    cdef int add(self, Slot slot, int64_t wait_ms) except -1:
+        cdef int64_t now_ms = self.context.now_ms()
+        slot.deadline_ms = now_ms + max(wait_ms, <int64_t>0)
+        self.waiting[slot] = None
+        if self.call_later is not None and (
+                self.timer is None or slot.deadline_ms < self.timer_ms):
+            self.set_timer(slot.deadline_ms, now_ms)
+        return 0
+
+    cdef int drop(self, Slot slot) except -1:
+        self.waiting.pop(slot, None)
+        return 0
+
+    cdef int set_timer(self, int64_t deadline_ms, int64_t now_ms) except -1:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_ms = deadline_ms
+        self.timer = self.call_later(
+            max(deadline_ms - now_ms, <int64_t>0) / 1000.0, self.end_waits)
+        return 0
+
+    def end_waits(self):
+        """Tell those whose time is over, some in each turn of the loop, and set the timer for the
+        next.
+        """
+        cdef Slot slot
+        cdef int64_t now_ms = self.context.now_ms()
+        cdef int64_t least = NEVER
+        cdef int left = EXPIRED_PER_TURN
+        self.timer = None
+        try:
+            for slot in list(self.waiting):
+                if slot.deadline_ms <= now_ms and left > 0:
+                    left -= 1
+                    slot.deadline_ms = NEVER
+                    slot.expire()
+        finally:
+            for slot in self.waiting:
+                least = min(least, slot.deadline_ms)
+            if least != NEVER and self.timer is None:
+                self.set_timer(max(least, now_ms + REST_MS * (left > 0)), now_ms)

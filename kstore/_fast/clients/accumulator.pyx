@@ -19,7 +19,7 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.murmur2 cimport hash_bytes, jump_hash
 from kstore._fast.clients.producer_batch cimport Delivery, ProducerBatch, delivery_of
 
-from kstore._fast.record.builder import encode_headers
+from kstore._fast.record.builder import encode_headers, header_rows
 from kstore.errors import MessageTooLargeError, UnknownTopicOrPartitionError
 
 cdef enum:
@@ -358,6 +358,7 @@ cdef class Accumulator:
         parts.headers = NULL
         parts.headers_size = parts.header_count = 0
         if headers is not None and headers:
+            headers = header_rows(headers)
             encoded = encode_headers(headers)
             parts.headers = <const uint8_t*>PyBytes_AS_STRING(encoded)
             parts.headers_size = PyBytes_GET_SIZE(encoded)

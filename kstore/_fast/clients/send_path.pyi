@@ -1,12 +1,13 @@
 """What a producer's users call for each record."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import Buffer
 
 from kstore._fast.clients.accumulator import Accumulator
 from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
+from kstore.items import Headers
 
 _Column = tuple[int, int, int, int, int]
 
@@ -19,11 +20,11 @@ class SendPath:
     def send(
         self,
         topic: Any,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: Any = None,
+        key: Any = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Iterable[tuple[str, Buffer | None]] | None = None,
+        headers: Headers | None = None,
         *,
         offset: int | None = None,
         on_delivery: Callable[[Delivery], object] | None = None,

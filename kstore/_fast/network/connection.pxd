@@ -13,6 +13,7 @@ cdef class Connection(RequestPaths):
     cdef bint read_paused
     cdef object fate                        # of the first one, which a fault has struck; or None
     cdef readonly int64_t last_active_ms
+    cdef bint fresh                         # what is handled has just been read
     cdef uint8_t* own                       # what is read of a request that came in pieces
     cdef Py_ssize_t own_capacity, own_end
     cdef FrameMemory pinned                 # own, while threads append from it; or None
@@ -32,5 +33,3 @@ cdef class Connection(RequestPaths):
     cdef bint give_to_threads(self) noexcept
     cdef bint may_handle(self) noexcept
     cdef bint wants_budget(self) except? True
-    cdef Py_ssize_t turn_room(self) noexcept
-    cdef int end_read(self) except -1

@@ -10,12 +10,15 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 from kstore._fast.record.buffer cimport load_int32
+from kstore import other_protocols
 from kstore._fast.log.clock cimport now_ms, now_us
-from kstore._fast.network.data_plane cimport READ_BYTES, ApiEntry, DataPlane, api_place
+from kstore._fast.network.data_plane cimport (
+    READ_BYTES, SLICE_OVER, ApiEntry, DataPlane, api_place)
 from kstore._fast.network.loop_watch cimport LoopWatch
 from kstore._fast.broker.produce_later cimport TURN_BYTES, ProduceAppends
 from kstore._fast.broker.sending cimport SEND_LOST
 from kstore._fast.broker.slots cimport Slot
+from kstore._fast.network.produce_runs cimport ProduceRuns
 from kstore._fast.network.request_paths cimport API_VERSIONS, NEXT_TURN, OVER_QUOTA
 from kstore._fast.protocol.wire cimport (
     AnswerBuffer, begin_reading, put_raw, read_int16, read_int32, read_string, room, skip_tags)
@@ -29,8 +32,6 @@ cdef enum:
     RESTING_MS = 1000
     MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
     ABANDONED_MS = 30 * 1000                # a closed one whose peer takes nothing for so long
-    NOTED_BYTES = 64 * 1024                 # who takes less of a turn need not be told of the next
-    NOTED_PART = 4                          # and so much of its time
 
 
 cdef class Connection(RequestPaths):
@@ -47,6 +48,8 @@ cdef class Connection(RequestPaths):
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.max_frame_bytes = plane.max_request_bytes
+        if plane.runs is None:
+            ProduceRuns().serve(plane)
 
     # ---- what the transport calls ----
 
@@ -72,7 +75,7 @@ cdef class Connection(RequestPaths):
         return self if self.fd >= 0 else memoryview(self)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        cdef Py_ssize_t most = self.turn_room()
+        cdef Py_ssize_t most = max(self.plane.share() - self.taken_bytes, SLACK_BYTES)
         if self.own == NULL:
             PyBuffer_FillInfo(
                 view, self, self.plane.read_buffer, min(self.plane.read_capacity, most), 0, flags)
@@ -87,6 +90,7 @@ cdef class Connection(RequestPaths):
         self.last_active_ms = now_ms()
         self.taken_bytes += size
         self.plane.bytes_read += size
+        self.fresh = True
         if self.own != NULL:
             self.own_end += size
             data = self.own
@@ -128,6 +132,7 @@ cdef class Connection(RequestPaths):
         self.fd = -1
         self.plane.connections.pop(self, None)
         slots, self.slots = self.slots, []
+        self.lose_times(slots)
         for slot in slots:
             slot.cancel()
         self.give_back()
@@ -210,6 +215,9 @@ cdef class Connection(RequestPaths):
         """Handle what was read, on the loop's clock."""
         cdef LoopWatch watch = self.plane.watch
         cdef bint outer = watch.enter(now_us())
+        if self.fresh:
+            self.fresh = False
+            self.read_us = watch.last_us
         try:
             return self.handle_all(data, size)
         finally:
@@ -239,24 +247,16 @@ cdef class Connection(RequestPaths):
         self.regulate()
         return 0
 
-    cdef int end_read(self) except -1:
-        """Others go first once it has used up its share of the turn, in bytes or in time."""
-        cdef bint all_of_it = self.taken_bytes >= self.plane.share() \
-            or self.spent_us >= self.plane.turn_us
-        if all_of_it:
-            self.muted |= NEXT_TURN
-        if all_of_it or self.taken_bytes >= NOTED_BYTES \
-                or self.spent_us >= self.plane.turn_us // NOTED_PART:
-            self.note_taken(all_of_it)
-        return 0
-
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1:
         """Handle the whole frames at data, as long as there may be more answers; returns
         the bytes used.
         """
-        cdef Py_ssize_t used = 0
+        cdef Py_ssize_t run, used = 0
         cdef LoopWatch watch = self.plane.watch
         cdef int64_t frame, began_us = watch.last_us - self.spent_us
+        cdef bint runs = (
+            self.authentication is None and self.quotas is None and self.fate is None
+            and self.plane.faults is None and self.appends is None and self.verdicts is None)
         self.plane.busy = True
         self.plane.produce.unpack_budget = TURN_BYTES
         try:
@@ -267,11 +267,20 @@ cdef class Connection(RequestPaths):
                     break
                 if size - used - 4 < frame or not self.may_handle():
                     break
-                self.handle_frame(data + used + 4, frame)
-                watch.request_done(now_us())
+                if self.plane.puts_off(self, data + used + 4, frame):
+                    self.muted |= SLICE_OVER
+                    break
+                run = 0
+                if runs and size - used - 4 > frame:
+                    run = (<ProduceRuns>self.plane.runs).take(self, data + used, size - used)
+                    runs = run > 0
+                if run == 0:
+                    run = 4 + frame
+                    self.handle_frame(data + used + 4, frame)
+                self.plane.request_done()
                 if self.closed or self.admission:
                     break
-                used += 4 + frame
+                used += run
                 if watch.last_us - began_us >= self.plane.turn_us and used < size:
                     self.muted |= NEXT_TURN             # others have their turn first
                 if self.plane.out.size + self.plane.out.slice_bytes >= FLUSHED_BYTES:
@@ -325,12 +334,13 @@ cdef class Connection(RequestPaths):
         return 0
 
     cdef int refuse_size(self, int64_t size) except -1:
-        name = "socket.request.max.bytes"
-        if self.authentication is not None:
-            name = "sasl.server.max.receive.size, until it is authenticated"
+        other = other_protocols.other_protocol(int(size & 0xFFFFFFFF).to_bytes(4, "big"))
+        if other is not None:
+            self.transport.write(other_protocols.HTTP_REFUSAL if other == "HTTP" else b"")
+            return self.fail(other_protocols.OTHER_CLIENTS[other])
+        name = other_protocols.SIZE_LIMITS[self.authentication is not None]
         return self.fail(
-            f"it sent a request of {size} bytes, which is not in 0..{self.max_frame_bytes} "
-            f"({name})")
+            f"it sent a request of {size} bytes; 0 to {self.max_frame_bytes} are allowed ({name})")
 
     cdef int serve_struck(self, RequestHead* head, WireReader* r) except -1:
         """While there are injected faults: what strikes a request, before it is carried out and
@@ -481,10 +491,6 @@ cdef class Connection(RequestPaths):
             self.read_paused = False
             self.transport.resume_reading()
         return 0
-
-    cdef Py_ssize_t turn_room(self) noexcept:
-        """The most that one read may take. Whoever asks may read: there is always some."""
-        return max(self.plane.share() - self.taken_bytes, SLACK_BYTES)
 
     cdef bint wants_budget(self) except? True:
         cdef int64_t frame

@@ -6,12 +6,14 @@ from kstore._fast.broker.fetch_path cimport FetchPath
 from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.produce_path cimport ProducePath
 from kstore._fast.network.loop_watch cimport LoopWatch
+from kstore._fast.network.request_times cimport RequestTimes
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef enum:
     API_LIMIT = 128                         # places in the table of APIs
     OWN_API = 25300                         # LeaderEpochForPartition has the last
     READ_BYTES = 256 * 1024                 # of the read buffer that all connections share
+    SLICE_OVER = 8                          # a connection is muted: its request waits for others'
 
 # An API key's place in the table; -1: none.
 cdef inline int api_place(int api_key) noexcept nogil:
@@ -24,6 +26,7 @@ cdef struct ApiEntry:
     int16_t max_version                     # < min_version: not served
     int16_t flexible_from
     bint cached
+    bint in_turns                           # all such requests share a slice of each turn
     int64_t requests
 
 cdef class DataPlane:
@@ -31,6 +34,7 @@ cdef class DataPlane:
     cdef readonly ProducePath produce
     cdef readonly FetchPath fetch
     cdef readonly LoopWatch watch           # the loop's clock
+    cdef readonly RequestTimes times
     cdef readonly object server             # kstore.broker.server's: dispatch, park, report, closed
     cdef readonly int64_t max_request_bytes
     cdef readonly int64_t max_queued_bytes  # -1: no limit
@@ -47,6 +51,12 @@ cdef class DataPlane:
     cdef int hungry                         # how many of them have used up their share
     cdef int sharers                        # how many had in the last turn
     cdef readonly int64_t bytes_read        # by all connections
+    cdef public int64_t slice_us            # of each turn, for all requests that are done in turns
+    cdef int64_t slice_spent_us             # of this one
+    cdef object waiting                     # deque of connections with such requests, in order
+    cdef bint draining                      # they are given their turn
+    cdef bint in_turns                      # the request that is handled is such a one
+    cdef bint announced                     # next_turn will be called
     # callable(): whether other brokers are there still; None: there are none
     cdef public object look_at_peers
     cdef int64_t looked_us
@@ -56,6 +66,7 @@ cdef class DataPlane:
     cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all may all
     cdef dict answers                       # request bytes -> body, while the image stays
     cdef int64_t answers_bytes
+    cdef public object runs                 # ProduceRuns, made for the first connection
     cdef AnswerBuffer out
     cdef uint8_t* read_buffer
     cdef Py_ssize_t read_capacity
@@ -66,4 +77,7 @@ cdef class DataPlane:
     cdef int release(self, int64_t size) except -1
     cdef int64_t share(self) noexcept       # of turn_bytes, for one connection
     cdef int note_taker(self, connection) except -1
+    cdef int announce(self) except -1
+    cdef bint puts_off(self, connection, const uint8_t* frame, Py_ssize_t size) except? True
+    cdef int request_done(self) except -1
     cdef int keep_answer(self, tuple key, bytes answer) except -1

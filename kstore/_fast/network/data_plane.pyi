@@ -7,6 +7,7 @@ from kstore._fast.broker.fetch_path import FetchPath
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.broker.produce_path import ProducePath
 from kstore._fast.network.loop_watch import LoopWatch
+from kstore._fast.network.request_times import RequestTimes
 
 class DataPlane:
     """What all connections of one broker share: the partitions, the paths, the buffers
@@ -17,6 +18,7 @@ class DataPlane:
     produce: ProducePath
     fetch: FetchPath
     watch: LoopWatch
+    times: RequestTimes
     server: Any
     max_request_bytes: int
     max_queued_bytes: int
@@ -30,8 +32,14 @@ class DataPlane:
     """How long the requests of one connection are handled before others have their turn."""
     turn_bytes: int
     """How many bytes of one connection are read, and how many sent, before others have theirs."""
+    slice_us: int
+    """How long requests of APIs that are done in turns are handled, of all connections together,
+    before others have theirs.
+    """
     look_at_peers: Callable[[], object] | None
     """Has it known which other brokers have just gone; None while no other is known."""
+    runs: Any
+    """ProduceRuns (produce_runs.pyx); None before the first connection."""
     faults: Any
     """Who injects faults for tests (broker/faults.py); None while there are none."""
     authorizer: Any
@@ -52,10 +60,16 @@ class DataPlane:
         watch: LoopWatch | None = None,
     ) -> None: ...
     def serve_api(
-        self, api_key: int, min_version: int, max_version: int, flexible_from: int, cached: bool
+        self,
+        api_key: int,
+        min_version: int,
+        max_version: int,
+        flexible_from: int,
+        cached: bool,
+        in_turns: bool = False,
     ) -> None:
         """Serve an API in these versions; cached: its answer depends on its bytes and
-        the image alone.
+        the image alone; in_turns: of all such requests each turn of the loop does a slice.
         """
 
     def next_turn(self) -> None:

@@ -4,12 +4,14 @@ APIs.
 It reads and writes no socket (connection.pyx does) and answers nothing by itself.
 """
 
+from collections import deque
 from weakref import WeakValueDictionary
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from kstore._fast.log.clock cimport now_us
+from kstore._fast.record.buffer cimport load_int16
 
 cdef enum:
     MAX_ANSWERS_BYTES = 8 * 1024 * 1024     # of pre-encoded answers
@@ -19,6 +21,8 @@ cdef enum:
     TURN_BYTES = 1024 * 1024
     SHARED_TURN_BYTES = 4 * 1024 * 1024     # of all connections that want their whole share
     LEAST_TURN_BYTES = 64 * 1024            # smaller pieces cost more than they help
+    SLICE_US = 1000
+    NOTED_PART = 4                          # of it: less need not be told of the next turn
 
 cdef class DataPlane:
     """What all connections of one broker share: the partitions, the paths, the buffers
@@ -44,6 +48,7 @@ cdef class DataPlane:
     ):
         self.server = server
         self.watch = LoopWatch() if watch is None else watch
+        self.times = RequestTimes()
         self.table = table
         self.produce = produce
         self.fetch = fetch
@@ -54,6 +59,8 @@ cdef class DataPlane:
         self.turn_us = 2000
         self.turn_bytes = TURN_BYTES
         self.takers = []
+        self.slice_us = SLICE_US
+        self.waiting = deque()
         self.answers = {}
         self.out = AnswerBuffer(64 * 1024)
         self.connections = {}
@@ -61,10 +68,11 @@ cdef class DataPlane:
         self.starved = []
 
     def serve_api(
-        self, int api_key, int min_version, int max_version, int flexible_from, bint cached
+        self, int api_key, int min_version, int max_version, int flexible_from, bint cached,
+        bint in_turns=False
     ):
         """Serve an API in these versions; cached: its answer depends on its bytes and
-        the image alone.
+        the image alone; in_turns: of all such requests each turn of the loop does a slice.
         """
         cdef int place = api_place(api_key)
         if place < 0:
@@ -73,6 +81,7 @@ cdef class DataPlane:
         self.apis[place].max_version = max_version
         self.apis[place].flexible_from = flexible_from
         self.apis[place].cached = cached
+        self.apis[place].in_turns = in_turns
 
     def forget_answers(self):
         """The metadata image has changed: no pre-encoded answer holds."""
@@ -105,18 +114,56 @@ cdef class DataPlane:
     cdef int note_taker(self, connection) except -1:
         """A connection has taken so much of this turn that it is told of the next one."""
         self.takers.append(connection)
-        if len(self.takers) == 1:
+        return self.announce()
+
+    cdef int announce(self) except -1:
+        if not self.announced:
+            self.announced = True
             self.server.call_soon(self.next_turn)
+        return 0
+
+    cdef bint puts_off(self, connection, const uint8_t* frame, Py_ssize_t size) except? True:
+        """Whether the request is one of those of which each turn does a slice, and has to wait: for
+        others that came before, or for the next turn. The connection is unmuted then.
+        """
+        cdef int place = api_place(load_int16(frame)) if size >= 2 else -1
+        self.in_turns = place >= 0 and self.apis[place].in_turns
+        if not self.in_turns:
+            return False
+        if self.slice_spent_us < self.slice_us and (self.draining or not self.waiting):
+            return False
+        self.waiting.append(connection)
+        self.announce()
+        return True
+
+    cdef int request_done(self) except -1:
+        """The request that `puts_off` was asked about is handled."""
+        cdef int64_t before_us = self.watch.last_us
+        self.watch.request_done(now_us())
+        if self.in_turns:
+            self.slice_spent_us += self.watch.last_us - before_us
+            if self.slice_spent_us >= self.slice_us // NOTED_PART:
+                return self.announce()
         return 0
 
     def next_turn(self):
         """All connections have had their turn: those that wanted more go on."""
         takers = self.takers
+        self.announced = False
+        self.slice_spent_us = 0
         self.takers = []
         self.sharers = self.hungry
         self.hungry = 0
         for connection in takers:
             connection.begin_turn()
+        self.draining = True
+        try:
+            while self.waiting and self.slice_spent_us < self.slice_us:
+                self.waiting.popleft().unmute(SLICE_OVER)
+        finally:
+            self.draining = False
+            if self.waiting:
+                self.announce()
 
     cdef int keep_answer(self, tuple key, bytes answer) except -1:
         """Keep an encoded answer; with too many of them, begin anew."""

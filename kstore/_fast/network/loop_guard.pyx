@@ -27,6 +27,7 @@ cdef extern from "<time.h>" nogil:
     struct tm:
         pass
     tm* localtime_r(const long* seconds, tm* parts)
+    tm* gmtime_r(const long* seconds, tm* parts)
     size_t strftime(char* text, size_t size, const char* form, const tm* parts)
 
 cdef extern from "<poll.h>" nogil:
@@ -168,18 +169,37 @@ cdef void write_line(LoopWatch watch, int64_t held_us) noexcept nogil:
     cdef tm parts
     cdef const char* name = "a callback"
     cdef int size, key = watch.api_key
+    cdef const char* form = (
+        "%s,%03d WARNING the loop has been held for %lld ms so far by %s; its thread is %s\n")
     if 0 <= key < API_KEYS and watch.api_names[key] != NULL:
         name = watch.api_names[key]
     clock_gettime(CLOCK_REALTIME, &now)
-    localtime_r(&now.tv_sec, &parts)
-    strftime(at, sizeof(at), "%Y-%m-%d %H:%M:%S", &parts)
     describe_thread(watch.thread_id, where)
+    make_plain(where)
+    if watch.writes_json:
+        gmtime_r(&now.tv_sec, &parts)
+        strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &parts)
+        form = (
+            '{"time": "%s.%03dZ", "level": "WARN", "logger": "kstore.broker", '
+            '"message": "the loop has been held for %lld ms so far by %s; its thread is %s"}\n')
+    else:
+        localtime_r(&now.tv_sec, &parts)
+        strftime(at, sizeof(at), "%Y-%m-%d %H:%M:%S", &parts)
     size = snprintf(
-        line, LINE_BYTES,
-        "%s,%03d WARNING the loop has been held for %lld ms so far by %s; its thread is %s\n",
-        at, <int>(now.tv_nsec // 1000000), <long long>(held_us // 1000), name, where)
+        line, LINE_BYTES, form, at, <int>(now.tv_nsec // 1000000), <long long>(held_us // 1000),
+        name, where)
     if size > 0:
         write(2, line, min(size, LINE_BYTES - 1))
+
+
+cdef void make_plain(char* text) noexcept nogil:
+    """No file's name ends the line, or a text in JSON."""
+    cdef int at = 0
+    while text[at]:
+        if <unsigned char>text[at] < 32 or <unsigned char>text[at] > 126 \
+                or text[at] == b'"' or text[at] == b'\\':
+            text[at] = b'?'
+        at += 1
 
 
 cdef void describe_thread(int thread_id, char* text) noexcept nogil:

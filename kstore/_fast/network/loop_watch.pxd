@@ -32,6 +32,7 @@ cdef class LoopWatch:
     cdef int64_t beat_us                    # when the guard was last awake; 0: there is none
     cdef int64_t stood_us, stood_of_us
     cdef public object on_hold
+    cdef public bint writes_json            # the line that is written while the loop is held
     cdef dict names
     cdef const char* api_names[API_KEYS]
     cdef int sample(self, int64_t now) noexcept

@@ -10,6 +10,8 @@ class LoopWatch:
     """When what is called now began, on the monotonic clock; 0: nothing is called."""
     thread_id: int
     """The kernel's number of the loop's thread; 0: none."""
+    writes_json: bool
+    """Whether the line that is written while the loop is held is a JSON object."""
     on_hold: Callable[[int, Any, int, int, int, int, int], None] | None
     """Called for each hold of a millisecond or more: API key (-1: none), callback (None: a
     connection was read), and in microseconds how long it took, on a core (-1: this kernel does not

@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kstore._fast.network.data_plane cimport DataPlane
+from kstore._fast.network.request_times cimport TimedRequest
 from kstore._fast.broker.slots cimport AnswerSink, Slot
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
@@ -16,6 +17,7 @@ cdef class Outbox(AnswerSink):
     cdef bint draining                      # drain() is scheduled
     cdef list slots                         # Slot, in the order of their requests
     cdef int64_t held_bytes                 # answers that wait for an earlier one
+    cdef list leaving                       # TimedRequest, whose answers are not all sent
     # What a full socket has left to be sent.
     cdef list unsent                        # AnswerBuffer; None: nothing is left
     cdef int64_t unsent_bytes
@@ -32,6 +34,10 @@ cdef class Outbox(AnswerSink):
     cdef int queue_answer(self, AnswerBuffer out) except -1
     cdef int take_done(self) except -1
     cdef int flush(self) except -1
+    cdef int take_time(self, TimedRequest timed, bint leaves) except -1
+    cdef int end_leaving(self, bint lost) except -1
+    cdef int end_time(self, TimedRequest timed, int64_t now, bint lost) except -1
+    cdef int lose_times(self, list slots) except -1
     cdef int note_taken(self, bint all_of_it) except -1
     cdef int note_given(self, int64_t size) except -1
     cdef int end_unsent(self) except -1

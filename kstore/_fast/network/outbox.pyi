@@ -22,5 +22,8 @@ class Outbox(AnswerSink):
     def write_more(self) -> None:
         """The socket takes more: send what was kept, then go on with the requests."""
 
+    def write_on(self) -> None:
+        """What comes next is in memory, or could not be read in: go on when the socket can."""
+
     def lose(self, outcome: int) -> None:
         """The answers cannot be ended: drop the connection; nothing of it is sent any more."""

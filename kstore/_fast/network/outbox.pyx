@@ -7,11 +7,12 @@ does what is done here for a socket.
 
 import os
 
-from kstore._fast.log.clock cimport now_ms
+from kstore._fast.log.clock cimport now_ms, now_us
 from kstore._fast.broker.sending cimport (
-    SEND_BLOCKED, SEND_DONE, SEND_LOST, SEND_NO_SENDFILE, SEND_SHORT, copy_slices, pin_files,
-    send_answers, unsent)
+    SEND_BLOCKED, SEND_COLD, SEND_DONE, SEND_LOST, SEND_NO_SENDFILE, SEND_SHORT, copy_slices,
+    pin_files, read_next, send_answers, unsent)
 from kstore._fast.broker.slots cimport begin_answer, end_answer
+from kstore._fast.network.request_times cimport BEHIND, SEND, RequestTimes
 from kstore._fast.protocol.wire cimport put_raw, room
 
 cdef enum:
@@ -29,6 +30,7 @@ cdef class Outbox(AnswerSink):
         self.fd = -1
         self.writer = -1
         self.slots = []
+        self.leaving = []
 
     # ---- the order of the answers ----
 
@@ -76,6 +78,8 @@ cdef class Outbox(AnswerSink):
 
     cdef int close_answer(self, Slot slot) except -1:
         slot.done = True
+        if slot.timed is not None:
+            (<TimedRequest>slot.timed).answered()
         if slot.held is not None:
             end_answer(slot.held, slot.start)
         if self.closed:
@@ -84,6 +88,8 @@ cdef class Outbox(AnswerSink):
             return 0
         if slot.held is self.plane.out:
             self.slots.pop(0)
+            if slot.timed is not None:
+                self.leaving.append(slot.timed)
         elif slot.held is not None:
             self.held_bytes += slot.held.size
         if self.plane.busy:
@@ -125,6 +131,8 @@ cdef class Outbox(AnswerSink):
         cdef AnswerBuffer out
         while self.slots and (<Slot>self.slots[0]).done:
             slot = <Slot>self.slots.pop(0)
+            if slot.timed is not None:
+                self.take_time(<TimedRequest>slot.timed, slot.held is not None)
             if slot.held is None:
                 continue
             self.held_bytes -= slot.held.size
@@ -185,6 +193,8 @@ cdef class Outbox(AnswerSink):
         if out is self.plane.out:
             out.clear()
             out.shrink(KEPT_OUT_BYTES)
+        if self.unsent is None and self.leaving:
+            self.end_leaving(self.closed)
         return 0
 
     cdef int hand_over(self, AnswerBuffer out) except -1:
@@ -290,6 +300,10 @@ cdef class Outbox(AnswerSink):
                 self.note_given(before - unsent(out))
             if outcome == SEND_BLOCKED:
                 return
+            if outcome == SEND_COLD:
+                if read_next(out, self.write_on) is not None:
+                    self.plane.server.remove_writer(self.writer)
+                    return
             if outcome == SEND_NO_SENDFILE:
                 self.unsent[0] = copy_slices(out)
                 if self.unsent[0] is None:
@@ -301,9 +315,16 @@ cdef class Outbox(AnswerSink):
                 self.unsent.pop(0)
         self.end_unsent()
 
+    def write_on(self):
+        """What comes next is in memory, or could not be read in: go on when the socket can."""
+        self.progress_ms = now_ms()                 # it was not the peer that was waited for
+        if self.writer >= 0:
+            self.plane.server.add_writer(self.writer, self.write_more)
+
     cdef int end_unsent(self) except -1:
         """All that was kept is sent."""
         self.forget_unsent()
+        self.end_leaving(False)
         if self.closed:
             self.transport.close()
             return 0
@@ -318,6 +339,46 @@ cdef class Outbox(AnswerSink):
         self.unsent = None
         self.unsent_bytes = 0
         return 0
+
+    # ---- how long it took ----
+
+    cdef int take_time(self, TimedRequest timed, bint leaves) except -1:
+        """Its answer is next in order; or it has none."""
+        cdef int64_t now = now_us()
+        timed.us[BEHIND] += now - timed.mark_us
+        timed.mark_us = now
+        if leaves:
+            self.leaving.append(timed)
+            return 0
+        return self.end_time(timed, now, False)
+
+    cdef int end_leaving(self, bint lost) except -1:
+        """All answers that were given are sent, or never will be."""
+        cdef int64_t now = now_us()
+        cdef TimedRequest timed
+        for timed in self.leaving:
+            timed.us[SEND] += now - timed.mark_us
+            self.end_time(timed, now, lost)
+        self.leaving.clear()
+        return 0
+
+    cdef int end_time(self, TimedRequest timed, int64_t now, bint lost) except -1:
+        """The request is over: count it, and have it told where somebody wants to know."""
+        cdef RequestTimes times = self.plane.times
+        times.finish(timed, now, lost)
+        if times.tell is not None and times.is_told(timed):
+            self.plane.server.call_soon(times.tell, self, timed)
+        return 0
+
+    cdef int lose_times(self, list slots) except -1:
+        """The connection is gone, and with it the answers that were not sent."""
+        cdef Slot slot
+        for slot in slots:
+            if slot.timed is not None:
+                if not slot.done:
+                    (<TimedRequest>slot.timed).answered()
+                self.end_time(<TimedRequest>slot.timed, now_us(), True)
+        return self.end_leaving(True)
 
     # ---- the end ----
 

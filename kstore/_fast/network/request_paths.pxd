@@ -3,6 +3,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.network.outbox cimport Outbox
+from kstore._fast.network.request_times cimport TimedRequest
 from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
 
 cdef enum:
@@ -10,7 +11,7 @@ cdef enum:
 
 cdef enum:
     OVER_QUOTA = 1                          # why a connection is muted: bits
-    NEXT_TURN = 4                           # 2 is the server's, for a wide request
+    NEXT_TURN = 4                           # 2 is the server's, for a wide request; 8 SLICE_OVER
 
 cdef struct RequestHead:
     int16_t api_key
@@ -27,13 +28,20 @@ cdef class RequestPaths(Outbox):
     cdef object known_rights                # its principal's, as of the rules that these two say:
     cdef object rights_among                # a look-up table that is another one after each change
     cdef object rights_of                   # the principal
+    cdef int64_t read_us                    # when the newest bytes came
+    cdef TimedRequest timed                 # the request that is held, whose time goes on; or None
     cdef int muted                          # no request is handled until unmute(); why, as bits
     cdef bint admission                     # nor until admitted(): the first one waits for it
     cdef public object quotas               # who charges clients (charge, begin, spent), or None
     cdef readonly bytes client_id           # of the last request, while there are quotas
-    cdef public bytes hello                 # body of the last ApiVersions request
-    cdef public int16_t hello_version
+    cdef readonly bytes hello               # body of the last ApiVersions request
+    cdef readonly int16_t hello_version
+    cdef int end_read(self) except -1
     cdef int serve(self, RequestHead* head, WireReader* r) except -1
+    cdef TimedRequest begin_time(self, RequestHead* head, Py_ssize_t size)
+    cdef int end_local(
+        self, TimedRequest timed, Py_ssize_t slots, Py_ssize_t out_bytes) except -1
+    cdef int serve_charged(self, RequestHead* head, WireReader* r) except -1
     cdef int route(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1
     cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1
     cdef int handle_produce(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1

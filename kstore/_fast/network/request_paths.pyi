@@ -16,8 +16,23 @@ class RequestPaths(Outbox):
     """
     client_id: bytes | None
     """Of the last request, while there are quotas."""
-    hello: bytes | None
-    """The body of the last ApiVersions request, which names the client's software."""
-    hello_version: int
+    @property
+    def hello(self) -> bytes | None:
+        """The body of the last ApiVersions request, which names the client's software."""
+
+    @property
+    def hello_version(self) -> int:
+        """Its version."""
+
+    def greet(self, body: bytes, version: int) -> None:
+        """Keep the body of an ApiVersions request, and what it asks for (`extended`); asked for
+        once, it holds for the connection.
+        """
+
+    def hold(self) -> None:
+        """For whoever is asked for an answer: have the request handled once more, after
+        `admitted`, and none behind it before.
+        """
+
     def note_denied(self, api_key: int, right: int, resource_type: int, name: bytes) -> None:
         """Have it logged that an operation, by its bit, was denied."""

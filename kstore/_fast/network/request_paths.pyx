@@ -6,15 +6,18 @@ Rights and quotas of who asks are looked up here. Frames are connection.pyx's, t
 answers outbox.pyx's.
 """
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int16_t, uint8_t
 
 from kstore._fast.broker.fetch_path cimport FetchRequest
 from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.broker.produce_path cimport (
     PRODUCE_ANSWERED, PRODUCE_CLOSE, PRODUCE_LATER, PRODUCE_MALFORMED, PRODUCE_SILENT)
+from kstore._fast.log.clock cimport now_us
 from kstore._fast.broker.slots cimport Slot, begin_answer, end_answer
 from kstore._fast.network.data_plane cimport api_place
-from kstore._fast.protocol.wire cimport put_raw, room
+from kstore._fast.network.request_times cimport LOCAL, QUEUE, RequestTimes
+from kstore._fast.protocol.wire cimport (
+    begin_reading, put_raw, read_number_tag, read_string, room)
 from kstore._fast.record.buffer cimport load_int32, store_int32
 
 cdef enum:
@@ -23,6 +26,10 @@ cdef enum:
     METADATA = 3
     DESCRIBE_TOPIC_PARTITIONS = 75
     MAX_CACHED_KEY_BYTES = 4096
+    FIRST_FLEXIBLE_VERSIONS = 3     # of ApiVersions
+    EXTENSION_FIELDS_TAG = 23202
+    NOTED_BYTES = 64 * 1024         # who takes less of a turn need not be told of the next
+    NOTED_PART = 4                  # and so much of its time
 
 
 cdef inline bint tells_leaders(int api_key) noexcept:
@@ -38,7 +45,88 @@ cdef class RequestPaths(Outbox):
             self.principal, self.client_host, right.bit_length() - 1, resource_type,
             name.decode("utf-8", "replace"), api_key)
 
+    def greet(self, bytes body, int16_t version):
+        """Keep the body of an ApiVersions request, and what it asks for."""
+        cdef WireReader r
+        self.hello = body
+        self.hello_version = version
+        if version < FIRST_FLEXIBLE_VERSIONS:
+            return
+        begin_reading(&r, <const uint8_t*><const char*>body, len(body), 0)
+        read_string(&r, True)               # the software's name and version
+        read_string(&r, True)
+        if read_number_tag(&r, True, EXTENSION_FIELDS_TAG, 1) == 1:
+            self.extended = True
+
+    cdef int end_read(self) except -1:
+        """Others go first once it has used up its share of the turn, in bytes or in time."""
+        cdef bint all_of_it = self.taken_bytes >= self.plane.share() \
+            or self.spent_us >= self.plane.turn_us
+        if all_of_it:
+            self.muted |= NEXT_TURN
+        if all_of_it or self.taken_bytes >= NOTED_BYTES \
+                or self.spent_us >= self.plane.turn_us // NOTED_PART:
+            self.note_taken(all_of_it)
+        return 0
+
     cdef int serve(self, RequestHead* head, WireReader* r) except -1:
+        """Answer the request, or park it; and take its time."""
+        cdef TimedRequest timed = self.timed
+        cdef Py_ssize_t slots = len(self.slots)
+        cdef Py_ssize_t out_bytes = self.plane.out.size
+        if timed is None:
+            timed = self.begin_time(head, r.end - r.p)
+        else:
+            self.timed = None
+            timed.answered()
+        self.serve_charged(head, r)
+        return self.end_local(timed, slots, out_bytes)
+
+    cdef TimedRequest begin_time(self, RequestHead* head, Py_ssize_t size):
+        """A request that is handled from now on."""
+        cdef RequestTimes times = self.plane.times
+        cdef TimedRequest timed = TimedRequest.__new__(TimedRequest)
+        timed.api_key = head.api_key
+        timed.api_version = head.api_version
+        timed.correlation_id = head.correlation_id
+        timed.place = api_place(head.api_key)
+        timed.size_bytes = size
+        timed.copies = 1
+        timed.mark_us = self.plane.watch.last_us
+        timed.us[QUEUE] = max(timed.mark_us - self.read_us, <int64_t>0)
+        if times.tell is not None:
+            times.choose(timed)
+            if head.client_id.size >= 0:
+                timed.client_id = (<const char*>head.client_id.data)[:head.client_id.size]
+        return timed
+
+    cdef int end_local(
+        self, TimedRequest timed, Py_ssize_t slots, Py_ssize_t out_bytes
+    ) except -1:
+        """It was handled: it is answered, parked, or has to come once more. ``slots`` and
+        ``out_bytes``: how many answers waited, and how much stood in the buffer, before.
+        """
+        cdef int64_t now = now_us()
+        cdef Slot slot
+        timed.us[LOCAL] += now - timed.mark_us
+        timed.mark_us = now
+        if self.admission:
+            timed.on_disk = timed.api_key == PRODUCE and self.plane.table.lost_leaders is None
+            self.timed = timed
+        elif len(self.slots) > slots:
+            slot = <Slot>self.slots[len(self.slots) - 1]
+            slot.timed = timed
+            if timed.api_key == FETCH:
+                timed.on_disk = isinstance(slot, FetchRequest) and (<FetchRequest>slot).cold
+            else:
+                timed.on_disk = timed.api_key == PRODUCE and type(slot) is Slot
+        elif self.plane.out.size > out_bytes:
+            self.leaving.append(timed)
+        else:
+            self.end_time(timed, now, self.closed)      # it has no answer
+        return 0
+
+    cdef int serve_charged(self, RequestHead* head, WireReader* r) except -1:
         cdef AnswerBuffer out = self.buffer_for_answer()
         if self.quotas is None:
             return self.route(head, r, out)
@@ -99,6 +187,7 @@ cdef class RequestPaths(Outbox):
         cdef int64_t size = r.end - r.p
         cdef int outcome
         self.plane.produce.rights = self.rights()
+        self.plane.produce.client_id = head.client_id
         outcome = self.plane.produce.handle(self, r, head.api_version, out)
         if self.quotas is not None and outcome == PRODUCE_ANSWERED:
             self.charge(PRODUCE, size, out, self.plane.produce.throttle_at)
@@ -145,6 +234,9 @@ cdef class RequestPaths(Outbox):
         cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
         cdef FetchRequest parked
         self.plane.fetch.rights = self.rights()
+        self.plane.fetch.quota_bytes = self.plane.fetch.max_bytes
+        if self.quotas is not None:
+            self.plane.fetch.quota_bytes = self.quotas.fetch_bytes(self)
         parked = self.plane.fetch.handle(self, r, head.api_version, head.correlation_id, out)
         if r.bad:
             out.size = start
@@ -161,6 +253,12 @@ cdef class RequestPaths(Outbox):
         out.size = start
         self.slots.append(parked)
         return 0
+
+    def hold(self):
+        """For whoever is asked for an answer: have the request handled once more, after
+        `admitted`, and none behind it before.
+        """
+        self.admission = True
 
     cdef int hold_request(self, int place) except -1:
         """The request stays where it was read to, and comes once more when it is admitted."""
@@ -185,10 +283,10 @@ cdef class RequestPaths(Outbox):
                 self, head.api_key, head.api_version, body, self.rights()):
             return self.hold_request(place)
         if head.api_key == API_VERSIONS and size <= MAX_CACHED_KEY_BYTES:
-            self.hello = body
-            self.hello_version = head.api_version
+            self.greet(body, head.api_version)
         if cached:
-            key = (head.api_key, head.api_version, self.listener, body, self.rights())
+            key = (
+                head.api_key, head.api_version, self.listener, body, self.rights(), self.extended)
             answer = self.plane.answers.get(key)
         if answer is None:
             client_id = None
@@ -196,6 +294,8 @@ cdef class RequestPaths(Outbox):
                 client_id = (<const char*>head.client_id.data)[:head.client_id.size]
             answer = self.plane.server.dispatch(
                 self, head.api_key, head.api_version, head.correlation_id, client_id, body)
+            if self.admission:
+                return self.hold_request(place)
             if cached and type(answer) is bytes:
                 self.plane.keep_answer(key, answer)
         if type(answer) is bytes:

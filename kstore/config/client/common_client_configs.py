@@ -16,7 +16,7 @@ from kstore.config.definition import (
     one_of,
 )
 
-__all__ = ["API_TIMEOUT", "COMMON_CONFIGS", "IDLE", "INTERCEPTORS", "RETRIES"]
+__all__ = ["API_TIMEOUT", "COMMON_CONFIGS", "IDLE", "INTERCEPTORS", "RETRIES", "converter"]
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST = ConfigType.STRING, ConfigType.LIST
@@ -123,3 +123,12 @@ INTERCEPTORS = ConfigDef(
     "interceptor.classes", _LIST, (),
     "Objects that see records on their way, in this order.",
 )  # fmt: skip
+
+
+def converter(name: str, what: str) -> ConfigDef:
+    """The row of a serializer or deserializer."""
+    return ConfigDef(
+        name, ConfigType.CLASS, None,
+        f"A callable that {what}. Text, the name of a class of Java, does nothing.",
+        Importance.HIGH,
+    )  # fmt: skip

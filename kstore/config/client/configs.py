@@ -1,21 +1,25 @@
 """The settings of producers, consumers and admin clients under Kafka's names, and the mapping that
-the clients work with. The tables are in common_client_configs.py, producer_configs.py and
-consumer_configs.py.
+the clients work with. The tables are in common_client_configs.py, producer_configs.py,
+consumer_configs.py and share_configs.py.
 
 Defaults are Kafka 4.3's but for: bootstrap.servers (localhost), batch.size, socket buffers (left
-to the operating system, which sizes them better), and assignors and partitioners, which have short
-names.
+to the operating system, which sizes them better), group.protocol (consumer, where brokers serve
+it), and assignors and partitioners, which have short names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from kstore.config.client.common_client_configs import API_TIMEOUT, COMMON_CONFIGS, IDLE, RETRIES
 from kstore.config.client.consumer_configs import CONSUMER_CONFIGS
+from kstore.config.client.other_names import OTHER_NAMES
 from kstore.config.client.producer_configs import PRODUCER_CONFIGS
+from kstore.config.client.share_configs import SHARE_CONFIGS
 from kstore.config.definition import ConfigDef, ConfigError, ConfigType, Importance
+from kstore.config.nearest import nearest_name
+from kstore.items import Items, items_of
 
 __all__ = [
     "CLIENT_CONFIGS",
@@ -26,7 +30,7 @@ __all__ = [
     "client_settings",
 ]
 
-ClientKind = Literal["producer", "consumer", "admin"]
+ClientKind = Literal["producer", "consumer", "share", "admin"]
 
 _BOOLEAN, _LONG = ConfigType.BOOLEAN, ConfigType.LONG
 _LIST, _CLASS = ConfigType.LIST, ConfigType.CLASS
@@ -41,6 +45,7 @@ _ADMIN = (
 CLIENT_CONFIGS: dict[ClientKind, dict[str, ConfigDef]] = {
     "producer": {row.name: row for row in COMMON_CONFIGS + PRODUCER_CONFIGS},
     "consumer": {row.name: row for row in COMMON_CONFIGS + CONSUMER_CONFIGS},
+    "share": {row.name: row for row in COMMON_CONFIGS + SHARE_CONFIGS},
     "admin": {row.name: row for row in COMMON_CONFIGS + _ADMIN},
 }
 
@@ -54,10 +59,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("telemetry is not pushed to brokers", ("enable.metrics.push",)),
-    (
-        "keys and values are bytes; encode them before send, decode them after poll",
-        ("key.deserializer", "key.serializer", "value.deserializer", "value.serializer"),
-    ),
     ("values are Python's own", ("config.providers",)),
     (
         "it is about Java's security classes",
@@ -87,7 +88,6 @@ UNSUPPORTED: tuple[tuple[str, str], ...] = (
     ("sasl.client.callback.handler.class", "it names a class of Java"),
     ("sasl.kerberos.", "there is no GSSAPI here"),
     ("sasl.login.class", "it names a class of Java"),
-    ("share.", "there is no share consumer here"),
 )
 
 # Another name of a setting.
@@ -113,7 +113,7 @@ class ClientSettings(dict[str, Any]):
 
 def client_settings(
     kind: ClientKind,
-    config: Mapping[str, Any] | str | Sequence[str] | None = None,
+    config: Mapping[str, Any] | str | Items[str] | None = None,
     keywords: Mapping[str, Any] | None = None,
 ) -> ClientSettings:
     """The settings of a client: ``config`` has Kafka's dotted names, or is bootstrap.servers as
@@ -124,7 +124,10 @@ def client_settings(
     if config is None:
         config = {}
     elif not isinstance(config, Mapping):
-        config = {"bootstrap.servers": config}
+        servers = config
+        if not isinstance(config, str):
+            servers = items_of("bootstrap.servers", config, str, '"host:port"')
+        config = {"bootstrap.servers": servers}
     given: dict[str, Any] = {}
     for key, value in config.items():
         _put(given, kind, key, key, value)
@@ -166,8 +169,6 @@ def _value(row: ConfigDef, value: Any, typed: str) -> Any:
 
 
 def _unknown(kind: ClientKind, name: str, typed: str) -> str:
-    from difflib import get_close_matches  # only when somebody has mistyped
-
     for begin, reason in UNSUPPORTED:
         if name.startswith(begin):
             return f"{typed} is not supported: {reason}"
@@ -175,9 +176,11 @@ def _unknown(kind: ClientKind, name: str, typed: str) -> str:
     sentence = f"{typed} is not a setting of {'an' if kind == 'admin' else 'a'} {kind} client"
     if others:
         return f"{sentence}, but of {' and '.join(others)} clients"
-    known = [*CLIENT_CONFIGS[kind], *NO_EFFECT]
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    if not close:
+    other = OTHER_NAMES.get(name)
+    if other is not None and other not in CLIENT_CONFIGS[kind]:
+        return f"{sentence}, and {other}, which others call so, is not one either"
+    nearest = other or nearest_name(name, [*CLIENT_CONFIGS[kind], *NO_EFFECT])
+    if nearest is None:
         return sentence
-    nearest = close[0].replace(".", "_") if "." not in typed and "_" in typed else close[0]
+    nearest = nearest.replace(".", "_") if "." not in typed and "_" in typed else nearest
     return f"{sentence}; did you mean {nearest}?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstore.config.client.common_client_configs import API_TIMEOUT, IDLE, INTERCEPTORS
+from kstore.config.client.common_client_configs import API_TIMEOUT, IDLE, INTERCEPTORS, converter
 from kstore.config.definition import (
     ConfigDef,
     ConfigType,
@@ -28,8 +28,10 @@ CONSUMER_CONFIGS = (
         _MEDIUM, non_empty(),
     ),
     ConfigDef(
-        "group.protocol", _STRING, "classic",
-        "How the group is coordinated: classic, or consumer (KIP-848).",
+        "group.protocol", _STRING, "consumer",
+        "How the group is coordinated: consumer (KIP-848), or classic. Where it is not set and the"
+        " broker does not serve the first, or a setting of the classic protocol or"
+        " group.instance.id is set, it is classic.",
         _HIGH, one_of("classic", "consumer", any_case=True),
     ),
     ConfigDef(
@@ -125,4 +127,6 @@ CONSUMER_CONFIGS = (
     ),
     API_TIMEOUT,
     INTERCEPTORS,
+    converter("key.deserializer", "makes an object of a key's bytes"),
+    converter("value.deserializer", "makes an object of a value's bytes"),
 )  # fmt: skip

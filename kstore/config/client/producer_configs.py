@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstore.config.client.common_client_configs import IDLE, INTERCEPTORS, RETRIES
+from kstore.config.client.common_client_configs import IDLE, INTERCEPTORS, RETRIES, converter
 from kstore.config.definition import (
     ConfigDef,
     ConfigType,
@@ -134,4 +134,6 @@ PRODUCER_CONFIGS = (
     ),
     RETRIES,
     INTERCEPTORS,
+    converter("key.serializer", "makes bytes of a key"),
+    converter("value.serializer", "makes bytes of a value"),
 )  # fmt: skip

@@ -135,7 +135,7 @@ def _joined(
     assert not isinstance(regex, Refusal)  # a classic member has none
     bump = bump or regex[0]
     if bump or step.topics_may_differ():
-        step.update_metadata(group.with_member(member, updated), bump=bump)
+        step.update_metadata(group.subscriptions_with(member, updated), bump=bump)
     owned = _owned(subscription, ctx)
     if replaced is not None and leaves_classic and _fits(step, replaced):
         rebalance = group.assignment_epoch < step.epoch

@@ -143,7 +143,7 @@ def upgrade(
     if why_not:
         text = f"Classic group {classic.group_id} can't become a consumer group: {why_not}"
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
-    known = group.subscribed_topics(group.members.values())
+    known = group.subscribed_topics(group.subscriptions)
     group.metadata_hash = metadata_hash(ctx.topics, known)
     step = ConsumerStep(group, ctx, settings)
     step.records += classic.tombstones()

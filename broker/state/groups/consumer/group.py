@@ -1,13 +1,13 @@
 """A consumer group (KIP-848) as a value: epochs, members, target assignment, resolved regular
 expressions. It makes no decisions: it is what its records say.
 
-What is derived (who subscribes to what) is computed when asked for, because it is only asked for
-when something changes. The one thing kept up to date is who owns each partition.
+Two things that follow from the members are kept up to date, because a join of one of a thousand
+asks for them: who owns each partition, and how many members subscribe to what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from kstore.broker.state.groups.consumer.member import (
     current_assignment_tombstone,
     member_tombstone,
 )
+from kstore.broker.state.groups.consumer.subscriptions import Subscriptions
 from kstore.broker.state.groups.contract import CommitClaim
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.timers import TimerChange
@@ -72,6 +73,7 @@ class ConsumerGroup:
         "regexes_image_version",
         "seen_image_version",
         "static_members",
+        "subscriptions",
         "target",
     )
     kind = CONSUMER_KIND
@@ -86,6 +88,8 @@ class ConsumerGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         """Instance id to member id."""
+        self.subscriptions = Subscriptions()
+        """Of all members."""
         self.target: dict[str, Target] = {}
         self.regexes: dict[str, Resolved] = {}
         self.has_partition_metadata = False
@@ -133,11 +137,14 @@ class ConsumerGroup:
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """KAFKA-19779: the commit is fenced if it may come from before the partition was assigned
-        to this member, or after it was taken away.
+        """KAFKA-19779: a commit in an earlier epoch is fenced if it may come from before the
+        partition was assigned to this member, or after it was taken away. The member's present
+        epoch may commit any partition, unless the claim needs the assignment.
         """
         member = self.members.get(claim.member_id)
         if member is None:  # nobody's commit, that commit_error let through
+            return ErrorCode.NONE
+        if claim.epoch == member.epoch and not claim.needs_assignment:
             return ErrorCode.NONE
         if member.assignment_epoch(topic_id, partition) <= claim.epoch <= member.epoch:
             return ErrorCode.NONE
@@ -163,7 +170,7 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member names the topic, or an expression of one matched it."""
-        return any(topic in member.topics for member in self.members.values()) or any(
+        return self.subscriptions.names(topic) or any(
             topic in resolved.topics for resolved in self.regexes.values()
         )
 
@@ -220,23 +227,18 @@ class ConsumerGroup:
         ]
         return [*others, new]
 
-    def subscribers(self, regex: str) -> int:
-        """How many members subscribe with a regular expression."""
-        return sum(member.regex == regex for member in self.members.values())
+    def subscriptions_with(self, old: Member, new: Member) -> Subscriptions:
+        """What the members would subscribe to if ``new`` replaced ``old``, as in `with_member`."""
+        ids = {old.member_id, new.member_id}
+        if new.instance_id in self.static_members:
+            ids.add(self.static_members[new.instance_id])
+        leaving = [self.members[member_id] for member_id in ids if member_id in self.members]
+        return self.subscriptions.after(leaving, [new])
 
-    def subscribed_regexes(self) -> set[str]:
-        """All regular expressions that members subscribe with."""
-        return {member.regex for member in self.members.values() if member.regex}
-
-    def subscribed_topics(self, members: Iterable[Member]) -> set[str]:
-        """What these members subscribe to, by name or by resolved regular expression."""
-        topics: set[str] = set()
-        regexes: set[str] = set()
-        for member in members:
-            topics |= member.topics
-            if member.regex:
-                regexes.add(member.regex)
-        for regex in regexes:
+    def subscribed_topics(self, subscriptions: Subscriptions) -> set[str]:
+        """The topics of subscriptions, by name or by resolved regular expression."""
+        topics = subscriptions.named
+        for regex in subscriptions.regexes:
             if regex in self.regexes:
                 topics |= self.regexes[regex].topics
         return topics
@@ -250,7 +252,11 @@ class ConsumerGroup:
 
     def put(self, member: Member) -> None:
         """Insert or replace a member, and keep count of what is owned."""
-        self._disown(self.members.get(member.member_id))
+        known = self.members.get(member.member_id)
+        self._disown(known)
+        if known is not None:
+            self.subscriptions.remove(known)
+        self.subscriptions.add(member)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -262,10 +268,12 @@ class ConsumerGroup:
     def remove(self, member_id: str) -> None:
         """Remove a member, if it is there."""
         member = self.members.pop(member_id, None)
+        if member is None:
+            return
         self._disown(member)
+        self.subscriptions.remove(member)
         if (
-            member is not None
-            and member.instance_id is not None
+            member.instance_id is not None
             and self.static_members.get(member.instance_id) == member_id
         ):
             del self.static_members[member.instance_id]

@@ -134,7 +134,7 @@ def _stay(
         return regex
     bump = topics_changed or regex[1]
     if bump or step.topics_may_differ():
-        step.update_metadata(step.group.with_member(member, updated), bump=bump)
+        step.update_metadata(step.group.subscriptions_with(member, updated), bump=bump)
     owned = _owned(request.topic_partitions)
     target = yield from step.update_target(member, updated)
     if updated.state == UNKNOWN_STATE and owned != {}:
@@ -384,8 +384,8 @@ def resolve_regexes(
     step = ConsumerStep(group, ctx, shard.settings)
     image = ctx.topics
     differs = False
-    topics = set().union(*(member.topics for member in group.members.values()))
-    for regex in sorted(group.subscribed_regexes()):
+    topics = group.subscriptions.named
+    for regex in sorted(group.subscriptions.regexes):
         last = group.regexes.get(regex)
         known = last.topics if last is not None else frozenset()
         found = ctx.found[regex]

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.consumer.member import STATIC_LEFT_EPOCH, Member
+from kstore.broker.state.groups.consumer.subscriptions import Subscriptions
 
 __all__ = ["check"]
 
@@ -26,6 +27,8 @@ def check(group: ConsumerGroup) -> None:
     assert epochs == group.owned, (group.group_id, epochs, group.owned)
     static = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
     assert static == group.static_members, (group.group_id, static)
+    said = Subscriptions().after((), group.members.values())
+    assert said == group.subscriptions, (group.group_id, said, group.subscriptions)
     assert set(group.target) <= set(group.members), (group.group_id, set(group.target))
 
 

@@ -6,7 +6,6 @@ was until the records are replayed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -34,6 +33,7 @@ from kstore.broker.state.groups.consumer.records import (
     target_epoch_record,
     target_record,
 )
+from kstore.broker.state.groups.consumer.subscriptions import Subscriptions
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.settings import GroupSettings
@@ -53,6 +53,11 @@ from kstore.protocol.schema import Message
 __all__ = ["ConsumerStep", "Refusal", "timer_key"]
 
 REGEX_REFRESH_MIN_MS = 10_000
+ROWS_PER_MS = 10_000
+"""Of all that as many assignments as there are members look at, for each ms between two of them: a
+thousand members that share a thousand partitions get one each 200 ms, 50 at once. One takes
+some 6 ms there, and several times as long where others have the cores.
+"""
 TIMERS_OF_MEMBER = ("session", "rebalance", "rejoin", "sync")
 
 
@@ -139,11 +144,11 @@ class ConsumerStep:
         bump = False
         resolve = False
         if changed:
-            if old.regex and group.subscribers(old.regex) == 1:
+            if old.regex and group.subscriptions.having(old.regex) == 1:
                 self.records.append(regex_tombstone(group.group_id, old.regex))
             if not new.regex:
                 bump = True
-            elif not group.subscribers(new.regex):
+            elif not group.subscriptions.having(new.regex):
                 problem = regex_error(new.regex)
                 if problem is not None:
                     text = f"SubscribedTopicRegex {new.regex!r} can't be understood: {problem}."
@@ -161,7 +166,7 @@ class ConsumerStep:
         now_ms = self.ctx.now_ms
         if refreshed_ms is not None and now_ms <= refreshed_ms + REGEX_REFRESH_MIN_MS:
             return
-        wanted = {member.regex for member in group.with_member(old, new) if member.regex}
+        wanted = group.subscriptions_with(old, new).regexes
         resolve = (
             resolve
             or len(wanted) != len(group.regexes)
@@ -176,12 +181,12 @@ class ConsumerStep:
         """Whether the metadata changed since the group last looked at its topics."""
         return self.group.seen_image_version != self.ctx.topics.version
 
-    def update_metadata(self, members: Iterable[Member], *, bump: bool) -> None:
-        """Compare the topics that the members subscribe to with what the group knows of them, and
-        bump the group epoch if they differ, or anyway.
+    def update_metadata(self, subscriptions: Subscriptions, *, bump: bool) -> None:
+        """Compare the topics that members subscribe to with what the group knows of them, and bump
+        the group epoch if they differ, or anyway.
         """
         group = self.group
-        names = group.subscribed_topics(members)
+        names = group.subscribed_topics(subscriptions)
         known = metadata_hash(self.ctx.topics, names)
         if bump or known != group.metadata_hash:
             self.bump_epoch(known)
@@ -210,7 +215,7 @@ class ConsumerStep:
             owner_id = new.member_id if new.instance_id is None else previous_id
             return group.assignment_epoch, group.target_of(owner_id)
         members = group.with_member(old, new)
-        spec = yield from self._group_spec(members, new, previous_id)
+        spec = yield from self._group_spec(members, old, new, previous_id)
         targets = yield from ASSIGNORS[self._assignor_name(members)](spec)
         for member_id, target in targets.items():
             if target != group.target.get(member_id):
@@ -219,7 +224,9 @@ class ConsumerStep:
         self.records.append(target_epoch_record(group.group_id, self.epoch, self.ctx.now_ms))
         return self.epoch, targets[new.member_id]
 
-    def _group_spec(self, members: list[Member], new: Member, previous_id: str) -> Work[GroupSpec]:
+    def _group_spec(
+        self, members: list[Member], old: Member, new: Member, previous_id: str
+    ) -> Work[GroupSpec]:
         """What the assignor is given; ``previous_id`` is the one that ``new`` had."""
         group, topics = self.group, self.ctx.topics.topics
         specs: dict[str, MemberSpec] = {}
@@ -237,12 +244,19 @@ class ConsumerStep:
                 member.instance_id, known[names], group.target_of(owner_id)
             )
             yield
-        return GroupSpec(specs, partitions, (yield from _is_homogeneous(members)))
+        homogeneous = group.subscriptions_with(old, new).homogeneous
+        return GroupSpec(specs, partitions, homogeneous)
 
     def _may_assign(self) -> bool:
-        """KIP-1263: a burst of changes leads to few computations."""
-        assigned_ms = self.group.assignment_timestamp_ms
-        interval_ms = self.ctx.configs["consumer.assignment.interval.ms"]
+        """KIP-1263: a burst of changes leads to few computations, however short the interval is
+        set: a thousand members that join at once would have each to wait for all that are computed
+        before it. The first heartbeat after the interval has it computed.
+        """
+        group = self.group
+        assigned_ms = group.assignment_timestamp_ms
+        members = len(group.members)
+        least_ms = members * (members + len(group.owned)) // ROWS_PER_MS
+        interval_ms = max(self.ctx.configs["consumer.assignment.interval.ms"], least_ms)
         return not assigned_ms or not interval_ms or self.ctx.now_ms >= assigned_ms + interval_ms
 
     def _assignor_name(self, members: list[Member]) -> str:
@@ -280,9 +294,8 @@ class ConsumerStep:
         for member in leaving:
             self.remove_records(member.member_id)
         left = {member.member_id for member in leaving}
-        staying = [m for m in group.members.values() if m.member_id not in left]
-        still = {member.regex for member in staying}
-        for regex in sorted({m.regex for m in leaving if m.regex} - still):
+        staying = group.subscriptions.after(group.members[member_id] for member_id in left)
+        for regex in sorted({m.regex for m in leaving if m.regex} - staying.regexes):
             self.records.append(regex_tombstone(group.group_id, regex))
         self.bump_epoch(metadata_hash(self.ctx.topics, group.subscribed_topics(staying)))
         for member in leaving:
@@ -306,15 +319,3 @@ class ConsumerStep:
         self.records.append(target_record(group_id, new_member_id, target))
         self.records.append(current_assignment_record(group_id, new))
         return new
-
-
-def _is_homogeneous(members: list[Member]) -> Work[bool]:
-    """Whether all members name the same topics, or all the same regular expression and no topic."""
-    first = members[0]
-    if first.regex and first.topics:
-        return False
-    for member in members:
-        if member.topics != first.topics or (member.regex or "") != (first.regex or ""):
-            return False
-        yield
-    return True

@@ -31,6 +31,8 @@ from kstore.broker.state.groups.positions import Positions, exchange
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.share.group import SHARE_KIND, ShareGroup
+from kstore.broker.state.groups.share.offsets import forget_topic
 from kstore.broker.state.groups.timers import TimerEvent
 from kstore.broker.state.work import ROWS_BETWEEN, Work
 from kstore.protocol.coordinator_records.classic import GroupMetadataKey
@@ -146,7 +148,7 @@ class GroupShard:
         last = group.regexes
         return {
             regex: last[regex].topics if regex in last else frozenset()
-            for regex in group.subscribed_regexes()
+            for regex in group.subscriptions.regexes
         }
 
     def unloaded(self) -> list[tuple[Token, Message]]:
@@ -165,15 +167,25 @@ class GroupShard:
         return list_groups(tuple(self.groups.values()), states, types)
 
     def fetch_offsets(
-        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+        self,
+        request: OffsetFetchRequestGroup,
+        *,
+        require_stable: bool,
+        with_epochs: bool = True,
     ) -> Work[OffsetFetchResponseGroup]:
-        """OffsetFetch for one group; an unknown group has no offsets, which is not an error."""
+        """OffsetFetch for one group; an unknown group has no offsets, which is not an error.
+        with_epochs: with partition epochs (KIP-232).
+        """
         group: Group | None = self.groups.get(request.group_id)
         if group is not None:
             error_code = group.fetch_error(request.member_id, request.member_epoch)
             if error_code:
                 return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error_code)
-        return (yield from self.offsets.fetch(request, require_stable=require_stable))
+        return (
+            yield from self.offsets.fetch(
+                request, require_stable=require_stable, with_epochs=with_epochs
+            )
+        )
 
     def expiry(self, now_ms: int) -> Iterator[Result]:
         """The tombstones of what is past ``offsets.retention.minutes``, in parts: each is to be
@@ -184,7 +196,13 @@ class GroupShard:
             yield Result(records=tuple(records))
 
     def forget_topic(self, name: str) -> Iterator[Result]:
-        """The tombstones of all offsets of a deleted topic, in such parts."""
+        """The tombstones of all offsets of a deleted topic, in such parts, and what share groups
+        know without it.
+        """
+        for group_id in [key for key, each in self.groups.items() if each.kind == SHARE_KIND]:
+            group = self.groups.get(group_id)
+            if isinstance(group, ShareGroup):
+                yield forget_topic(group, name)
         for places in self.offsets.places_of_topic(name):
             yield Result(records=tuple(commit_tombstone(group, name, p) for group, p in places))
 

@@ -55,6 +55,7 @@ def commit_offsets(
         request.group_instance_id,
         request.generation_id_or_member_epoch,
         ctx.api_version,
+        needs_assignment=shard.settings.commit_requires_assignment,
     )
     error_code = commit_error(group, claim, _places(request, shard.settings))
     if error_code != ErrorCode.NONE:

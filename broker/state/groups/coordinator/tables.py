@@ -35,29 +35,36 @@ REQUESTS: dict[str, dict[str, str]] = {
     "JoinGroupRequest": {
         NO_GROUP: "groups.classic.join:join_group",
         "classic": "groups.classic.join:join_group",
+        "share": "groups.share.classic:join_group",
         "streams": "groups.streams.classic:join_group",
         "consumer": "groups.consumer.classic_members:join",
     },
     "SyncGroupRequest": {
         NO_GROUP: "groups.classic.sync:sync_group",
         "classic": "groups.classic.sync:sync_group",
+        "share": "groups.share.classic:sync_group",
         "streams": "groups.streams.classic:sync_group",
         "consumer": "groups.consumer.classic_members:sync",
     },
     "HeartbeatRequest": {
         NO_GROUP: "groups.classic.sync:heartbeat",
         "classic": "groups.classic.sync:heartbeat",
+        "share": "groups.share.classic:heartbeat",
         "streams": "groups.streams.classic:heartbeat",
         "consumer": "groups.consumer.classic_members:heartbeat",
     },
     "LeaveGroupRequest": {
         NO_GROUP: "groups.classic.sync:leave_group",
         "classic": "groups.classic.sync:leave_group",
+        "share": "groups.share.classic:leave_group",
         "streams": "groups.streams.classic:leave_group",
         "consumer": "groups.consumer.classic_members:leave",
     },
     "StreamsGroupHeartbeatRequest": {OTHERS: "groups.streams.heartbeat:heartbeat"},
     "ConsumerGroupHeartbeatRequest": {OTHERS: "groups.consumer.heartbeat:heartbeat"},
+    "ShareGroupHeartbeatRequest": {OTHERS: "groups.share.heartbeat:heartbeat"},
+    "AlterShareGroupOffsetsRequest": {OTHERS: "groups.share.offsets:alter_offsets"},
+    "DeleteShareGroupOffsetsRequest": {OTHERS: "groups.share.offsets:delete_offsets"},
     "OffsetCommitRequest": {OTHERS: "groups.coordinator.offset_commit:commit_offsets"},
     "TxnOffsetCommitRequest": {
         OTHERS: "groups.coordinator.txn_offset_commit:commit_transactional_offsets"
@@ -77,6 +84,12 @@ RECORDS: dict[int, str] = {
     6: "groups.consumer.records:replay_target_epoch",
     7: "groups.consumer.records:replay_target",
     8: "groups.consumer.records:replay_assignment",
+    10: "groups.share.records:replay_member",
+    11: "groups.share.records:replay_epoch",
+    12: "groups.share.records:replay_target_epoch",
+    13: "groups.share.records:replay_target",
+    14: "groups.share.records:replay_assignment",
+    15: "groups.share.records:replay_states",
     16: "groups.consumer.records:replay_regex",
     17: "groups.streams.records:replay",
     19: "groups.streams.records:replay",
@@ -94,6 +107,7 @@ TIMERS: dict[str, dict[str, str]] = {
     "SyncExpired": {"classic": "groups.classic.sync:expire"},
     "SessionExpired": {
         "consumer": "groups.consumer.heartbeat:expire_member",
+        "share": "groups.share.heartbeat:expire_member",
         "streams": "groups.streams.timers:session_expired",
     },
     "RebalanceExpired": {
@@ -102,6 +116,9 @@ TIMERS: dict[str, dict[str, str]] = {
     },
     "RegexesDue": {"consumer": "groups.consumer.heartbeat:resolve_regexes"},
     "StreamsDelayExpired": {"streams": "groups.streams.timers:delay_expired"},
+    "ShareStatesInitialized": {"share": "groups.share.offsets:follow_initialized"},
+    "ShareStatesDeleting": {"share": "groups.share.offsets:follow_deleting"},
+    "ShareStatesDeleted": {"share": "groups.share.offsets:follow_deleted"},
 }
 """A timer event's class name to the kind to ``f(shard, group, event, ctx)``, as above. An event for
 a group that is gone, or of another kind now, came too late and does nothing."""
@@ -109,6 +126,7 @@ a group that is gone, or of another kind now, came too late and does nothing."""
 RESUME: dict[str, str] = {
     "classic": "groups.classic.step:resume",
     "consumer": "groups.consumer.heartbeat:resume",
+    "share": "groups.share.heartbeat:resume",
     "streams": "groups.streams.timers:resume",
 }
 """The kind to ``f(shard, group, ctx)``, as above: what follows the replay of the log."""
@@ -116,6 +134,7 @@ RESUME: dict[str, str] = {
 PARKED: dict[str, str] = {
     "classic": "groups.classic.step:parked_answers",
     "consumer": "groups.consumer.heartbeat:parked_answers",
+    "share": "groups.share.heartbeat:parked_answers",
     "streams": "groups.streams.timers:parked_answers",
 }
 """The kind to ``f(group) -> [(token, response)]``: answers to who waits when the shard goes."""
@@ -123,6 +142,7 @@ PARKED: dict[str, str] = {
 
 CHECKS: dict[str, str] = {
     "consumer": "groups.consumer.invariants:check",
+    "share": "groups.share.invariants:check",
     "streams": "groups.streams.invariants:check",
 }
 """The kind to ``f(group)``, which asserts what must hold; if ``kstore.check.invariants`` is set."""

@@ -36,6 +36,7 @@ def commit_transactional_offsets(
         request.generation_id,
         ctx.api_version,
         transactional=True,
+        needs_assignment=shard.settings.commit_requires_assignment,
     )
     wanted = [
         (topic.name, _topic_id(ctx, topic.name), partition)

@@ -217,12 +217,14 @@ class StreamsGroup:
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """KAFKA-19779: the commit is fenced if it may come from before the partition's active task
-        was assigned to this member, or after it was taken away. Kafka 4.3 lets the member's present
-        epoch commit anything.
+        """KAFKA-19779: a commit in an earlier epoch is fenced if it may come from before the
+        partition's active task was assigned to this member, or after it was taken away. The
+        member's present epoch may commit any partition, unless the claim needs the assignment.
         """
         member = self.members.get(claim.member_id)
         if member is None:  # nobody's commit, that commit_error let through
+            return ErrorCode.NONE
+        if claim.epoch == member.member_epoch and not claim.needs_assignment:
             return ErrorCode.NONE
         sources = {} if self.topology is None else self.topology.source_topics
         subtopology_id = sources.get(topic)

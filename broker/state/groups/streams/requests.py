@@ -85,9 +85,7 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
     ):
         _refuse_if(bool(tasks), f"A member that joins has no tasks yet: leave {name} empty.")
     if request.topology is None:
-        raise StreamsError(
-            ErrorCode.INVALID_REQUEST, "A member that joins has to send its topology."
-        )
+        raise StreamsError(ErrorCode.INVALID_REQUEST, "A member that joins must send its topology.")
     for item in request.topology.subtopologies:
         for info in item.state_changelog_topics:
             if info.partitions != 0:

@@ -1,0 +1,69 @@
+"""The whole tree of persistent nodes, read from a store of any kind and put into another one: for
+backups. Which nodes there are is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kstore.broker.coordination.store import Create, NoNodeError, Op, StoreError
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+
+__all__ = ["copy_tree", "put_tree"]
+
+TRIES = 5
+AT_ONCE = 200
+ANNOUNCEMENTS = "/log_dir_event_notification/"
+"""Of sequential nodes, which tell running brokers of what has happened."""
+
+
+def copy_tree(store: Store) -> dict[str, bytes]:
+    """The persistent nodes, path to data, as they all were at one moment. StoreError where they
+    changed during each of several looks.
+    """
+    before: dict[str, tuple[int, bytes]] = {}
+    for _ in range(TRIES):
+        found = _walk(store)
+        if found == before:
+            return {path: data for path, (_, data) in found.items()}
+        before = found
+    raise StoreError(
+        f"the coordination store changed during each of {TRIES} looks: try again when fewer "
+        "topics and settings are changed"
+    )
+
+
+def _walk(store: Store) -> dict[str, tuple[int, bytes]]:
+    found: dict[str, tuple[int, bytes]] = {}
+    level = ["/"]
+    while level:
+        for path, row in zip(level, store.read_many(level), strict=True):
+            if row is not None and not row[1].ephemeral_owner and path != "/":
+                found[path] = (row[1].mzxid, row[0])
+        level = [child for path in level for child in _children(store, path)]
+    return found
+
+
+def _children(store: Store, path: str) -> list[str]:
+    try:
+        names = store.children(path)
+    except NoNodeError:
+        return []
+    return [f"{'' if path == '/' else path}/{name}" for name in names]
+
+
+def put_tree(store: Store, nodes: Mapping[str, bytes]) -> None:
+    """Create the nodes in a store that has none; StoreError where it has."""
+    there = store.children("/")
+    if there:
+        raise StoreError(f"the coordination store is not empty: it has /{there[0]}, say")
+    ops: list[Op] = [
+        Create(path, nodes[path])
+        for path in sorted(nodes, key=lambda path: (path.count("/"), path))
+        if not path.startswith(ANNOUNCEMENTS)
+    ]
+    for start in range(0, len(ops), AT_ONCE):
+        store.multi(ops[start : start + AT_ONCE])

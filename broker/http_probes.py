@@ -1,0 +1,197 @@
+"""Probes for whoever keeps the broker running: /livez, /readyz and /healthz. They need no token, as
+Kubernetes has none to send, and tell nothing but a status.
+
+While the event loop is stuck it accepts no connection. Then a thread accepts them in its place, and
+answers 503 to all. It runs only for that time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import h11
+
+from kstore.broker.http_server import Answer, Request
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kstore.broker.runtime.loop_holds import LoopHolds
+    from kstore.broker.runtime.membership.membership import Membership
+
+__all__ = ["Probes", "StuckAnswers"]
+
+MAX_HEAD_BYTES = 16 * 1024
+MAX_CONNECTIONS = 64
+POLL_S = 0.25
+LAST_S = 2.0
+"""What was accepted while the loop was stuck is answered for so long after that."""
+
+
+class _Broker(Protocol):
+    @property
+    def membership(self) -> Membership:
+        """Whether it has its place in the cluster."""
+
+
+class _Server(Protocol):
+    @property
+    def stopping(self) -> bool:
+        """Whether it answers only what is under way."""
+
+    @property
+    def broker(self) -> _Broker:
+        """The broker."""
+
+
+class Probes:
+    """The answers of a loop that is not stuck."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+
+    @property
+    def status(self) -> str:
+        """``starting``, ``ready`` or ``stopping``."""
+        if self._server.stopping:
+            return "stopping"
+        return "ready" if self._server.broker.membership.joined else "starting"
+
+    def answer(self, request: Request) -> Answer | None:
+        """The answer to a probe; None for any other request."""
+        if request.path == "/livez":
+            status, is_good = "alive", True
+        elif request.path in {"/readyz", "/healthz"}:
+            status = self.status
+            is_good = status == "ready"
+        else:
+            return None
+        if request.method not in {"GET", "HEAD"}:
+            body = {"error": f"{request.path} is read with GET"}
+            return Answer(405, _json(body), headers=(("Allow", "GET, HEAD"),))
+        return Answer(200 if is_good else 503, _json({"status": status}))
+
+
+class StuckAnswers:
+    """Answers for a loop that is stuck, on the sockets that it listens on."""
+
+    def __init__(self, holds: LoopHolds, server: asyncio.AbstractServer) -> None:
+        self._holds = holds
+        # Descriptors of our own: the loop closes its own when it likes.
+        self._sockets = [
+            socket.socket(fileno=os.dup(each.fileno()))
+            for each in server.sockets  # type: ignore[attr-defined]
+        ]
+        self._closed = False
+        self._threads: list[threading.Thread] = []
+        holds.on_stuck = self.begin
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._closed = True
+        self._holds.on_stuck = None
+        for thread in self._threads:
+            thread.join()
+        for sock in self._sockets:
+            sock.close()
+
+    def begin(self, began_us: int) -> None:
+        """The loop is held since this time of the monotonic clock. On the guard's thread."""
+        thread = threading.Thread(
+            target=self._serve, args=(began_us,), name="kstore-livez", daemon=True
+        )
+        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+        thread.start()
+
+    def _is_stuck(self, began_us: int) -> bool:
+        return not self._closed and self._holds.began_us == began_us
+
+    def _serve(self, began_us: int) -> None:
+        waiting: dict[socket.socket, h11.Connection] = {}
+        with selectors.DefaultSelector() as selector:
+            for listening in self._sockets:
+                selector.register(listening, selectors.EVENT_READ, listening)
+            while self._is_stuck(began_us):
+                _answer_ready(selector, waiting, began_us)
+            for listening in self._sockets:
+                selector.unregister(listening)
+            end_s = time.monotonic() + LAST_S
+            while waiting and not self._closed and time.monotonic() < end_s:
+                _answer_ready(selector, waiting, began_us)
+            for left in list(waiting):
+                _drop(left, selector, waiting)
+
+
+def _answer_ready(
+    selector: selectors.BaseSelector,
+    waiting: dict[socket.socket, h11.Connection],
+    began_us: int,
+) -> None:
+    """Take what has come, for a moment."""
+    for key, _ in selector.select(POLL_S):
+        sock: socket.socket = key.data
+        if sock not in waiting:
+            _accept(sock, selector, waiting)
+        elif _read(sock, waiting[sock], began_us):
+            _drop(sock, selector, waiting)
+
+
+def _accept(
+    listening: socket.socket,
+    selector: selectors.BaseSelector,
+    waiting: dict[socket.socket, h11.Connection],
+) -> None:
+    try:
+        sock, _ = listening.accept()
+    except OSError:  # the loop was quicker, or the client has gone
+        return
+    sock.setblocking(False)
+    if len(waiting) >= MAX_CONNECTIONS:
+        _drop(next(iter(waiting)), selector, waiting)
+    waiting[sock] = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    selector.register(sock, selectors.EVENT_READ, sock)
+
+
+def _drop(
+    sock: socket.socket,
+    selector: selectors.BaseSelector,
+    waiting: dict[socket.socket, h11.Connection],
+) -> None:
+    del waiting[sock]
+    selector.unregister(sock)
+    sock.close()
+
+
+def _read(sock: socket.socket, http: h11.Connection, began_us: int) -> bool:
+    """Read what has come, and answer once the request is whole; whether that is done."""
+    try:
+        http.receive_data(sock.recv(MAX_HEAD_BYTES))
+        if http.next_event() is h11.NEED_DATA:
+            return False
+        held_s = (time.monotonic_ns() // 1000 - began_us) // 1_000_000
+        body = _json({"status": "stuck", "held_seconds": held_s})
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        for event in (
+            h11.Response(status_code=503, headers=headers, reason="Service Unavailable"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            sock.sendall(http.send(event) or b"")
+    except (OSError, h11.ProtocolError):
+        return True  # it is no request, or its client has gone
+    return True
+
+
+def _json(row: Mapping[str, object]) -> bytes:
+    return json.dumps(row).encode() + b"\n"

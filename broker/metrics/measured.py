@@ -1,0 +1,98 @@
+"""Of which parts of a broker the page tells, and the row of a plain counter or gauge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kstore.broker.state.exposition import Family, Kind, Metrics, sample
+
+if TYPE_CHECKING:
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore._fast.network.data_plane import DataPlane
+    from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.loop_holds import LoopHolds
+    from kstore.broker.runtime.membership.membership import Membership
+    from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
+    from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.telemetry.client_metrics import Telemetry
+    from kstore.broker.state.metadata.image import MetadataImage
+    from kstore.config import BrokerConfig
+
+__all__ = ["OTHERS", "Measured", "Row", "in_rows", "plain"]
+
+OTHERS = "(others)"
+"""The topic, or group, that stands for all that are not named one by one. No topic can have such a
+name.
+"""
+
+
+class Measured(Protocol):
+    """Of whom something is told: the broker."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """What it knows of the cluster."""
+
+    @property
+    def table(self) -> PartitionTable:
+        """Topics and partitions."""
+
+    @property
+    def plane(self) -> DataPlane:
+        """Requests and bytes."""
+
+    @property
+    def holds(self) -> LoopHolds:
+        """What held the loop."""
+
+    @property
+    def log_manager(self) -> LogManager:
+        """Logs and their damage."""
+
+    @property
+    def membership(self) -> Membership:
+        """What is led, and what a controller sees."""
+
+    @property
+    def groups(self) -> Lazy[GroupCoordinator]:
+        """The groups that it coordinates."""
+
+    @property
+    def quotas(self) -> Lazy[ClientQuotaManager]:
+        """The quotas of clients."""
+
+    @property
+    def security(self) -> Security | None:
+        """Authentications."""
+
+    @property
+    def telemetry(self) -> Lazy[Telemetry]:
+        """What clients push."""
+
+
+class Row(NamedTuple):
+    """A family, and how the value of a sample is read from something."""
+
+    family: Family
+    read: Callable[[Any], float]
+
+
+def plain(name: str, kind: Kind, words: str, value: float) -> Metrics:
+    """A family with one sample and no labels."""
+    yield Family(name, kind, words)
+    yield sample(name, value)
+
+
+def in_rows(rows: Iterable[Row], of: Mapping[tuple[tuple[str, str], ...], Any]) -> Metrics:
+    """Each row's family, with a sample for each thing, by its labels."""
+    for family, read in rows:
+        yield family
+        for labels, each in of.items():
+            yield sample(family.name, read(each), **dict(labels))

@@ -1,0 +1,127 @@
+"""How long requests take, by API and part: as a histogram, and under the names that jmx_exporter's
+rules for Kafka give (kafka_network_requestmetrics_..., with quantiles).
+
+The counts are made in C, in buckets by powers of two (kstore/_fast/network/request_times.pyx).
+Kafka's quantiles are of the last minutes: here they are of what came since a page that was read one
+to two minutes ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import TYPE_CHECKING
+
+from kstore.broker.state.exposition import Family, Metrics, sample
+from kstore.protocol.registry import APIS
+
+if TYPE_CHECKING:
+    from kstore._fast.network.data_plane import DataPlane
+
+__all__ = ["RequestTimesPart"]
+
+WINDOW_S = 60.0
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+TOTAL = "total"
+PARTS = {
+    "requestqueuetimems": ("queue", "Waits from the read until it is handled"),
+    "localtimems": ("local", "Is handled by this broker"),
+    "diskreadtimems": ("disk", "Waits for this broker's disk"),
+    "remotetimems": ("remote", "Waits for followers, other members or records"),
+    "responsequeuetimems": ("behind", "Waits behind earlier answers of the connection"),
+    "responsesendtimems": ("send", "Its answer is sent"),
+    "totaltimems": (TOTAL, "All parts together"),
+}
+"""Kafka's names to kstore's, but for the disk, which Kafka counts as local."""
+SECONDS = Family(
+    "kstore_request_seconds", "histogram", "Time of requests from the read to the sent answer"
+)
+PART_SECONDS = Family(
+    "kstore_request_part_seconds_total", "counter", "The same, added up by part of the request"
+)
+REQUESTS = Family(
+    "kafka_network_requestmetrics_requests_total", "counter", "Requests that were handled"
+)
+
+Times = Mapping[int, Mapping[str, tuple[int, int, Sequence[int]]]]
+"""API key -> part -> (sum in us, count, counts in buckets): `RequestTimes.by_api`."""
+
+
+class RequestTimesPart:
+    """This part of the page; it remembers what an earlier page told."""
+
+    def __init__(self) -> None:
+        self._last: Times = {}
+        self._before: Times = {}
+        """What the quantiles leave out."""
+        self._last_s = 0.0
+
+    def metrics(self, plane: DataPlane, now_s: float) -> Metrics:
+        """``now_s``: a clock that only goes up."""
+        times: Times = plane.times.by_api()
+        if now_s - self._last_s >= WINDOW_S:
+            self._before, self._last, self._last_s = self._last, times, now_s
+        names = {key: APIS[key].name for key in sorted(times)}
+        yield SECONDS
+        for key, name in names.items():
+            yield from _histogram(name, times[key][TOTAL])
+        yield PART_SECONDS
+        for key, name in names.items():
+            for part, (sum_us, _, _) in times[key].items():
+                if part != TOTAL:
+                    yield sample(PART_SECONDS.name, sum_us / 1e6, api=name, part=part)
+        yield REQUESTS
+        for key, count in plane.request_counts().items():
+            yield sample(REQUESTS.name, count, request=APIS[key].name)
+        for kafka_name, (part, words) in PARTS.items():
+            family = Family(
+                f"kafka_network_requestmetrics_{kafka_name}", "summary",
+                f"How long a request, in milliseconds: {words}",
+            )  # fmt: skip
+            yield family
+            for key, name in names.items():
+                yield ""
+                before = self._before.get(key, {}).get(part)
+                yield from _summary(family.name, name, times[key][part], before)
+
+
+def _histogram(api: str, times: tuple[int, int, Sequence[int]]) -> Metrics:
+    sum_us, count, buckets = times
+    total = 0
+    for number, here in enumerate(buckets[:-1]):
+        total += here
+        bound = f"{2**number / 1e6:.6f}"
+        yield f'{SECONDS.name}_bucket{{api="{api}",le="{bound}"}} {total}'
+    yield f'{SECONDS.name}_bucket{{api="{api}",le="+Inf"}} {count}'
+    yield f'{SECONDS.name}_sum{{api="{api}"}} {sum_us / 1e6}'
+    yield f'{SECONDS.name}_count{{api="{api}"}} {count}'
+
+
+def _summary(
+    name: str,
+    api: str,
+    times: tuple[int, int, Sequence[int]],
+    before: tuple[int, int, Sequence[int]] | None,
+) -> Metrics:
+    sum_us, count, buckets = times
+    lately = list(buckets)
+    if before is not None:
+        lately = [now - then for now, then in zip(buckets, before[2], strict=True)]
+    for quantile in QUANTILES:
+        yield sample(name, quantile_ms(lately, quantile), request=api, quantile=f"{quantile:g}")
+    yield f'{name}_sum{{request="{api}"}} {sum_us / 1000}'
+    yield f'{name}_count{{request="{api}"}} {count}'
+
+
+def quantile_ms(buckets: Sequence[int], quantile: float) -> float:
+    """The time that this part of the counted ones did not exceed, in milliseconds: between the
+    bounds of its bucket as if its counts were spread evenly. NaN if nothing was counted.
+    """
+    wanted = sum(buckets) * quantile
+    passed = 0
+    for number, here in enumerate(buckets):
+        if here and passed + here >= wanted:
+            low, high = (1 << number >> 1 if number else 0), 1 << number
+            return (low + (high - low) * (wanted - passed) / here) / 1000
+        passed += here
+    return nan

@@ -1,0 +1,82 @@
+"""Reads of a log by the loop, which waits for no disk: what is not in memory is brought in by a
+thread first, and whoever reads goes on then.
+
+They are generators that yield what is to be awaited, so that a read of what is in memory needs no
+task. Fetch has a way of its own (kstore/_fast/broker/fetch_answer.pyx).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kstore._fast.disk.page_reader import ColdRead
+from kstore._fast.log.slice_checks import read_or_wait
+
+if TYPE_CHECKING:
+    from kstore.log import Log
+    from kstore.log.timestamps import Look
+
+__all__ = ["Reading", "finished", "read", "search_timestamp"]
+
+T = TypeVar("T")
+Reading = Generator[Awaitable[object], None, T]
+"""A read: it yields what has to be awaited before it goes on, and returns what was read."""
+MOST_WAITS = 8
+"""For one read: what is dropped from memory again and again is read as it is then."""
+
+
+async def finished(reading: Reading[T]) -> T:
+    """What a read returns in the end."""
+    while True:
+        try:
+            waits = next(reading)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        await waits
+
+
+def read(log: Log, offset: int, end_offset: int, max_bytes: int) -> Reading[tuple[bytes, int]]:
+    """As the core's read: the bytes of whole batches, and where to read on."""
+    cold: ColdRead | None = None
+    for _ in range(MOST_WAITS):
+        found = read_or_wait(log.core, offset, end_offset, max_bytes, cold)
+        if not isinstance(found, ColdRead):
+            return found
+        cold = found
+        yield _until_done(cold)
+        if cold.problem is not None:
+            raise cold.problem
+    return log.core.read(offset, end_offset, max_bytes)
+
+
+def search_timestamp(
+    log: Log, timestamp_ms: int, from_offset: int = 0
+) -> Reading[tuple[int, int] | Look | None]:
+    """As the log's search."""
+    from kstore.log.timestamps import Index  # few ask, and the start does not wait for it
+
+    steps = log.search_steps(timestamp_ms, from_offset)
+    given: Any = None
+    while True:
+        try:
+            step = steps.send(given)
+        except StopIteration as done:
+            found: tuple[int, int] | Look | None = done.value
+            return found
+        if not isinstance(step, Index):
+            given = yield from read(log, *step)
+            continue
+        pages = log.local.directory.pages
+        index = pages.aside(f"reading the index of {log.topic_partition}", step.find)
+        if index is not None:
+            yield index
+        given = step.find() if index is None else index.result()
+
+
+def _until_done(cold: ColdRead) -> asyncio.Future[None]:
+    done = asyncio.get_running_loop().create_future()
+    cold.when_done(lambda: None if done.done() else done.set_result(None))
+    return done

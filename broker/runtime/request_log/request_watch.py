@@ -1,0 +1,105 @@
+"""Which requests are told to the request log and to traces, by the settings as they are now. While
+no setting asks for it nobody is told, and a request pays one comparison.
+
+The times are taken in kstore/_fast/network/request_times.pyx. What is written is in
+request_lines.py, what is traced in request_spans.py; both are loaded when they are first needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore._fast.network.connection import Connection
+    from kstore._fast.network.data_plane import DataPlane
+    from kstore._fast.network.request_times import TimedRequest
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.request_log.request_lines import RequestLines
+    from kstore.broker.runtime.request_log.request_spans import RequestSpans
+
+__all__ = ["LOG", "TRACE", "RequestWatch"]
+
+LOG, TRACE = 0, 1
+"""The chances of RequestTimes: requests for the log, and for traces."""
+LOG_RATE = "kstore.request.log.rate"
+LOG_APIS = "kstore.request.log.apis"
+LOG_CLIENTS = "kstore.request.log.clients"
+SLOW_MS = "kstore.slow.request.ms"
+TRACE_RATE = "kstore.trace.rate"
+TRACE_ENDPOINT = "kstore.trace.endpoint"
+SETTINGS = frozenset({LOG_RATE, LOG_APIS, LOG_CLIENTS, SLOW_MS, TRACE_RATE})
+# Known from the start, so that kafka-configs can set their levels.
+LOGGERS = (logging.getLogger("kstore.request"), logging.getLogger("kstore.request.slow"))
+
+
+class RequestWatch:
+    """Has the data plane tell of requests as the settings ask."""
+
+    def __init__(self, node: Node, plane: DataPlane) -> None:
+        self._node = node
+        self._times = plane.times
+        self._lines: RequestLines | None = None
+        self._spans: RequestSpans | None = None
+        self._loading: asyncio.Task[None] | None = None
+        node.config.watch(self._changed)
+        self._apply()
+
+    async def loaded(self) -> None:
+        """Wait until requests are traced, where the settings ask for that."""
+        if self._loading is not None:
+            await self._loading
+
+    async def close(self) -> None:
+        """Tell of no request any more, and send the spans that are left."""
+        self._times.tell = None
+        await self.loaded()
+        if self._spans is not None:
+            await self._node.loop.run_in_executor(None, self._spans.close)
+            self._spans = None
+
+    def _changed(self, names: frozenset[str]) -> None:
+        if names & SETTINGS:
+            self._apply()
+
+    def _apply(self) -> None:
+        config, times = self._node.config, self._times
+        rate, trace_rate = config[LOG_RATE], config[TRACE_RATE]
+        times.set_chance(LOG, rate)
+        times.set_chance(TRACE, trace_rate)
+        times.slow_us = 1000 * max(0, config[SLOW_MS])
+        if rate or times.slow_us:
+            self._told_lines().choose(config[LOG_APIS], config[LOG_CLIENTS])
+        if trace_rate and self._spans is None and self._loading is None:
+            self._loading = self._node.loop.create_task(self._load_spans())
+        times.tell = self._tell if rate or trace_rate or times.slow_us else None
+
+    def _told_lines(self) -> RequestLines:
+        if self._lines is None:
+            from kstore.broker.runtime.request_log.request_lines import RequestLines
+
+            self._lines = RequestLines(self._node)
+        return self._lines
+
+    async def _load_spans(self) -> None:
+        """OpenTelemetry's SDK takes long to load: the loop does not wait for it."""
+        try:
+            self._spans = await self._node.loop.run_in_executor(None, self._make_spans)
+        except ImportError as error:
+            self._node.report(
+                f"{TRACE_RATE} is set, but requests are not traced: {error}. Install the extra:"
+                " pip install 'kstore[otel]'"
+            )
+
+    def _make_spans(self) -> RequestSpans:
+        from kstore.broker.runtime.request_log.request_spans import RequestSpans
+
+        return RequestSpans.exporting(self._node.node_id, self._node.config[TRACE_ENDPOINT])
+
+    def _tell(self, connection: Connection, timed: TimedRequest) -> None:
+        """A request that chance has chosen, or that was slow, is over."""
+        if timed.chosen & 1 << TRACE and self._spans is not None:
+            self._spans.tell(connection, timed)
+        if timed.slow or timed.chosen & 1 << LOG:
+            self._told_lines().tell(connection, timed)

@@ -1,0 +1,32 @@
+"""Settings of share consumers under Kafka's names (ShareConsumerConfig): those of consumers that
+mean something in a share group, and two of their own.
+"""
+
+from __future__ import annotations
+
+from kstore.config.client.consumer_configs import CONSUMER_CONFIGS
+from kstore.config.definition import ConfigDef, ConfigType, Importance, one_of
+
+__all__ = ["SHARE_CONFIGS"]
+
+_SHARED = {
+    "check.crcs", "client.rack", "connections.max.idle.ms", "consumer.timeout.ms",
+    "default.api.timeout.ms", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
+    "group.id", "key.deserializer", "max.poll.interval.ms", "max.poll.records",
+    "value.deserializer",
+}  # fmt: skip
+SHARE_CONFIGS = (
+    *(row for row in CONSUMER_CONFIGS if row.name in _SHARED),
+    ConfigDef(
+        "share.acknowledgement.mode", ConfigType.STRING, "implicit",
+        "implicit: the next poll accepts the records of the last. explicit: the user acknowledges"
+        " each record.",
+        Importance.MEDIUM, one_of("implicit", "explicit", any_case=True),
+    ),
+    ConfigDef(
+        "share.acquire.mode", ConfigType.STRING, "batch_optimized",
+        "batch_optimized: brokers give whole batches, so more records than max.poll.records may be"
+        " acquired. record_limit: no more than max.poll.records (KIP-1206).",
+        Importance.MEDIUM, one_of("batch_optimized", "record_limit", any_case=True),
+    ),
+)  # fmt: skip
