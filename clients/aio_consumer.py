@@ -1,14 +1,15 @@
-"""AIOConsumer: the Consumer for asyncio, on the loop of its user.
+"""AIOConsumer: the Consumer for asyncio, on its user's loop.
 
-What only changes state (subscribe, assign, seek, pause) is a plain method; what may ask brokers is
-awaited. Settings and behaviour are those of Consumer; what poll() does stands in poll_loop.py.
+Methods that only change state (subscribe, assign, seek, pause) are plain; methods that may ask
+brokers are awaited. Settings and behaviour are those of Consumer; poll_loop.py has what poll()
+does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -21,9 +22,11 @@ from kstore.clients.consumer_calls import (
     topics_of,
 )
 from kstore.clients.core.metadata import PartitionView
-from kstore.clients.io.consumer_shell import ConsumerShell
+from kstore.clients.io.consumer_shell import FORGOTTEN_MS, ConsumerShell
 from kstore.clients.io.handover import ListenerCall, RebalanceListener
+from kstore.clients.io.unclosed import Unclosed
 from kstore.clients.poll_loop import Bell, PollLoop
+from kstore.items import Items, partitions_of
 from kstore.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -32,6 +35,8 @@ from kstore.types import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from kstore.record import RecordSet
 
 __all__ = ["AIOConsumer"]
@@ -96,13 +101,13 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
 
 
 class AIOConsumer:
-    """Reads records, for asyncio; see Consumer for the arguments. To be used on one loop, and by
-    one task at a time. Listeners run on the loop while poll() is awaited, and may be coroutines.
+    """Reads records, for asyncio; see Consumer for the arguments. Use it on one loop, from one task
+    at a time. Listeners run on the loop while poll() is awaited, and may be coroutines.
     """
 
     def __init__(
         self,
-        config: Mapping[str, Any] | str | Sequence[str] | None = None,
+        config: Mapping[str, Any] | str | Items[str] | None = None,
         /,
         *topics: str,
         **keywords: Any,
@@ -114,6 +119,7 @@ class AIOConsumer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._begun: _TaskPollLoop | None = None
+        self._unclosed: Unclosed | None = None
 
     async def __aenter__(self) -> Self:
         self._polls  # noqa: B018  what is wrong with the settings is raised here
@@ -135,6 +141,10 @@ class AIOConsumer:
                 raise RuntimeError("the client is closed")
             shell = ConsumerShell(self._settings, self._bell.ring)
             self._begun = _TaskPollLoop(shell, self._bell, self._settings, self._interceptors)
+            self._unclosed = Unclosed(
+                self, self._begun.loop, shell.forget, what="consumers to leave their groups",
+                patience_s=FORGOTTEN_MS / 1000,
+            )  # fmt: skip
             if self._names:
                 self.subscribe(self._names)
         return self._begun
@@ -158,8 +168,8 @@ class AIOConsumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | Any = None) -> None:
-        """As Consumer.subscribe. Without a group: a topic that does not come to be is an error of
-        the next poll(). ValueError for an empty list: that is `await unsubscribe()`.
+        """As Consumer.subscribe. Without a group, a topic that does not exist is an error of the
+        next poll(). Raises ValueError for an empty list: use `await unsubscribe()`.
         """
         polls = self._polls
         wanted = topics_of(topics)
@@ -167,20 +177,20 @@ class AIOConsumer:
             raise ValueError("there are no topics to subscribe to: use unsubscribe()")
         polls.subscribe(wanted, listener)
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Items[TopicPartition]) -> None:
         """As Consumer.assign."""
-        self._shell.subscription.assign([TopicPartition(*tp) for tp in partitions])
+        self._shell.subscription.assign(partitions_of("partitions", partitions))
 
     async def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
         await self._attending(self._shell.unsubscribe())
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions being read."""
+        """The partitions that are read."""
         return self._shell.subscription.assigned()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; with a regular expression those that match it now."""
+        """The topics subscribed to; with a regular expression, those that match it now."""
         return self._shell.subscription.topics
 
     # ---- records ----
@@ -193,8 +203,8 @@ class AIOConsumer:
 
     async def poll_arrow(
         self, timeout_ms: float = 0, max_records: int | None = None, *, headers: bool = False
-    ) -> Any:
-        """As Consumer.poll_arrow: a `pyarrow.RecordBatch` or None."""
+    ) -> pyarrow.RecordBatch:
+        """As Consumer.poll_arrow."""
         return await self._open.poll_arrow(timeout_ms, max_records, headers=headers)
 
     async def fetch(self, timeout_ms: float = 500) -> dict[TopicPartition, RecordSet]:
@@ -208,7 +218,9 @@ class AIOConsumer:
                 yield record
 
     def wakeup(self) -> None:
-        """End a poll() that is awaited, or the next one, with WakeupError. For any thread."""
+        """End a poll() that is awaited, or the next one, with WakeupError. Any thread may
+        call it.
+        """
         self._bell.is_woken = True
         if self._begun is not None:
             self._begun.loop.call_soon_threadsafe(self._bell.ring)
@@ -257,7 +269,7 @@ class AIOConsumer:
         self._bell.ring()
 
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return [row.tp for row in self._shell.subscription.partitions.values() if row.paused]
 
     def current_lag(self, tp: TopicPartition) -> int | None:
@@ -267,13 +279,13 @@ class AIOConsumer:
     # ---- offsets and topics ----
 
     async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The log start offsets."""
         return await self._shell.edge_offsets(partitions, timeout_ms, at_end=False)
 
     async def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """As Consumer.end_offsets."""
         return await self._shell.edge_offsets(partitions, timeout_ms, at_end=True)
@@ -291,7 +303,7 @@ class AIOConsumer:
         return await self._shell.partitions_for(topic, timeout_ms)
 
     async def topics(self, timeout_ms: float | None = None) -> set[str]:
-        """The names of all topics but internal ones."""
+        """The names of all topics except internal ones."""
         return await self._shell.topics(timeout_ms)
 
     # ---- commits ----
@@ -318,7 +330,7 @@ class AIOConsumer:
         task.add_done_callback(self._tasks.discard)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None for nothing."""
         return await self._shell.committed(partitions, timeout_ms)
@@ -334,6 +346,8 @@ class AIOConsumer:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._unclosed is not None:
+            self._unclosed.closed()
         if self._begun is not None:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=timeout_ms / 1000)

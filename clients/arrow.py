@@ -9,6 +9,8 @@ from kstore.record.arrow import column_arrays
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from kstore._fast.record.columns import Columns
 
 __all__ = ["record_batch"]
@@ -16,7 +18,7 @@ __all__ = ["record_batch"]
 
 def record_batch(
     columns: Columns, runs: Sequence[tuple[TopicPartition, int]], *, headers: bool
-) -> Any:
+) -> pyarrow.RecordBatch:
     """Columns topic (dictionary<int32, string>), partition int32, offset int64, timestamp int64
     (ms, -1 for none), key binary, value binary, and headers list<struct<key: string, value:
     binary>> if asked for. `runs` says how many rows in a row came from where.
@@ -40,6 +42,8 @@ def _repeated(runs: Sequence[tuple[int, int]]) -> Any:
     import numpy as np
     import pyarrow as pa
 
+    if not runs:
+        return pa.array([], pa.int32())
     if len(runs) == 1:
         value, count = runs[0]
         return pa.array(np.full(count, value, np.int32))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kstore.record.arrow import need_pyarrow
+
 __all__ = ["ColumnRun", "column_runs"]
 
 _Column = tuple[int, int, int, int, int]
@@ -47,7 +49,7 @@ def column_runs(batch: Any) -> Iterator[ColumnRun]:
     """The rows of a RecordBatch or a Table, batch by batch. ValueError without a column value, for
     columns of other types than binary and text, or missing timestamps.
     """
-    import pyarrow as pa
+    pa = need_pyarrow()
 
     for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
         names = set(part.schema.names)

@@ -11,7 +11,7 @@ import asyncio
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -27,10 +27,12 @@ from kstore.clients.consumer_calls import (
 from kstore.clients.core.consumer.inbox import CorruptRecordError
 from kstore.clients.core.consumer.positions import LogTruncationError
 from kstore.clients.core.metadata import PartitionView
-from kstore.clients.io.consumer_shell import ConsumerShell
+from kstore.clients.io.consumer_shell import FORGOTTEN_MS, ConsumerShell
 from kstore.clients.io.handover import ListenerCall, RebalanceListener
 from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.io.unclosed import Unclosed
 from kstore.clients.poll_loop import Bell, PollLoop
+from kstore.items import Items, partitions_of
 from kstore.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -39,6 +41,8 @@ from kstore.types import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from kstore.record import RecordSet
 
 __all__ = [
@@ -101,17 +105,19 @@ class _ThreadPollLoop(PollLoop[threading.Event]):
 
 class Consumer:
     """Reads records. Settings are Kafka's consumer configs, by their dotted names in a mapping, or
-    as keywords with underscores, which win; a str or list in place of the mapping is
-    bootstrap.servers. Topics that follow, or come with the keyword bootstrap_servers, are
+    as keywords with underscores, which take precedence. A str or list in place of the mapping is
+    bootstrap.servers. Topics that follow it, or come with the keyword bootstrap_servers, are
     subscribed to. Times are in ms, sizes in bytes. Raises ConfigError, a ValueError.
 
-    With group.id partitions come from the group's coordinator; without it `subscribe` means all
-    partitions of the topics. For one thread at a time; only `wakeup` is for others.
+    With group.id, the group's coordinator assigns partitions; without it `subscribe` means all
+    partitions of the topics. Use it from one thread at a time; only `wakeup` may be called from
+    others. A consumer that is not closed leaves its group, without a commit, when it is garbage
+    collected and when Python exits.
     """
 
     def __init__(
         self,
-        config: Mapping[str, Any] | str | Sequence[str] | None = None,
+        config: Mapping[str, Any] | str | Items[str] | None = None,
         /,
         *topics: str,
         **keywords: Any,
@@ -126,6 +132,10 @@ class Consumer:
             self._polls = _ThreadPollLoop(
                 self._thread, self._shell, self._bell, settings, self._interceptors
             )
+            self._unclosed = Unclosed(
+                self, self._thread, self._shell.forget, what="consumers to leave their groups",
+                patience_s=FORGOTTEN_MS / 1000,
+            )  # fmt: skip
             if names:
                 self.subscribe(names)
         except BaseException:
@@ -170,11 +180,11 @@ class Consumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | Any = None) -> None:
-        """Read topics by name, or all whose whole names match a regular expression, in place of
-        those read before. The listener is told of partitions that come and go.
+        """Read topics by name, or all topics whose whole names match a regular expression, in place
+        of the former ones. The listener is called when partitions are assigned and revoked.
 
-        Without a group: raises UnknownTopicOrPartitionError for a topic that does not come to be
-        within default.api.timeout.ms. ValueError after `assign`.
+        Without a group: raises UnknownTopicOrPartitionError if a topic does not exist within
+        default.api.timeout.ms. Raises ValueError after `assign`.
         """
         wanted = topics_of(topics)
         if not wanted:
@@ -183,50 +193,50 @@ class Consumer:
         self._do(self._polls.subscribe, wanted, listener)
         self._run(self._shell.settle_subscription())
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; positions of those read before are kept. ValueError after
-        `subscribe`.
+    def assign(self, partitions: Items[TopicPartition]) -> None:
+        """Read exactly these partitions; partitions that were read before keep their positions.
+        Raises ValueError after `subscribe`.
         """
-        self._do(self._shell.subscription.assign, [TopicPartition(*tp) for tp in partitions])
+        self._do(self._shell.subscription.assign, partitions_of("partitions", partitions))
 
     def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
         self._run_attending(self._shell.unsubscribe())
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions being read."""
+        """The partitions that are read."""
         return self._shell.subscription.assigned()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; with a regular expression those that match it now."""
+        """The topics subscribed to; with a regular expression, those that match it now."""
         return self._shell.subscription.topics
 
     # ---- records ----
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Up to max_records (max.poll.records) records as soon as there are any; empty when
-        timeout_ms is over, or partitions have changed hands.
+        """Up to max_records (max.poll.records) records as soon as there are any; an empty list if
+        timeout_ms is over or partitions were assigned or revoked.
 
-        Raises WakeupError, what a listener or the group client raised, CorruptRecordError,
+        Raises WakeupError, errors of listeners and of the group, CorruptRecordError,
         OffsetOutOfRangeError and LogTruncationError without a reset policy,
-        InvalidPartitionEpochError (KIP-232), and errors of brokers that trying again can't help.
+        InvalidPartitionEpochError (KIP-232), and errors of brokers that a retry cannot solve.
         """
         return self._polled(self._polls.poll(timeout_ms, max_records))
 
     def poll_arrow(
         self, timeout_ms: float = 0, max_records: int | None = None, *, headers: bool = False
-    ) -> Any:
-        """What waits as a `pyarrow.RecordBatch`, None when timeout_ms is over: about a MiB of
-        values, at most max_records (65,536) rows. Interceptors don't see it.
+    ) -> pyarrow.RecordBatch:
+        """Fetched records as a batch, without rows if timeout_ms is over: about a MiB of values, at
+        most max_records (65,536) rows. Interceptors do not see it.
 
         Columns: topic dictionary<int32, string>, partition int32, offset int64, timestamp int64
-        (ms, -1 for none), key binary, value binary; headers list<struct<key, value>> if asked for.
+        (ms, -1 for none), key binary, value binary; headers list<struct<key, value>> if requested.
         """
         return self._polled(self._polls.poll_arrow(timeout_ms, max_records, headers=headers))
 
     def fetch(self, timeout_ms: float = 500) -> dict[TopicPartition, RecordSet]:
-        """What waits as whole record sets, which count as read when returned; empty when timeout_ms
-        is over. Interceptors don't see it.
+        """Fetched records as whole record sets, which count as read when they are returned; empty
+        if timeout_ms is over. Interceptors do not see them.
         """
         return self._polled(self._polls.fetch(timeout_ms))
 
@@ -236,7 +246,7 @@ class Consumer:
             yield from records
 
     def wakeup(self) -> None:
-        """End a poll() that is running, or the next one, with WakeupError. For any thread."""
+        """End a running poll(), or the next one, with WakeupError. Any thread may call it."""
         self._bell.is_woken = True
         self._bell.ring()
 
@@ -248,24 +258,25 @@ class Consumer:
         offset: int | OffsetAndMetadata,
         offset_epoch: bytes | None = None,
     ) -> None:
-        """Read on from an offset. With the offset epoch that `position_and_offset_epoch` or a
-        commit gave, a log that was cut or made anew since is noticed (KIP-232, KIP-320).
+        """Continue at an offset. With the offset epoch that `position_and_offset_epoch` or a commit
+        returned, the consumer notices if the log was truncated or created again since (KIP-232,
+        KIP-320).
 
-        ValueError for a partition that is not assigned, a negative offset, or an offset epoch that
-        can't be read.
+        Raises ValueError for a partition that is not assigned, a negative offset, or an invalid
+        offset epoch.
         """
         self._do(self._shell.seek, TopicPartition(*tp), offset, offset_epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the log start offset of these partitions (none named: of all)."""
+        """Continue at the log start offset of these partitions (default: all)."""
         self._do(self._shell.seek_by_timestamp, partitions, to_end=False)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on from the end of these partitions (none named: of all)."""
+        """Continue at the end of these partitions (default: all)."""
         self._do(self._shell.seek_by_timestamp, partitions, to_end=True)
 
     def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The offset of the next record that will be returned; looked up if need be, within
+        """The offset of the next record that will be returned; looked up if necessary, within
         timeout_ms (default.api.timeout.ms).
         """
         return self._run(self._shell.position(TopicPartition(*tp), timeout_ms)).offset
@@ -273,8 +284,8 @@ class Consumer:
     def position_and_offset_epoch(
         self, tp: TopicPartition, timeout_ms: float | None = None
     ) -> OffsetAndMetadata:
-        """As `position`, with the offset epoch to keep beside the offset and to give to `seek`
-        (KIP-232); None where the broker has no partition epochs.
+        """As `position`, with the offset epoch to store together with the offset and to pass to
+        `seek` (KIP-232); None if the broker has no partition epochs.
         """
         position = self._run(self._shell.position(TopicPartition(*tp), timeout_ms))
         return self._shell.offset_and_epoch(position)
@@ -288,24 +299,26 @@ class Consumer:
         self._do(self._shell.pause, partitions, paused=False)
 
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         rows = list(self._shell.subscription.partitions.values())
         return [row.tp for row in rows if row.paused]
 
     def current_lag(self, tp: TopicPartition) -> int | None:
-        """Offsets from the position to the end that the last fetch told; None: not known yet."""
+        """Offsets from the position to the end that the last fetch reported; None if it is
+        unknown.
+        """
         return self._shell.current_lag(TopicPartition(*tp))
 
     # ---- offsets and topics ----
 
     def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The log start offsets."""
         return self._run(self._shell.edge_offsets(partitions, timeout_ms, at_end=False))
 
     def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offsets after the last record: high watermark, or last stable offset if
         read_committed.
@@ -315,7 +328,7 @@ class Consumer:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a moment in ms, None: there is none."""
+        """For each partition the first record at or after a time in ms; None if there is none."""
         return self._run(self._shell.offsets_for_times(timestamps, timeout_ms))
 
     def partitions_for(
@@ -325,7 +338,7 @@ class Consumer:
         return self._run(self._shell.partitions_for(topic, timeout_ms))
 
     def topics(self, timeout_ms: float | None = None) -> set[str]:
-        """The names of all topics but internal ones."""
+        """The names of all topics except internal ones."""
         return self._run(self._shell.topics(timeout_ms))
 
     # ---- commits ----
@@ -335,11 +348,11 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets, by default the positions, for the group. An offset is that of the next
+        """Commit offsets for the group, by default the positions. An offset is that of the next
         record to read.
 
-        Raises InvalidGroupIdError without group.id, CommitFailedError when the partitions may be
-        others' by now, and what trying again for default.api.timeout.ms did not help.
+        Raises InvalidGroupIdError without group.id, CommitFailedError if the partitions may belong
+        to another member by now, and errors that retries for default.api.timeout.ms did not solve.
         """
         self._interceptors.on_commit(self._run(self._shell.commit(offsets, timeout_ms)))
 
@@ -348,8 +361,8 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit without waiting or trying again. The callback gets the offsets and the error or
-        None, in a later poll(), commit() or close().
+        """Commit without waiting or retrying. The callback gets the offsets and the error or None,
+        in a later poll(), commit() or close().
         """
         self._shell.own_group()
         found = self._shell.offsets_to_commit(offsets)
@@ -360,7 +373,7 @@ class Consumer:
         future.add_done_callback(self._commits.discard)
 
     def committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None for nothing."""
         return self._run(self._shell.committed(partitions, timeout_ms))
@@ -372,11 +385,12 @@ class Consumer:
     # ---- the end ----
 
     def close(self, timeout_ms: float = CLOSE_MS) -> None:
-        """Commit what was polled (enable.auto.commit), leave the group, close the connections. The
-        listener hears of the partitions that go. Calling it again is harmless.
+        """Commit the positions (enable.auto.commit), leave the group, close the connections. The
+        listener is called for revoked partitions. Calling it again has no effect.
         """
         if self._thread.is_closed:
             return
+        self._unclosed.closed()
         try:
             concurrent.futures.wait(list(self._commits), timeout_ms / 1000)
             self._run_attending(self._shell.close(timeout_ms))

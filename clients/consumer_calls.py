@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore._fast.clients.fetched import ConsumerRecord, FetchedRecords
@@ -14,29 +14,34 @@ from kstore.clients.core.consumer.subscription import SubscriptionPattern, Subsc
 from kstore.clients.io.consumer_shell import ConsumerShell
 from kstore.clients.io.handover import RebalanceListener
 from kstore.config.client.configs import ClientSettings, client_settings
+from kstore.items import Items, items_of
 from kstore.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from kstore.record import RecordSet
 
 __all__ = [
     "ARROW_RECORDS",
     "CommitCallback",
-    "Interceptor",
+    "ConsumerInterceptor",
     "Interceptors",
     "Topics",
     "WakeupError",
     "consumer_settings",
     "listener_of",
+    "no_arrow",
     "subscribe",
     "take_arrow",
     "take_whole",
     "topics_of",
 ]
 
-Topics = Iterable[str] | re.Pattern[str] | SubscriptionPattern
+Topics = Items[str] | re.Pattern[str] | SubscriptionPattern
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object]
 ARROW_RECORDS = 65_536
+NAMES = "names, or re.compile(...)"
 _log = logging.getLogger("kstore.clients.consumer")
 
 
@@ -44,14 +49,14 @@ class WakeupError(Exception):
     """Raised by a poll() that wakeup() has ended."""
 
 
-class Interceptor(Protocol):
+class ConsumerInterceptor(Protocol):
     """Sees records before the user does (interceptor.classes). What it raises is logged."""
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """The records to hand out in place of these."""
+        """The records to return in place of these."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Offsets that were committed by the user."""
+        """The user has committed these offsets."""
 
     def close(self) -> None:
         """The consumer is closed."""
@@ -61,7 +66,7 @@ class Interceptors:
     """All of them, in their order."""
 
     def __init__(self, given: Sequence[Any]) -> None:
-        self._all: list[Interceptor] = [
+        self._all: list[ConsumerInterceptor] = [
             item() if isinstance(item, type) else item for item in given
         ]
 
@@ -95,7 +100,7 @@ class Interceptors:
 
 
 def consumer_settings(
-    config: Mapping[str, Any] | str | Sequence[str] | None,
+    config: Mapping[str, Any] | str | Items[str] | None,
     topics: Sequence[str],
     keywords: Mapping[str, Any],
 ) -> tuple[ClientSettings, tuple[str, ...]]:
@@ -103,20 +108,24 @@ def consumer_settings(
     bootstrap.servers, unless these are given as a keyword: it is a topic then.
     """
     if config is not None and not isinstance(config, Mapping) and "bootstrap_servers" in keywords:
-        topics = (*([config] if isinstance(config, str) else config), *topics)
+        named = [config] if isinstance(config, str) else items_of("topics", config, str, NAMES)
+        topics = (*named, *topics)
         config = None
-    return client_settings("consumer", config, keywords), tuple(topics)
+    settings = client_settings("consumer", config, keywords)
+    return settings, tuple(items_of("topics", topics, str, NAMES))
 
 
 def topics_of(topics: Topics) -> Topics:
-    """What a user subscribes to; of names a list, which is empty if there are none."""
-    return topics if isinstance(topics, (str, re.Pattern, SubscriptionPattern)) else [*topics]
+    """What a user subscribes to; of names a list, which is empty if there are none. TypeError for
+    one string.
+    """
+    if isinstance(topics, (re.Pattern, SubscriptionPattern)):
+        return topics
+    return items_of("topics", topics, str, NAMES)
 
 
 def subscribe(subscription: SubscriptionState, topics: Topics) -> None:
-    """Put a user's wish into the subscription. TypeError for one string."""
-    if isinstance(topics, str):
-        raise TypeError(f"topics is one string, {topics!r}: give a list of names, or re.compile it")
+    """Put a user's wish into the subscription."""
     if isinstance(topics, (re.Pattern, SubscriptionPattern)):
         subscription.subscribe_pattern(topics)
     else:
@@ -164,8 +173,18 @@ def take_whole(shell: ConsumerShell) -> dict[TopicPartition, RecordSet]:
             raise corrupt(records, error) from None
 
 
-def take_arrow(shell: ConsumerShell, max_records: int, *, headers: bool) -> Any:
-    """What waits as a pyarrow.RecordBatch, or None."""
+def no_arrow(*, headers: bool) -> pyarrow.RecordBatch:
+    """A batch of no rows, with the columns of the others."""
+    from kstore._fast.record.columns import Columns
+    from kstore.clients.arrow import record_batch
+
+    return record_batch(Columns(), [], headers=headers)
+
+
+def take_arrow(
+    shell: ConsumerShell, max_records: int, *, headers: bool
+) -> pyarrow.RecordBatch | None:
+    """What waits as a pyarrow.RecordBatch; None: nothing does."""
     from kstore._fast.record.columns import Columns
     from kstore.clients.arrow import record_batch
 

@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kstore._fast.clients.fetched import ConsumerRecord, FetchedRecords
@@ -25,6 +26,7 @@ from kstore.clients.consumer_calls import (
     Topics,
     WakeupError,
     listener_of,
+    no_arrow,
     subscribe,
     take_arrow,
     take_whole,
@@ -32,9 +34,12 @@ from kstore.clients.consumer_calls import (
 from kstore.clients.core.consumer.inbox import corrupt
 from kstore.clients.io.consumer_shell import ConsumerShell
 from kstore.clients.io.handover import ListenerCall
+from kstore.clients.serializers import Deserializers
 from kstore.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from kstore.record import RecordSet
 
 __all__ = ["Bell", "PollLoop"]
@@ -92,6 +97,7 @@ class PollLoop(ABC, Generic[E]):
         self.shell = shell
         self.bell: Bell[E] = bell
         self._interceptors = interceptors
+        self._deserializers = Deserializers(settings)
         self._max_records: int = settings["max.poll.records"]
         timeout_ms: int = settings["consumer.timeout.ms"]
         self._iteration_ms = None if timeout_ms < 0 else timeout_ms
@@ -126,17 +132,27 @@ class PollLoop(ABC, Generic[E]):
         """As Consumer.poll."""
         limit = self._max_records if max_records is None else max_records
         take = self.shell.inbox.take
-        records = await self._taken(timeout_ms, lambda: take(limit)) or []
+        return self._shown(await self._taken(timeout_ms, lambda: take(limit)) or [])
+
+    def _shown(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """As the user sees them."""
+        if self._deserializers:
+            records = self._deserializers.on_consume(records)
         if self._interceptors and records:
             records = self._interceptors.on_consume(records)
         return records
 
     async def poll_arrow(
         self, timeout_ms: float | None, max_records: int | None, *, headers: bool
-    ) -> Any:
+    ) -> pyarrow.RecordBatch:
         """As Consumer.poll_arrow."""
+        from kstore.record.arrow import need_pyarrow
+
+        need_pyarrow()  # before anything is taken
         limit = ARROW_RECORDS if max_records is None else max_records
-        return await self._taken(timeout_ms, lambda: take_arrow(self.shell, limit, headers=headers))
+        take = partial(take_arrow, self.shell, limit, headers=headers)
+        taken = await self._taken(timeout_ms, take)
+        return no_arrow(headers=headers) if taken is None else taken
 
     async def fetch(self, timeout_ms: float | None) -> dict[TopicPartition, RecordSet]:
         """As Consumer.fetch."""
@@ -146,9 +162,9 @@ class PollLoop(ABC, Generic[E]):
         """For iteration: records to hand out one after the other before it asks again; None when
         consumer.timeout.ms went by without one.
         """
-        if self._interceptors:
+        if self._interceptors or self._deserializers:
             taken = await self._taken(self._iteration_ms, lambda: self.shell.inbox.take(1))
-            return None if taken is None else self._interceptors.on_consume(taken)
+            return None if taken is None else self._shown(taken)
         self.bell.attention = False
         fetched = await self._taken(self._iteration_ms, self.shell.inbox.head)
         return None if fetched is None else self._until_attention(fetched)

@@ -1,39 +1,44 @@
-"""Producer and AIOProducer: records into batches, batches to the leaders of their partitions.
+"""Producer and AIOProducer put records into batches, and send batches to the leaders of their
+partitions.
 
-`send` encodes a record into its partition's open batch in the caller's thread; the loop (a thread
-of the Producer's own, the running loop of an AIOProducer) sends batches that are full or have
-lingered. See kstore/_fast/clients/send_path.pyx, core/sender.py and io/sender.py.
+`send` encodes a record into the open batch of its partition in the caller's thread. The loop (a
+thread of the Producer's own, or the running loop of an AIOProducer) sends batches that are full or
+have lingered. See kstore/_fast/clients/send_path.pyx, core/sender.py and io/sender.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any, Self
 
 from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
 from kstore._fast.clients.send_path import SendPath
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.io.producing import ProducerShell, check_settings, new_accumulator
 from kstore.clients.io.sender import monotonic_ms
+from kstore.clients.io.unclosed import Unclosed
 from kstore.clients.producer_record import Deliveries, Interceptors, ProducerRecord
+from kstore.clients.serializers import Serializers
 from kstore.config.client.configs import ClientSettings, client_settings
+from kstore.items import Headers, Items, check_items, items_of
 from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["AIOProducer", "Deliveries", "Delivery", "Producer", "ProducerRecord"]
 
-_Config = Mapping[str, Any] | str | Sequence[str] | None
-_Headers = Iterable[tuple[str, Buffer | None]] | None
+_Config = Mapping[str, Any] | str | Items[str] | None
 _Callback = Callable[[Delivery], object] | None
 _Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 _Arguments = tuple[str, Any, Any, int | None, int | None, Any, int | None, _Callback]
 _marks = itertools.count(1)
 # Records of one send_many between two looks at the loop.
 MANY = 100_000
+RECORDS = "records of producers that were not closed"
 
 
 class _Face:
@@ -42,8 +47,12 @@ class _Face:
     def __init__(self, config: _Config, keywords: Mapping[str, Any], interceptors: Any) -> None:
         self.settings: ClientSettings = client_settings("producer", config, keywords)
         check_settings(self.settings)
-        given = [*self.settings["interceptor.classes"], *(interceptors or ())]
+        given = list(self.settings["interceptor.classes"])
+        given += items_of("interceptors", interceptors or (), object, "interceptors")
         self.interceptors = Interceptors(given)
+        self.serializers = Serializers(self.settings)
+        self.is_plain = not self.interceptors and not self.serializers
+        """Records go to the log as they are given."""
         self.accumulator = new_accumulator(self.settings)
 
     def arguments(self, topic: Any, rest: tuple[Any, ...]) -> _Arguments:
@@ -52,7 +61,7 @@ class _Face:
         if not isinstance(record, ProducerRecord):
             if not isinstance(topic, str):
                 raise TypeError(f"the topic is {topic!r}: pass its name, or a ProducerRecord")
-            if not self.interceptors:
+            if self.is_plain:
                 return (topic, *rest)
             value, key, partition, timestamp, headers, offset, _ = rest
             record = ProducerRecord(
@@ -63,7 +72,11 @@ class _Face:
         if self.interceptors:
             record = self.interceptors.on_send(record)
             on_delivery = _both(self.interceptors.on_acknowledgement, on_delivery)
-        headers = record.headers if isinstance(record.headers, Sequence) else list(record.headers)
+        if self.serializers:
+            record = self.serializers.on_send(record)
+        headers = record.headers
+        if not isinstance(headers, (Sequence, Mapping)):
+            headers = list(headers)
         return (
             record.topic, record.value, record.key, record.partition, record.timestamp,
             headers, record.offset, on_delivery,
@@ -84,15 +97,18 @@ def _both(first: Callable[[Delivery], object], second: _Callback) -> Callable[[D
 
 
 class Producer(SendPath):
-    """Sends records; may be used by many threads. Settings are Kafka's: dotted names in a mapping,
-    or snake_case keywords; text or a list in place of the mapping is bootstrap.servers.
+    """Sends records; many threads may use it. Settings are Kafka's: dotted names in a mapping, or
+    snake_case keywords. Text or a list in place of the mapping is bootstrap.servers.
 
     Delivery callbacks and on_acknowledgement of interceptors run in the producer's own thread and
-    must not wait there. A producer that is not closed loses what was not flushed.
+    must not wait there. A producer that is not closed sends its remaining records when it is
+    garbage collected and when Python exits, for delivery.timeout.ms at most; a ResourceWarning
+    reports what it could not send. A with block that ends with an error does the same, and aborts
+    an open transaction.
     """
 
     def __init__(
-        self, config: _Config = None, /, *, interceptors: Sequence[Any] = (), **keywords: Any
+        self, config: _Config = None, /, *, interceptors: Items[Any] = (), **keywords: Any
     ) -> None:
         self._face = face = _Face(config, keywords, interceptors)
         self._is_closed = False
@@ -102,7 +118,11 @@ class Producer(SendPath):
             return ProducerShell(face.settings, face.accumulator)
 
         self._shell = self._thread.run(begin())
-        self.attach(face.accumulator, not face.interceptors)
+        self._unclosed = Unclosed(
+            self, self._thread, self._shell.forget, what=RECORDS, patience_s=self._shell.patience_s,
+            flush=self._shell.flush_forgotten,
+        )  # fmt: skip
+        self.attach(face.accumulator, face.is_plain)
 
     def __enter__(self) -> Self:
         return self
@@ -113,10 +133,10 @@ class Producer(SendPath):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if error is None:
             self.close()
         else:
-            self._end(0, abandon=True)
+            self._end(lambda: self._shell.leave(error))
 
     def _send_slowly(self, topic: Any, *rest: Any) -> Delivery:
         """What `send` could not do at once."""
@@ -136,19 +156,19 @@ class Producer(SendPath):
     def send_many(
         self,
         topic: str,
-        values: Sequence[Buffer | None],
-        keys: Sequence[Buffer | None] | None = None,
+        values: Items[Buffer | None],
+        keys: Items[Buffer | None] | None = None,
         *,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Deliveries:
-        """Send many records with one call, in one loop in C; keys are as many as values.
+        """Send many records in one call, in one loop in C. There must be as many keys as values.
 
-        Interceptors see each of them, as a record of its own.
+        Interceptors see each of them as a record of its own.
         """
         values, keys = _lists(values, keys)
         mark, touched, at = next(_marks), list[ProducerBatch](), 0
-        if self._face.interceptors:
+        if not self._face.is_plain:
             return _one_by_one(self.send, topic, values, keys, partition, timestamp)
         where = -1 if partition is None else partition
         deadline_ms = self._face.deadline_ms()
@@ -162,9 +182,9 @@ class Producer(SendPath):
         return Deliveries(touched, len(values))
 
     def send_arrow(self, topic: str, batch: Any, *, partition: int | None = None) -> Deliveries:
-        """Send the rows of a pyarrow.RecordBatch or Table: columns value, and if there are such,
-        key, timestamp (ms) and headers, as Consumer.poll_arrow has them. No row becomes a Python
-        object unless headers are there.
+        """Send the rows of a pyarrow.RecordBatch or Table: the column value and, if they exist,
+        key, timestamp (ms) and headers, in the form of Consumer.poll_arrow. No row becomes a Python
+        object unless there are headers.
         """
         from kstore.clients.arrow_input import column_runs
 
@@ -172,7 +192,7 @@ class Producer(SendPath):
         where = -1 if partition is None else partition
         for run in column_runs(batch):
             total += run.count
-            if run.headers is not None or self._face.interceptors:
+            if run.headers is not None or not self._face.is_plain:
                 for row in run.rows():
                     delivery = self.send(topic, row[0], row[1], partition, row[2], row[3])
                     touched.append(delivery.batch_of)
@@ -191,11 +211,11 @@ class Producer(SendPath):
         return Deliveries(dict.fromkeys(touched), total)
 
     def flush(self, timeout: float | None = None, *, raise_errors: bool = True) -> None:
-        """Send all that waits, until every record is delivered or given up; timeout in seconds,
-        after it TimeoutError.
+        """Send everything, and wait until every record is delivered or given up. Raises
+        TimeoutError after timeout seconds.
 
-        Raises the first error of a record given up since the last flush, unless raise_errors is
-        False; each Delivery has its own error in any case.
+        Raises the first error of a record that was given up since the last flush, unless
+        raise_errors is False; each Delivery has its own error in any case.
         """
         self._thread.run(_within(self._shell.flush(), timeout))
         error = self._shell.take_error()
@@ -203,51 +223,53 @@ class Producer(SendPath):
             raise error
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; waits for metadata up to max.block.ms."""
+        """The number of partitions of a topic; waits for metadata up to max.block.ms."""
         return self._thread.run(self._shell.partitions_for(topic))
 
     def init_transactions(self) -> None:
-        """Once, before the first transaction: ends what an earlier producer of the same
-        transactional.id has left open, and fences that producer.
+        """Call it once, before the first transaction: it ends what an earlier producer with the
+        same transactional.id has left open, and fences that producer.
         """
         self._thread.run(self._shell.need_transactions().init())
 
     def begin_transaction(self) -> None:
-        """Open a transaction; all records until its end belong to it."""
+        """Begin a transaction; all records belong to it until it ends."""
         self._thread.run(self._shell.need_transactions().begin())
 
     def send_offsets_to_transaction(
         self, offsets: _Offsets, group_metadata: ConsumerGroupMetadata
     ) -> None:
-        """Commit a group's offsets as part of the transaction. Errors: as commit_transaction."""
+        """Commit a group's offsets as part of the transaction. Errors as for commit_transaction."""
         self._thread.run(self._shell.need_transactions().send_offsets(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
-        """Flush and commit. ProducerFencedError and the like (`fatal`): another producer has taken
-        over, close this one. After other errors call abort_transaction, after a timeout this again.
+        """Flush and commit. After a fatal error (`fatal`, such as ProducerFencedError) another
+        producer has taken over: close this one. After a timeout call this again; after any other
+        error call abort_transaction.
         """
         self._thread.run(self._shell.need_transactions().commit())
         self._shell.take_error()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction; records that were not sent fail."""
+        """Abort the transaction; records that were not sent yet fail."""
         self._thread.run(self._shell.need_transactions().abort())
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush (for at most timeout seconds; what is left is given up), and end. Raises as flush
-        does; the producer is closed anyway.
+        """Flush for at most timeout seconds, give up the rest, and end. Raises the errors of flush;
+        the producer is closed in any case.
         """
-        self._end(timeout, abandon=False)
+        self._end(lambda: self._shell.close(timeout))
         error = self._shell.take_error()
         if error is not None:
             raise error
 
-    def _end(self, timeout: float | None, *, abandon: bool) -> None:
+    def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._is_closed:
             return
         self._is_closed = True
+        self._unclosed.closed()
         try:
-            self._thread.run(self._shell.close(timeout, abandon=abandon))
+            self._thread.run(end())
         finally:
             self._thread.close()
 
@@ -258,18 +280,23 @@ class AIOProducer:
     """
 
     def __init__(
-        self, config: _Config = None, /, *, interceptors: Sequence[Any] = (), **keywords: Any
+        self, config: _Config = None, /, *, interceptors: Items[Any] = (), **keywords: Any
     ) -> None:
         self._face = _Face(config, keywords, interceptors)
         self._is_closed = False
         self._made: ProducerShell | None = None
+        self._unclosed: Unclosed | None = None
         self._path = SendPath()
         self._path.attach(self._face.accumulator, plain=True)
 
     @property
     def _shell(self) -> ProducerShell:
         if self._made is None:
-            self._made = ProducerShell(self._face.settings, self._face.accumulator)
+            self._made = shell = ProducerShell(self._face.settings, self._face.accumulator)
+            self._unclosed = Unclosed(
+                self, asyncio.get_running_loop(), shell.forget, what=RECORDS,
+                patience_s=shell.patience_s, lost=shell.tell_lost,
+            )  # fmt: skip
         return self._made
 
     async def __aenter__(self) -> Self:
@@ -281,26 +308,26 @@ class AIOProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if error is None:
             await self.close()
         else:
-            await self._end(0, abandon=True)
+            await self._end(lambda shell: shell.leave(error))
 
     async def send(
         self,
         topic: str | ProducerRecord,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: Any = None,
+        key: Any = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: _Headers = None,
+        headers: Headers | None = None,
         *,
         offset: int | None = None,
         on_delivery: _Callback = None,
     ) -> Delivery:
         """Add a record; timestamp in ms since 1970, None means now. See Producer.send."""
         accumulator = self._face.accumulator
-        if type(topic) is str and not self._face.interceptors:
+        if type(topic) is str and self._face.is_plain:
             delivery = self._path.append(
                 topic, value, key, partition, timestamp, headers, offset, on_delivery
             )
@@ -318,17 +345,17 @@ class AIOProducer:
     async def send_many(
         self,
         topic: str,
-        values: Sequence[Buffer | None],
-        keys: Sequence[Buffer | None] | None = None,
+        values: Items[Buffer | None],
+        keys: Items[Buffer | None] | None = None,
         *,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Deliveries:
-        """As Producer.send_many; lets the loop go on now and then."""
+        """As Producer.send_many; other tasks of the loop run in between."""
         values, keys = _lists(values, keys)
         mark, touched, at = next(_marks), list[ProducerBatch](), 0
         where = -1 if partition is None else partition
-        if self._face.interceptors:
+        if not self._face.is_plain:
             made = [
                 await self.send(topic, value, keys[n] if keys else None, partition, timestamp)
                 for n, value in enumerate(values)
@@ -382,15 +409,18 @@ class AIOProducer:
 
     async def close(self, timeout: float | None = None) -> None:
         """As Producer.close."""
-        await self._end(timeout, abandon=False)
+        await self._end(lambda shell: shell.close(timeout))
         error = self._shell.take_error()
         if error is not None:
             raise error
 
-    async def _end(self, timeout: float | None, *, abandon: bool) -> None:
+    async def _end(self, end: Callable[[ProducerShell], Coroutine[Any, Any, None]]) -> None:
         if not self._is_closed:
             self._is_closed = True
-            await self._shell.close(timeout, abandon=abandon)
+            shell = self._shell
+            if self._unclosed is not None:
+                self._unclosed.closed()
+            await end(shell)
 
 
 async def _within(waiting: Any, timeout: float | None) -> None:
@@ -398,13 +428,20 @@ async def _within(waiting: Any, timeout: float | None) -> None:
         await waiting
 
 
-def _lists(values: Sequence[Any], keys: Sequence[Any] | None) -> tuple[list[Any], list[Any] | None]:
-    values = values if type(values) is list else list(values)
+def _lists(values: Items[Any], keys: Items[Any] | None) -> tuple[list[Any], list[Any] | None]:
+    values = _list("values", values)
     if keys is not None:
-        keys = keys if type(keys) is list else list(keys)
+        keys = _list("keys", keys)
         if len(keys) != len(values):
             raise ValueError(f"there are {len(values)} values and {len(keys)} keys")
     return values, keys
+
+
+def _list(name: str, given: Items[Any]) -> list[Any]:
+    if type(given) is list:
+        return given
+    check_items(name, given, name)
+    return list(given)
 
 
 def _one_by_one(

@@ -1,4 +1,4 @@
-"""What producers are given and give back: ProducerRecord, Deliveries, and interceptors."""
+"""What producers take and return: ProducerRecord, Deliveries, and interceptors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import logging
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from typing import Any, Protocol
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
+from kstore.items import Headers
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["Deliveries", "Delivery", "Interceptors", "ProducerInterceptor", "ProducerRecord"]
 
@@ -20,24 +22,25 @@ _log = logging.getLogger("kstore.clients")
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """A record to send. timestamp: ms since 1970, None for now.
+    """A record to send. Value and key are bytes, None for null, or what the producer's serializers
+    take. timestamp: ms since 1970, None for now.
 
-    offset: the record's offset in the partition's log (KIP-391, kstore brokers only); such records
-    need a partition, and are given in ascending order.
+    offset: the record's offset in the partition (KIP-391, only with kstore's brokers). Such records
+    need a partition, and must be sent in ascending order.
     """
 
     topic: str
-    value: Buffer | None = None
-    key: Buffer | None = None
+    value: Any = None
+    key: Any = None
     _: KW_ONLY
     partition: int | None = None
-    headers: Iterable[tuple[str, Buffer | None]] = ()
+    headers: Headers = ()
     timestamp: int | None = None
     offset: int | None = None
 
 
 class Deliveries:
-    """What becomes of the records of one send_many or send_arrow. Awaitable: their number."""
+    """The outcome of the records of one send_many or send_arrow. Awaitable: their number."""
 
     __slots__ = ("_batches", "count")
 
@@ -63,11 +66,13 @@ class Deliveries:
 
     @property
     def error(self) -> Exception | None:
-        """Why some were given up: the first reason."""
+        """The first reason why some were given up."""
         return next((batch.error for batch in self._ends() if batch.error is not None), None)
 
     def result(self, timeout: float | None = None) -> int:
-        """Wait (seconds, for each batch) until all are done; their number, or the first error."""
+        """Wait (timeout in seconds, for each batch) until all are done; return their number, or
+        raise the first error.
+        """
         for batch in self._batches:
             Delivery.of(batch, 0).wait(timeout)
         while not self.done:
@@ -92,15 +97,17 @@ class Deliveries:
 
 
 class ProducerInterceptor(Protocol):
-    """What an object of `interceptors` may have; what it lacks is not called, what it raises is
-    logged and otherwise ignored, as in Kafka.
+    """What an object in `interceptors` may have. Methods that it lacks are not called. What it
+    raises is logged and otherwise ignored, as in Kafka.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Before the partition is chosen, in the thread of send; returns the record to send."""
+        """Called before the partition is chosen, in the thread of send; returns the record to
+        send.
+        """
 
     def on_acknowledgement(self, delivery: Delivery) -> None:
-        """The record was delivered or given up; in the thread of the client's loop."""
+        """The record was delivered or given up. Called in the thread of the client's loop."""
 
 
 class Interceptors:

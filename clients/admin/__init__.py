@@ -2,7 +2,7 @@
 give. One module per family of requests; routing.py finds the broker that answers.
 
 May import: kstore, kstore.acls, kstore.clients.core.consumer, kstore.clients.io,
-    kstore.config.client, kstore.errors, kstore.protocol, kstore.types.
+    kstore.config.client, kstore.errors, kstore.items, kstore.protocol, kstore.types.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from kstore.clients.admin.configs import (
     ConfigSynonym,
 )
 from kstore.clients.admin.credentials import ScramCredential, ScramDeletion, ScramUpsertion
+from kstore.clients.admin.delegation_tokens import DelegationToken
 from kstore.clients.admin.group_types import (
     GroupDescription,
     GroupListing,
@@ -48,6 +49,7 @@ from kstore.clients.admin.replicas import (
     ReplicaSize,
 )
 from kstore.clients.admin.routing import Results
+from kstore.clients.admin.share_offsets import ShareGroupOffset
 from kstore.clients.admin.topics import (
     NewPartitions,
     NewTopic,
@@ -80,6 +82,7 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "ConfigSynonym",
+    "DelegationToken",
     "FeatureRange",
     "FeatureUpdate",
     "FeaturesDescription",
@@ -102,6 +105,7 @@ __all__ = [
     "ScramCredential",
     "ScramDeletion",
     "ScramUpsertion",
+    "ShareGroupOffset",
     "Subtopology",
     "TaskId",
     "TopicDescription",

@@ -5,8 +5,6 @@ A broker without an authorizer answers SecurityDisabledError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from kstore.acls import (
     Acl,
     AclFilter,
@@ -18,6 +16,7 @@ from kstore.acls import (
 )
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
+from kstore.items import Items, items_of
 from kstore.protocol.security.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -45,9 +44,10 @@ class AclsAdmin(AdminBase):
     """Requests about ACLs."""
 
     async def create_acls(
-        self, acls: Iterable[Acl], *, raise_errors: bool = True
+        self, acls: Items[Acl], *, raise_errors: bool = True
     ) -> Results[Acl, None]:
-        """Create ACLs; one that exists is no error."""
+        """Create ACLs; an ACL that exists already is no error."""
+        acls = items_of("acls", acls, Acl, "Acl")
 
         async def ask(node_id: int, wanted: list[Acl]) -> dict[Acl, KafkaError | None]:
             request = CreateAclsRequest(creations=[_creation(acl) for acl in wanted])
@@ -87,9 +87,10 @@ class AclsAdmin(AdminBase):
         return await self._one(AnyBroker(self._cluster), ask)
 
     async def delete_acls(
-        self, filters: Sequence[AclFilter], *, raise_errors: bool = True
+        self, filters: Items[AclFilter], *, raise_errors: bool = True
     ) -> Results[AclFilter, list[Acl]]:
-        """Delete the ACLs that match any of the filters; those deleted, by filter."""
+        """Delete the ACLs that match any of the filters; returns the deleted ones by filter."""
+        filters = items_of("filters", filters, AclFilter, "AclFilter")
 
         async def ask(
             node_id: int, wanted: list[AclFilter]

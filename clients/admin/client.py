@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -11,16 +11,19 @@ from kstore.clients.admin.acls import AclsAdmin
 from kstore.clients.admin.cluster import ClusterAdmin
 from kstore.clients.admin.configs import ConfigsAdmin
 from kstore.clients.admin.credentials import CredentialsAdmin
+from kstore.clients.admin.delegation_tokens import DelegationTokensAdmin
 from kstore.clients.admin.group_offsets import GroupOffsetsAdmin
 from kstore.clients.admin.groups import GroupsAdmin
 from kstore.clients.admin.offsets import OffsetsAdmin
 from kstore.clients.admin.quotas import QuotasAdmin
 from kstore.clients.admin.replicas import ReplicasAdmin
+from kstore.clients.admin.share_offsets import ShareOffsetsAdmin
 from kstore.clients.admin.topics import TopicsAdmin
 from kstore.clients.admin.transactions import TransactionsAdmin
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.config.client.configs import client_settings
+from kstore.items import Items
 
 __all__ = ["AIOAdminClient", "AdminClient"]
 
@@ -34,18 +37,20 @@ class AIOAdminClient(
     ConfigsAdmin,
     GroupsAdmin,
     GroupOffsetsAdmin,
+    ShareOffsetsAdmin,
     AclsAdmin,
     CredentialsAdmin,
+    DelegationTokensAdmin,
     QuotasAdmin,
     TransactionsAdmin,
     ReplicasAdmin,
     ClusterAdmin,
 ):
-    """Creates, changes, deletes, describes: Kafka's admin APIs, for asyncio.
+    """Creates, changes, deletes and describes: Kafka's admin APIs, for asyncio.
 
-    A request for several items gives Results: a dict of those that succeeded, with the errors of
-    the others in `errors`. By default the first error is raised instead; raise_errors=False keeps
-    it there. What a broker refuses because it is the wrong one, or too early, is tried again until
+    A request for several items returns Results: a dict of the items that succeeded, with the errors
+    of the others in `errors`. By default the first error is raised; with raise_errors=False it is
+    not. A request that reached the wrong broker, or came too early, is sent again until
     default.api.timeout.ms is over.
 
     Settings are Kafka's, by their dotted names in a mapping, or as keywords with underscores; a str
@@ -53,7 +58,7 @@ class AIOAdminClient(
     """
 
     def __init__(
-        self, config: Mapping[str, Any] | str | Sequence[str] | None = None, /, **keywords: Any
+        self, config: Mapping[str, Any] | str | Items[str] | None = None, /, **keywords: Any
     ) -> None:
         settings = client_settings("admin", config, keywords)
         super().__init__(ClusterClient(settings), settings)
@@ -89,11 +94,11 @@ def _blocking(
 class AdminClient:
     """AIOAdminClient for programs without asyncio: the same methods, which wait.
 
-    May be used by several threads. It has a thread of its own until it is closed.
+    Several threads may use it. It has a thread of its own until it is closed.
     """
 
     def __init__(
-        self, config: Mapping[str, Any] | str | Sequence[str] | None = None, /, **keywords: Any
+        self, config: Mapping[str, Any] | str | Items[str] | None = None, /, **keywords: Any
     ) -> None:
         self._client = AIOAdminClient(config, **keywords)
         self._thread = LoopThread()
@@ -110,7 +115,7 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections and end the thread; calling it again is harmless."""
+        """Close the connections and end the thread. Calling it again has no effect."""
         if not self._thread.is_closed:
             self._thread.run(self._client.close())
             self._thread.close()
@@ -137,12 +142,20 @@ class AdminClient:
     list_group_offsets = _blocking(AIOAdminClient.list_group_offsets)
     alter_group_offsets = _blocking(AIOAdminClient.alter_group_offsets)
     delete_group_offsets = _blocking(AIOAdminClient.delete_group_offsets)
+    describe_share_groups = _blocking(AIOAdminClient.describe_share_groups)
+    list_share_group_offsets = _blocking(AIOAdminClient.list_share_group_offsets)
+    alter_share_group_offsets = _blocking(AIOAdminClient.alter_share_group_offsets)
+    delete_share_group_offsets = _blocking(AIOAdminClient.delete_share_group_offsets)
 
     create_acls = _blocking(AIOAdminClient.create_acls)
     describe_acls = _blocking(AIOAdminClient.describe_acls)
     delete_acls = _blocking(AIOAdminClient.delete_acls)
     describe_scram_credentials = _blocking(AIOAdminClient.describe_scram_credentials)
     alter_scram_credentials = _blocking(AIOAdminClient.alter_scram_credentials)
+    create_delegation_token = _blocking(AIOAdminClient.create_delegation_token)
+    renew_delegation_token = _blocking(AIOAdminClient.renew_delegation_token)
+    expire_delegation_token = _blocking(AIOAdminClient.expire_delegation_token)
+    describe_delegation_tokens = _blocking(AIOAdminClient.describe_delegation_tokens)
     describe_client_quotas = _blocking(AIOAdminClient.describe_client_quotas)
     alter_client_quotas = _blocking(AIOAdminClient.alter_client_quotas)
 
@@ -161,4 +174,5 @@ class AdminClient:
 
     describe_cluster = _blocking(AIOAdminClient.describe_cluster)
     describe_features = _blocking(AIOAdminClient.describe_features)
+    describe_api_versions = _blocking(AIOAdminClient.describe_api_versions)
     update_features = _blocking(AIOAdminClient.update_features)

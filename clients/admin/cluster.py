@@ -10,6 +10,7 @@ from kstore import __version__
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
+from kstore.items import Items, items_of, mapping_of
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.metadata.describe_cluster import (
     DescribeClusterRequest,
@@ -34,7 +35,7 @@ UPGRADE_TYPES = {"upgrade": 1, "safe-downgrade": 2, "unsafe-downgrade": 3}
 
 
 class BrokerDescription(NamedTuple):
-    """A broker's id and address; is_fenced: it is registered but serves nobody."""
+    """A broker's id and address. is_fenced: it is registered but does not serve clients."""
 
     node_id: int
     host: str
@@ -62,7 +63,7 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeaturesDescription:
-    """Features by name: what the broker asked supports, and what the cluster has agreed on.
+    """Features by name: what the asked broker supports, and what the cluster has agreed on.
 
     epoch: that of the agreement, -1 for none (KIP-584).
     """
@@ -73,7 +74,9 @@ class FeaturesDescription:
 
 
 class FeatureUpdate(NamedTuple):
-    """The version that a feature is to have (0: none); a lower one has to be asked for as such."""
+    """The version that a feature should have (0: none); a lower version must be allowed
+    explicitly.
+    """
 
     level: int
     kind: Literal["upgrade", "safe-downgrade", "unsafe-downgrade"] = "upgrade"
@@ -85,7 +88,9 @@ class ClusterAdmin(AdminBase):
     async def describe_cluster(
         self, *, fenced_brokers: bool = False, authorized_operations: bool = False
     ) -> ClusterDescription:
-        """The brokers and the controller. fenced_brokers: also those that serve nobody now."""
+        """The brokers and the controller. fenced_brokers: include brokers that do not serve clients
+        now.
+        """
 
         async def ask(node_id: int) -> ClusterDescription | KafkaError:
             request = DescribeClusterRequest(
@@ -131,6 +136,25 @@ class ClusterAdmin(AdminBase):
 
         return await self._one(AnyBroker(self._cluster), ask)
 
+    async def describe_api_versions(
+        self, brokers: Items[int] | None = None
+    ) -> dict[int, dict[int, FeatureRange]]:
+        """For each broker (None: all), the versions of each API that it serves, by API key."""
+        if brokers is not None:
+            brokers = items_of("brokers", brokers, int, "broker ids")
+
+        async def ask(node_id: int) -> dict[int, FeatureRange] | KafkaError:
+            request = ApiVersionsRequest(
+                client_software_name="kstore", client_software_version=__version__
+            )
+            answer = await self._ask(node_id, request, ApiVersionsResponse)
+            return item_error(f"versions of broker {node_id}", answer.error_code) or {
+                row.api_key: FeatureRange(row.min_version, row.max_version)
+                for row in answer.api_keys
+            }
+
+        return await self._every_broker(ask, brokers)
+
     async def update_features(
         self,
         updates: Mapping[str, FeatureUpdate | int],
@@ -138,13 +162,13 @@ class ClusterAdmin(AdminBase):
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, None]:
-        """Raise or lower finalized features; a number alone raises one to it.
+        """Raise or lower finalized features; a plain number raises a feature to it.
 
-        All or nothing: one that is refused keeps the others from being changed.
+        All or nothing: if one is refused, the others are not changed.
         """
         rows = {
             name: FeatureUpdate(update) if isinstance(update, int) else update
-            for name, update in updates.items()
+            for name, update in mapping_of("updates", updates, "feature -> level").items()
         }
 
         async def ask(node_id: int, names: list[str]) -> dict[str, KafkaError | None]:

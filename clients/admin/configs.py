@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Broker, Results, item_error
 from kstore.clients.io.cluster import ANY
 from kstore.errors import KafkaError
+from kstore.items import Items, items_of, mapping_of
 from kstore.protocol.metadata.config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
@@ -61,14 +62,14 @@ class ConfigSource(KafkaNumber):
 
 
 class ConfigResource(NamedTuple):
-    """What configs belong to; the broker "" stands for the default of all brokers."""
+    """What configs belong to; the broker "" is the default of all brokers."""
 
     kind: ResourceKind
     name: str
 
 
 class ConfigSynonym(NamedTuple):
-    """One of the places that a value may come from, in the order of their precedence."""
+    """One of the places that a value may come from, by precedence."""
 
     name: str
     value: str | None
@@ -79,7 +80,7 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry:
     """One config: its value (None: sensitive or unset), where it comes from, and its type.
 
-    synonyms and documentation are there when they were asked for.
+    synonyms and documentation are present if they were requested.
     """
 
     name: str
@@ -104,7 +105,7 @@ class ConfigsAdmin(AdminBase):
     """Requests about configs."""
 
     async def describe_configs(
-        self, name: str, *, resource: ResourceKind = "topic", keys: Iterable[str] | None = None,
+        self, name: str, *, resource: ResourceKind = "topic", keys: Items[str] | None = None,
         synonyms: bool = False, documentation: bool = False,
     ) -> dict[str, ConfigEntry]:  # fmt: skip
         """The configs (None: all) of one resource, by name; a broker's name is its id."""
@@ -115,11 +116,12 @@ class ConfigsAdmin(AdminBase):
         return found[wanted]
 
     async def describe_resource_configs(
-        self, resources: Iterable[ConfigResource], *, keys: Iterable[str] | None = None,
+        self, resources: Items[ConfigResource], *, keys: Items[str] | None = None,
         synonyms: bool = False, documentation: bool = False, raise_errors: bool = True,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:  # fmt: skip
         """The configs of several resources."""
-        names = None if keys is None else list(keys)
+        names = None if keys is None else items_of("keys", keys, str, "config names")
+        resources = items_of("resources", resources, tuple, "ConfigResource")
 
         async def ask(
             node_id: int, wanted: list[ConfigResource]
@@ -150,7 +152,7 @@ class ConfigsAdmin(AdminBase):
         self, name: str, configs: Mapping[str, str | ConfigChange | None], *,
         resource: ResourceKind = "topic", validate_only: bool = False,
     ) -> None:  # fmt: skip
-        """Set single configs of one resource; None takes one back to its default."""
+        """Set single configs of one resource; None resets one to its default."""
         await self.alter_resource_configs(
             {ConfigResource(resource, name): configs}, validate_only=validate_only
         )
@@ -159,7 +161,10 @@ class ConfigsAdmin(AdminBase):
         self, changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]], *,
         validate_only: bool = False, raise_errors: bool = True,
     ) -> Results[ConfigResource, None]:  # fmt: skip
-        """Set single configs of several resources; what is not named stays."""
+        """Set single configs of several resources; the other configs stay."""
+        mapping_of("changes", changes, "ConfigResource -> configs")
+        for configs in changes.values():
+            mapping_of("configs", configs, "config -> value")
 
         async def ask(
             node_id: int, wanted: list[ConfigResource]
@@ -182,15 +187,12 @@ class ConfigsAdmin(AdminBase):
 
         return await self._each(changes, self._route(), ask, raise_errors=raise_errors)
 
-    async def list_config_resources(
-        self, kinds: Sequence[ResourceKind] = ()
-    ) -> list[ConfigResource]:
-        """The resources that may have configs, of these kinds (none: of all) (KIP-1142)."""
+    async def list_config_resources(self, kinds: Items[ResourceKind] = ()) -> list[ConfigResource]:
+        """The resources that may have configs, of these kinds (default: all) (KIP-1142)."""
+        types = [RESOURCE_TYPES[kind] for kind in items_of("kinds", kinds, str, "resource kinds")]
 
         async def ask(node_id: int) -> list[ConfigResource] | KafkaError:
-            request = ListConfigResourcesRequest(
-                resource_types=[RESOURCE_TYPES[kind] for kind in kinds]
-            )
+            request = ListConfigResourcesRequest(resource_types=types)
             answer = await self._ask(node_id, request, ListConfigResourcesResponse, at_least=1)
             rows = [(row.resource_type, row.resource_name) for row in answer.config_resources]
             found = [ConfigResource(KINDS[kind], name) for kind, name in rows if kind in KINDS]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
+from kstore.items import Items, items_of
 from kstore.protocol.security.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -36,7 +36,7 @@ SALT_BYTES = 24
 
 
 class ScramCredential(NamedTuple):
-    """What can be told of a credential: its mechanism and number of iterations."""
+    """The public part of a credential: its mechanism and number of iterations."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -65,10 +65,13 @@ class CredentialsAdmin(AdminBase):
     """Requests about SCRAM credentials."""
 
     async def describe_scram_credentials(
-        self, users: Iterable[str] | None = None, *, raise_errors: bool = True
+        self, users: Items[str] | None = None, *, raise_errors: bool = True
     ) -> Results[str, list[ScramCredential]]:
-        """The credentials of users (None: of all that have any)."""
-        wanted = None if users is None else [UserName(name=user) for user in users]
+        """The credentials of users (None: of all users that have any)."""
+        wanted = None
+        if users is not None:
+            names = items_of("users", users, str, "user names")
+            wanted = [UserName(name=user) for user in names]
         errors: dict[str, KafkaError] = {}
 
         async def ask(node_id: int) -> dict[str, list[ScramCredential]] | KafkaError:
@@ -97,11 +100,12 @@ class CredentialsAdmin(AdminBase):
         return results
 
     async def alter_scram_credentials(
-        self, changes: Iterable[ScramUpsertion | ScramDeletion], *, raise_errors: bool = True
+        self, changes: Items[ScramUpsertion | ScramDeletion], *, raise_errors: bool = True
     ) -> Results[str, None]:
-        """Set and remove credentials; the outcome by user."""
+        """Set and remove credentials; returns the outcome by user."""
         by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}
-        for change in changes:
+        kinds = (ScramUpsertion, ScramDeletion)
+        for change in items_of("changes", changes, kinds, "ScramUpsertion and ScramDeletion"):
             by_user.setdefault(change.user, []).append(change)
         upserts = {
             user: [_upsertion(c) for c in rows if isinstance(c, ScramUpsertion)]

@@ -14,6 +14,7 @@ from kstore.clients.admin.routing import (
 from kstore.clients.core.consumer.commits import commit_row, commits_of, fetched_offset
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import KafkaError
+from kstore.items import Items, by_partition, partitions_of
 from kstore.protocol.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -46,12 +47,12 @@ class GroupOffsetsAdmin(AdminBase):
     async def list_group_offsets(
         self,
         group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Items[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, OffsetAndMetadata]:
-        """A group's committed offsets (None: all); partitions without one are left out.
+        """A group's committed offsets (None: all); partitions without one are omitted.
 
         require_stable: wait for transactions that are about to commit offsets (KIP-447).
         """
@@ -59,7 +60,7 @@ class GroupOffsetsAdmin(AdminBase):
         if partitions is not None:
             topics = [
                 OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-                for topic, indexes in by_topic(partitions).items()
+                for topic, indexes in by_topic(partitions_of("partitions", partitions)).items()
             ]
         errors: dict[TopicPartition, KafkaError] = {}
 
@@ -104,8 +105,8 @@ class GroupOffsetsAdmin(AdminBase):
     ) -> Results[TopicPartition, None]:
         """Commit offsets for a group that has no members."""
         given = {
-            TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
-            for tp, each in offsets.items()
+            tp: OffsetAndMetadata(each) if isinstance(each, int) else each
+            for tp, each in by_partition("offsets", offsets, "offset").items()
         }
         commits = commits_of(given)
 
@@ -139,9 +140,10 @@ class GroupOffsetsAdmin(AdminBase):
         return await self._each(commits, route, ask, raise_errors=raise_errors)
 
     async def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, raise_errors: bool = True
+        self, group_id: str, partitions: Items[TopicPartition], *, raise_errors: bool = True
     ) -> Results[TopicPartition, None]:
         """Delete a group's committed offsets in topics that no member subscribes to (KIP-496)."""
+        partitions = partitions_of("partitions", partitions)
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]

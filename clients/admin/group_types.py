@@ -1,4 +1,5 @@
-"""What an administrator is told of groups: of the classic protocol, of KIP-848's and of Streams.
+"""What an administrator is told of groups: of the classic protocol, of KIP-848's, of Streams, and
+of share groups.
 
 Only shapes, and how they are read out of answers.
 """
@@ -16,6 +17,7 @@ from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from kstore.protocol.shares import describe as share_groups
 from kstore.types import TopicPartition
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "TaskId",
     "classic_group",
     "consumer_group",
+    "share_group",
     "streams_group",
 ]
 
@@ -84,7 +87,7 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: its type (classic, consumer, streams), state, members and coordinator's id.
+    """A group: its type (classic, consumer, share, streams), state, members and coordinator's id.
 
     epoch and assignment_epoch are None in classic groups; assignor is the protocol that the members
     of a classic group have agreed on.
@@ -197,6 +200,36 @@ def _named(
 
 def _sorted(rows: Iterable[tuple[str, list[int]]]) -> tuple[TopicPartition, ...]:
     return tuple(sorted(TopicPartition(topic, each) for topic, parts in rows for each in parts))
+
+
+def share_group(row: share_groups.DescribedGroup, coordinator: int) -> GroupDescription:
+    """Read a row of ShareGroupDescribe. Several members may have one partition."""
+    members = tuple(
+        MemberDescription(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            rack=member.rack_id,
+            epoch=member.member_epoch,
+            topics=tuple(member.subscribed_topic_names),
+            assignment=_sorted(
+                (each.topic_name, each.partitions) for each in member.assignment.topic_partitions
+            ),
+        )
+        for member in row.members
+    )
+    return GroupDescription(
+        row.group_id,
+        "share",
+        row.group_state,
+        "share",
+        row.assignor_name,
+        coordinator,
+        members,
+        row.group_epoch,
+        row.assignment_epoch,
+        authorized_operations=operations_of(row.authorized_operations),
+    )
 
 
 def streams_group(row: streams_groups.DescribedGroup, coordinator: int) -> GroupDescription:

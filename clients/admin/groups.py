@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kstore.clients.admin.group_types import (
@@ -10,6 +9,7 @@ from kstore.clients.admin.group_types import (
     GroupListing,
     classic_group,
     consumer_group,
+    share_group,
     streams_group,
 )
 from kstore.clients.admin.routing import AdminBase, Coordinator, Results, item_error
@@ -20,6 +20,7 @@ from kstore.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
+from kstore.items import Items, items_of
 from kstore.protocol.groups.classic import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -36,6 +37,10 @@ from kstore.protocol.groups.group_admin import (
 from kstore.protocol.groups.streams_groups import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
+)
+from kstore.protocol.shares.describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
 )
 
 __all__ = ["GroupMember", "GroupsAdmin"]
@@ -54,13 +59,15 @@ class GroupsAdmin(AdminBase):
     """Requests about groups."""
 
     async def list_groups(
-        self, *, states: Sequence[str] = (), types: Sequence[str] = ()
+        self, *, states: Items[str] = (), types: Items[str] = ()
     ) -> list[GroupListing]:
         """The groups of all coordinators by id, in these states and of these types (none: all)."""
+        states = items_of("states", states, str, "group states")
+        types = items_of("types", types, str, "group types")
         at_least = 5 if types else 4 if states else 0
 
         async def ask(node_id: int) -> list[GroupListing] | KafkaError:
-            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+            request = ListGroupsRequest(states_filter=states, types_filter=types)
             answer = await self._ask(node_id, request, ListGroupsResponse, at_least=at_least)
             return item_error(f"groups of broker {node_id}", answer.error_code) or [
                 GroupListing(
@@ -75,16 +82,21 @@ class GroupsAdmin(AdminBase):
 
     async def describe_groups(
         self,
-        group_ids: Iterable[str],
+        group_ids: Items[str],
         *,
         authorized_operations: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, GroupDescription]:
         """State and members of groups, whichever their type; GroupIdNotFoundError for none."""
+        group_ids = items_of("group_ids", group_ids, str, "group ids")
 
         async def ask(node_id: int, wanted: list[str]) -> Described:
             found: Described = {}
-            for describe in (self._consumer_groups, self._classic_groups, self._streams_groups):
+            kinds = (
+                self._consumer_groups, self._classic_groups, self._streams_groups,
+                self._share_groups,
+            )  # fmt: skip
+            for describe in kinds:
                 left = [each for each in wanted if _is_missing(found.get(each))]
                 if not left:
                     break
@@ -138,10 +150,36 @@ class GroupsAdmin(AdminBase):
             for row in answer.groups
         }
 
+    async def describe_share_groups(
+        self,
+        group_ids: Items[str],
+        *,
+        authorized_operations: bool = False,
+        raise_errors: bool = True,
+    ) -> Results[str, GroupDescription]:
+        """State and members of share groups; GroupIdNotFoundError for what is none."""
+        group_ids = items_of("group_ids", group_ids, str, "group ids")
+
+        async def ask(node_id: int, wanted: list[str]) -> Described:
+            return await self._share_groups(node_id, wanted, authorized_operations)
+
+        route = Coordinator(self._cluster, GROUP)
+        return await self._each(group_ids, route, ask, raise_errors=raise_errors)
+
+    async def _share_groups(self, node_id: int, wanted: list[str], rights: bool) -> Described:
+        request = ShareGroupDescribeRequest(group_ids=wanted, include_authorized_operations=rights)
+        answer = await self._ask(node_id, request, ShareGroupDescribeResponse)
+        return {
+            row.group_id: item_error(_what(row.group_id), row.error_code)
+            or share_group(row, node_id)
+            for row in answer.groups
+        }
+
     async def delete_groups(
-        self, group_ids: Iterable[str], *, raise_errors: bool = True
+        self, group_ids: Items[str], *, raise_errors: bool = True
     ) -> Results[str, None]:
         """Delete empty groups with their committed offsets."""
+        group_ids = items_of("group_ids", group_ids, str, "group ids")
 
         async def ask(node_id: int, wanted: list[str]) -> dict[str, KafkaError | None]:
             request = DeleteGroupsRequest(groups_names=wanted)
@@ -157,7 +195,7 @@ class GroupsAdmin(AdminBase):
     async def remove_members(
         self,
         group_id: str,
-        members: Iterable[GroupMember] | None = None,
+        members: Items[GroupMember] | None = None,
         *,
         reason: str | None = None,
         raise_errors: bool = True,
@@ -171,6 +209,8 @@ class GroupsAdmin(AdminBase):
                 else GroupMember(member.member_id)
                 for member in group.members
             ]
+
+        members = items_of("members", members, GroupMember, "GroupMember")
 
         async def ask(
             node_id: int, wanted: list[GroupMember]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kstore.clients.admin.routing import AdminBase, Leader, Results, by_topic, item_error
 from kstore.errors import KafkaError
+from kstore.items import by_partition
 from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -39,7 +40,7 @@ ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 class ListedOffset(NamedTuple):
     """An offset (-1: none at or after the timestamp), its record's timestamp and leader epoch.
 
-    partition_epoch is KIP-232's, -1 where the broker tells none.
+    partition_epoch is KIP-232's, -1 if the broker does not send it.
     """
 
     offset: int
@@ -58,11 +59,12 @@ class OffsetsAdmin(AdminBase):
         isolation_level: str = "read_uncommitted",
         raise_errors: bool = True,
     ) -> Results[TopicPartition, ListedOffset]:
-        """Offsets by a name of OFFSET_SPECS or a moment in ms since 1970.
+        """Offsets by a name of OFFSET_SPECS or a time in ms since 1970.
 
-        A moment gives the first offset whose record is not older; -1: there is none.
+        A time gives the first offset whose record is not older; -1: there is none.
         """
-        timestamps = {TopicPartition(*tp): _timestamp(spec) for tp, spec in specs.items()}
+        wanted_specs = by_partition("specs", specs, "a name of OFFSET_SPECS or a timestamp")
+        timestamps = {tp: _timestamp(spec) for tp, spec in wanted_specs.items()}
         isolation = ISOLATION_LEVELS[isolation_level]
         at_least = max((FIRST_VERSIONS.get(t, 1) for t in timestamps.values()), default=1)
 
@@ -105,8 +107,10 @@ class OffsetsAdmin(AdminBase):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
     ) -> Results[TopicPartition, int]:
-        """Delete what is before the offsets (-1: the high watermark); the new log start offsets."""
-        before = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+        """Delete the records below the offsets (-1: the high watermark); returns the new log start
+        offsets.
+        """
+        before = by_partition("offsets", offsets, "offset")
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]

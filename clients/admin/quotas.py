@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
+from kstore.items import mapping_of
 from kstore.protocol.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
@@ -27,7 +28,9 @@ EXACT, DEFAULT, ANY_NAME = 0, 1, 2
 
 
 def quota_entity(**names: str | None) -> QuotaEntity:
-    """Whom quotas are for: user=, client_id=, ip=, each with a name or None for its default."""
+    """The entity that quotas apply to: user=, client_id=, ip=, each with a name or None for its
+    default.
+    """
     return tuple(sorted((kind.replace("_", "-"), name) for kind, name in names.items()))
 
 
@@ -39,9 +42,11 @@ class QuotasAdmin(AdminBase):
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Quotas by entity. match: entity type -> name, None (its default) or "*" (any name).
 
-        strict: leave out entities that have types which are not in match.
+        strict: omit entities that have types which are not in match.
         """
         components = []
+        if match is not None:
+            mapping_of("match", match, "entity type -> name")
         for kind, name in (match or {}).items():
             how = ANY_NAME if name == "*" else DEFAULT if name is None else EXACT
             components.append(
@@ -73,6 +78,8 @@ class QuotasAdmin(AdminBase):
         raise_errors: bool = True,
     ) -> Results[QuotaEntity, None]:
         """Set quotas such as {"producer_byte_rate": 1e6}; None removes one."""
+        for quotas in mapping_of("changes", changes, "quota_entity(...) -> quotas").values():
+            mapping_of("quotas", quotas, "quota -> value")
 
         async def ask(
             node_id: int, wanted: list[QuotaEntity]

@@ -1,8 +1,8 @@
-"""Where replicas lie: reassignments to other brokers, leader elections, log dirs."""
+"""Placement of replicas: reassignments to other brokers, leader elections, log dirs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from kstore.clients.admin.routing import (
     item_error,
 )
 from kstore.errors import ErrorCode, KafkaError
+from kstore.items import Items, by_partition, items_of, mapping_of, partitions_of
 from kstore.protocol.controller.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -51,7 +52,9 @@ ELECTIONS = {"preferred": 0, "unclean": 1}
 
 
 class PartitionReassignment(NamedTuple):
-    """A reassignment under way: all replicas by broker id, those that come, those that go."""
+    """A running reassignment: all replicas by broker id, replicas that are added, replicas that are
+    removed.
+    """
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -67,9 +70,9 @@ class ReplicaOnBroker(NamedTuple):
 
 
 class ReplicaSize(NamedTuple):
-    """A replica's size in its log dir, and how far it lags in offsets.
+    """A replica's size in its log dir, and its lag in offsets.
 
-    is_future: it is on its way to this log dir and not in use yet.
+    is_future: it is being moved to this log dir and not in use yet.
     """
 
     size_bytes: int
@@ -79,9 +82,9 @@ class ReplicaSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log dir: what is wrong with it (None: nothing), its replicas, and its volume's bytes.
+    """A log dir: its error (None: none), its replicas, and its volume's bytes.
 
-    total_bytes and usable_bytes are -1 where the broker does not tell them (KIP-827).
+    total_bytes and usable_bytes are -1 if the broker does not send them (KIP-827).
     """
 
     error: KafkaError | None
@@ -91,16 +94,19 @@ class LogDirDescription:
 
 
 class ReplicasAdmin(AdminBase):
-    """Requests about where replicas lie and which of them leads."""
+    """Requests about the placement of replicas and their leaders."""
 
     async def alter_partition_reassignments(
         self,
-        targets: Mapping[TopicPartition, Sequence[int] | None],
+        targets: Mapping[TopicPartition, Items[int] | None],
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Move partitions to these brokers, the preferred leader first; None cancels a move."""
-        wanted_ids = {TopicPartition(*tp): ids for tp, ids in targets.items()}
+        wanted_ids = {
+            tp: None if ids is None else items_of("targets", ids, int, "broker ids")
+            for tp, ids in by_partition("targets", targets, "broker ids").items()
+        }
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]
@@ -136,14 +142,14 @@ class ReplicasAdmin(AdminBase):
         return await self._each(wanted_ids, route, ask, raise_errors=raise_errors)
 
     async def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Items[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments under way, of these partitions (None: of all)."""
+        """The running reassignments, of these partitions (None: of all)."""
         topics = None
         if partitions is not None:
             topics = [
                 ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
-                for topic, indexes in by_topic(partitions).items()
+                for topic, indexes in by_topic(partitions_of("partitions", partitions)).items()
             ]
 
         async def ask(
@@ -167,17 +173,17 @@ class ReplicasAdmin(AdminBase):
 
     async def elect_leaders(
         self,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Items[TopicPartition] | None = None,
         *,
         election: Literal["preferred", "unclean"] = "preferred",
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Elect the preferred leaders (or, unclean, any live replica) of partitions (None: of all).
 
-        A partition that has its leader already is ElectionNotNeededError where it was named, and
-        left out where it was not. An unclean election may lose records.
+        A partition that has the preferred leader already is an ElectionNotNeededError if it was
+        named, and omitted if not. An unclean election may lose records.
         """
-        named = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        named = None if partitions is None else partitions_of("partitions", partitions)
         errors: dict[TopicPartition, KafkaError] = {}
 
         async def ask(node_id: int) -> dict[TopicPartition, None] | KafkaError:
@@ -217,16 +223,18 @@ class ReplicasAdmin(AdminBase):
 
     async def describe_log_dirs(
         self,
-        brokers: Iterable[int] | None = None,
+        brokers: Items[int] | None = None,
         *,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Items[TopicPartition] | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
         """The log dirs of brokers (None: of all) by path, with the replicas of these partitions."""
+        if brokers is not None:
+            brokers = items_of("brokers", brokers, int, "broker ids")
         topics = None
         if partitions is not None:
             topics = [
                 DescribableLogDirTopic(topic=topic, partitions=indexes)
-                for topic, indexes in by_topic(partitions).items()
+                for topic, indexes in by_topic(partitions_of("partitions", partitions)).items()
             ]
 
         async def ask(node_id: int) -> dict[str, LogDirDescription] | KafkaError:
@@ -242,6 +250,7 @@ class ReplicasAdmin(AdminBase):
         self, targets: Mapping[ReplicaOnBroker, str], *, raise_errors: bool = True
     ) -> Results[ReplicaOnBroker, None]:
         """Move replicas to other log dirs of their brokers."""
+        mapping_of("targets", targets, "ReplicaOnBroker -> log dir")
 
         async def ask(
             node_id: int, wanted: list[ReplicaOnBroker]
@@ -276,9 +285,8 @@ class ReplicasAdmin(AdminBase):
         return await self._each(targets, route, ask, raise_errors=raise_errors)
 
 
-def _reassignable(index: int, replicas: Sequence[int] | None) -> ReassignablePartition:
-    ids = None if replicas is None else list(replicas)
-    return ReassignablePartition(partition_index=index, replicas=ids)
+def _reassignable(index: int, replicas: list[int] | None) -> ReassignablePartition:
+    return ReassignablePartition(partition_index=index, replicas=replicas)
 
 
 def _log_dir(row: DescribeLogDirsResult) -> LogDirDescription:

@@ -18,7 +18,12 @@ from kstore.errors import (
     NetworkError,
     RequestTimedOutError,
     UnknownServerError,
+    UnsupportedVersionError,
     error_for,
+)
+from kstore.protocol.metadata.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
 )
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
@@ -256,16 +261,38 @@ class AdminBase:
     async def _every_broker(
         self, ask: Callable[[int], Awaitable[T | KafkaError]], brokers: Iterable[int] | None = None
     ) -> dict[int, T]:
-        """Ask each of the brokers (None: all that are alive); the first error is raised."""
-        if brokers is None:
-            await self._cluster.retrying(lambda: self._cluster.refresh([]), self._timeout_ms)
-            brokers = sorted(self._cluster.view.brokers)
+        """Ask each of the brokers (None: all that are alive); the first error is raised.
+
+        Of all that are alive, one that leaves the cluster meanwhile is not missed: what it had is
+        the others' then, and they are asked again.
+        """
 
         async def ask_one(node_id: int, items: list[int]) -> Mapping[int, T | KafkaError]:
             return {node_id: await ask(node_id)}
 
         route = Broker(self._cluster, int)
-        return await self._each(brokers, route, ask_one, raise_errors=True)
+        if brokers is not None:
+            return await self._each(brokers, route, ask_one, raise_errors=True)
+        alive = await self._cluster.retrying(self._alive, self._timeout_ms)
+        while True:
+            found = await self._each(alive, route, ask_one, raise_errors=False)
+            if not found.errors:
+                return found
+            alive = await self._cluster.retrying(self._alive, self._timeout_ms)
+            if not found.errors.keys() - set(alive):
+                found.raise_first()
+
+    async def _alive(self) -> list[int]:
+        """The brokers that serve. Metadata may name those too that have just left."""
+        try:
+            answer = await self._ask(ANY, DescribeClusterRequest(), DescribeClusterResponse)
+        except UnsupportedVersionError:
+            await self._cluster.refresh([])
+            return sorted(self._cluster.view.brokers)
+        error = item_error("the cluster", answer.error_code, answer.error_message)
+        if error is not None:
+            raise error
+        return sorted(row.broker_id for row in answer.brokers)
 
 
 class _Rounds(Generic[K, T]):

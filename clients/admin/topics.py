@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import ErrorCode, KafkaError
+from kstore.items import Items, items_of, mapping_of
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,22 +42,24 @@ class NewTopic:
     num_partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str | None] = field(default_factory=dict)
-    replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    replicas: Mapping[int, Items[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have in all; replicas: broker ids of each new one."""
+    """The total number of partitions that a topic should have; replicas: broker ids of each new
+    one.
+    """
 
     total: int
-    replicas: Sequence[Sequence[int]] | None = None
+    replicas: Items[Items[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
     """A partition's leader (-1: none), its epoch, and its replicas by broker id.
 
-    partition_epoch is KIP-232's, -1 where the broker tells none.
+    partition_epoch is KIP-232's, -1 if the broker does not send it.
     """
 
     partition: int
@@ -70,7 +73,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic's id (zero where the broker has none), and its partitions in order."""
+    """A topic's id (zero if the broker has none), and its partitions in order."""
 
     name: str
     topic_id: uuid.UUID
@@ -84,18 +87,20 @@ class TopicsAdmin(AdminBase):
 
     async def create_topics(
         self,
-        topics: Iterable[NewTopic | str],
+        topics: Items[NewTopic | str] | Mapping[str, int],
         *,
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, uuid.UUID]:
-        """Create topics; their ids by name (zero before version 7). validate_only: only check."""
-        rows = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
-        by_name = {row.name: row for row in rows}
+        """Create topics, from NewTopics and names or a dict of name -> number of partitions;
+        returns their ids by name (zero before version 7). validate_only: only check.
+        """
+        rows = _new_topics(topics)
+        by_name = {row.name: _creatable(row) for row in rows}
 
         async def ask(node_id: int, names: list[str]) -> dict[str, uuid.UUID | KafkaError]:
             request = CreateTopicsRequest(
-                topics=[_creatable(by_name[name]) for name in names],
+                topics=[by_name[name] for name in names],
                 timeout_ms=self._request_timeout_ms,
                 validate_only=validate_only,
             )
@@ -110,9 +115,10 @@ class TopicsAdmin(AdminBase):
         return await self._each(by_name, route, ask, raise_errors=raise_errors)
 
     async def delete_topics(
-        self, topics: Iterable[str | uuid.UUID], *, raise_errors: bool = True
+        self, topics: Items[str | uuid.UUID], *, raise_errors: bool = True
     ) -> Results[str | uuid.UUID, None]:
         """Delete topics by name or by id."""
+        topics = items_of("topics", topics, (str, uuid.UUID), "topic names or ids")
 
         async def ask(
             node_id: int, wanted: list[str | uuid.UUID]
@@ -143,11 +149,11 @@ class TopicsAdmin(AdminBase):
         topic: str | Mapping[str, int | NewPartitions],
         total: int | None = None,
         *,
-        replicas: Sequence[Sequence[int]] | None = None,
+        replicas: Items[Items[int]] | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, None]:
-        """Raise a topic's number of partitions to total, or that of several topics.
+        """Raise the number of partitions of one topic to total, or of several topics.
 
         replicas: the broker ids of each new partition.
         """
@@ -156,12 +162,13 @@ class TopicsAdmin(AdminBase):
                 raise TypeError("create_partitions(topic, total) needs the total")
             topic = {topic: NewPartitions(total, replicas)}
         rows = {
-            name: NewPartitions(row) if isinstance(row, int) else row for name, row in topic.items()
+            name: _growing(name, NewPartitions(row) if isinstance(row, int) else row)
+            for name, row in mapping_of("topic", topic, "topic -> number of partitions").items()
         }
 
         async def ask(node_id: int, names: list[str]) -> dict[str, KafkaError | None]:
             request = CreatePartitionsRequest(
-                topics=[_growing(name, rows[name]) for name in names],
+                topics=[rows[name] for name in names],
                 timeout_ms=self._request_timeout_ms,
                 validate_only=validate_only,
             )
@@ -175,18 +182,21 @@ class TopicsAdmin(AdminBase):
         return await self._each(rows, route, ask, raise_errors=raise_errors)
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """All topics' names in order; internal ones only when asked for."""
+        """The names of all topics in order; internal topics only if requested."""
         found = await self.describe_topics()
         return [topic.name for topic in found if internal or not topic.is_internal]
 
     async def describe_topics(
         self,
-        topics: Iterable[str | uuid.UUID] | None = None,
+        topics: Items[str | uuid.UUID] | None = None,
         *,
         authorized_operations: bool = False,
     ) -> list[TopicDescription]:
         """Ids, partitions, leaders and replicas of topics by name or id (None: of all), by name."""
-        wanted = None if topics is None else sorted(set(topics), key=str)
+        wanted = None
+        if topics is not None:
+            named = items_of("topics", topics, (str, uuid.UUID), "topic names or ids")
+            wanted = sorted(set(named), key=str)
         by_id = any(isinstance(topic, uuid.UUID) for topic in wanted or ())
         at_least = 12 if by_id else 8 if authorized_operations else 4
 
@@ -208,15 +218,33 @@ class TopicsAdmin(AdminBase):
         return await self._one(AnyBroker(self._cluster), ask)
 
 
+def _new_topics(topics: Items[NewTopic | str] | Mapping[str, int]) -> list[NewTopic]:
+    if isinstance(topics, Mapping):
+        for name, count in topics.items():
+            if not isinstance(name, str) or not isinstance(count, int):
+                raise TypeError(
+                    f"topics has {name!r}: {count!r} in it: pass a dict of topic name -> number of "
+                    "partitions, or a list of NewTopic"
+                )
+        return [NewTopic(name, count) for name, count in topics.items()]
+    rows = items_of("topics", topics, (NewTopic, str), "topic names or NewTopic")
+    return [NewTopic(row) if isinstance(row, str) else row for row in rows]
+
+
 def _creatable(topic: NewTopic) -> CreatableTopic:
+    configs = mapping_of("configs", topic.configs, "config -> value")
+    replicas = mapping_of("replicas", topic.replicas, "partition -> broker ids")
     return CreatableTopic(
         name=topic.name,
         num_partitions=-1 if topic.replicas else topic.num_partitions,
         replication_factor=-1 if topic.replicas else topic.replication_factor,
-        configs=[CreatableTopicConfig(name=k, value=v) for k, v in topic.configs.items()],
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         assignments=[
-            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
-            for partition, brokers in topic.replicas.items()
+            CreatableReplicaAssignment(
+                partition_index=partition,
+                broker_ids=items_of("replicas", brokers, int, "broker ids"),
+            )
+            for partition, brokers in replicas.items()
         ],
     )
 
@@ -224,7 +252,11 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 def _growing(name: str, new: NewPartitions) -> CreatePartitionsTopic:
     assignments = None
     if new.replicas is not None:
-        assignments = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in new.replicas]
+        rows = items_of("replicas", new.replicas, object, "lists of broker ids")
+        assignments = [
+            CreatePartitionsAssignment(broker_ids=items_of("replicas", ids, int, "broker ids"))
+            for ids in rows
+        ]
     return CreatePartitionsTopic(name=name, count=new.total, assignments=assignments)
 
 

@@ -1,8 +1,9 @@
-"""Transactions (KIP-664): list, describe, who has them open on a partition, and ending them."""
+"""Transactions (KIP-664): list them, describe them and the producers on a partition, and end
+them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from kstore.clients.admin.routing import (
 )
 from kstore.clients.io.cluster import TRANSACTION
 from kstore.errors import KafkaError
+from kstore.items import Items, items_of, partitions_of
 from kstore.protocol.transactions.admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -71,7 +73,7 @@ class TransactionDescription:
 
 
 class ProducerState(NamedTuple):
-    """What a partition's leader knows of a producer; -1 where there is nothing.
+    """What a partition's leader knows about a producer; -1 for nothing.
 
     txn_start_offset is the first offset of its open transaction.
     """
@@ -85,7 +87,7 @@ class ProducerState(NamedTuple):
 
 
 class AbortSpec(NamedTuple):
-    """Which transaction to end on a partition, as its ProducerState tells."""
+    """Which transaction to end on a partition, from its ProducerState."""
 
     partition: TopicPartition
     producer_id: int
@@ -106,8 +108,8 @@ class TransactionsAdmin(AdminBase):
     async def list_transactions(
         self,
         *,
-        states: Sequence[str] = (),
-        producer_ids: Sequence[int] = (),
+        states: Items[str] = (),
+        producer_ids: Items[int] = (),
         min_duration_ms: int = -1,
         id_pattern: str | None = None,
     ) -> list[TransactionListing]:
@@ -116,12 +118,14 @@ class TransactionsAdmin(AdminBase):
         Only those in these states, of these producer ids, open for longer than min_duration_ms
         (KIP-994), whose id matches id_pattern, an RE2 expression (KIP-1152).
         """
+        states = items_of("states", states, str, "transaction states")
+        producer_ids = items_of("producer_ids", producer_ids, int, "producer ids")
         at_least = 2 if id_pattern is not None else 1 if min_duration_ms >= 0 else 0
 
         async def ask(node_id: int) -> list[TransactionListing] | KafkaError:
             request = ListTransactionsRequest(
-                state_filters=list(states),
-                producer_id_filters=list(producer_ids),
+                state_filters=states,
+                producer_id_filters=producer_ids,
                 duration_filter=min_duration_ms,
                 transactional_id_pattern=id_pattern,
             )
@@ -136,9 +140,10 @@ class TransactionsAdmin(AdminBase):
         return sorted(row for rows in found.values() for row in rows)
 
     async def describe_transactions(
-        self, transactional_ids: Iterable[str], *, raise_errors: bool = True
+        self, transactional_ids: Items[str], *, raise_errors: bool = True
     ) -> Results[str, TransactionDescription]:
         """State, producer and partitions of transactional ids."""
+        transactional_ids = items_of("transactional_ids", transactional_ids, str, "ids")
 
         async def ask(
             node_id: int, wanted: list[str]
@@ -169,9 +174,10 @@ class TransactionsAdmin(AdminBase):
         return await self._each(transactional_ids, route, ask, raise_errors=raise_errors)
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition], *, raise_errors: bool = True
+        self, partitions: Items[TopicPartition], *, raise_errors: bool = True
     ) -> Results[TopicPartition, list[ProducerState]]:
-        """The producers that the leaders of partitions hold state of, by producer id."""
+        """The producers that the leaders of partitions have state of, by producer id."""
+        partitions = partitions_of("partitions", partitions)
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]
@@ -201,9 +207,9 @@ class TransactionsAdmin(AdminBase):
         return await self._each(partitions, route, ask, raise_errors=raise_errors)
 
     async def abort_transaction(self, spec: AbortSpec) -> None:
-        """Write an abort marker on a partition, where the coordinator will not: the last resort.
+        """Write an abort marker on a partition if the coordinator will not do it: the last resort.
 
-        Whoever still writes in that transaction loses what it wrote there.
+        A producer that still writes in that transaction loses what it wrote there.
         """
 
         async def ask(
@@ -233,12 +239,14 @@ class TransactionsAdmin(AdminBase):
         await self._each([spec.partition], Leader(self._cluster), ask, raise_errors=True)
 
     async def fence_producers(
-        self, transactional_ids: Iterable[str], *, raise_errors: bool = True
+        self, transactional_ids: Items[str], *, raise_errors: bool = True
     ) -> Results[str, tuple[int, int]]:
-        """Abort what the producers of transactional ids have open, and fence them.
+        """Abort the open transactions of the producers with these transactional ids, and fence the
+        producers.
 
-        The producer id and epoch that a next producer follows, by transactional id.
+        Returns the producer id and epoch that the next producer follows, by transactional id.
         """
+        transactional_ids = items_of("transactional_ids", transactional_ids, str, "ids")
 
         async def ask(node_id: int, wanted: list[str]) -> dict[str, tuple[int, int] | KafkaError]:
             found: dict[str, tuple[int, int] | KafkaError] = {}
@@ -260,15 +268,16 @@ class TransactionsAdmin(AdminBase):
 
     async def find_hanging_transactions(
         self,
-        partitions: Iterable[TopicPartition],
+        partitions: Items[TopicPartition],
         *,
         now_ms: int,
         max_timeout_ms: int = MAX_TIMEOUT_MS,
     ) -> list[HangingTransaction]:
         """Transactions on these partitions that no coordinator will end.
 
-        They were last written to more than max_timeout_ms ago (by default as long as a broker lets
-        any be open), and their coordinator does not know of them, or has ended them.
+        They were last written to more than max_timeout_ms ago (by default as long as a broker
+        allows a transaction to be open), and their coordinator does not know them, or has ended
+        them.
         """
         producers = await self.describe_producers(partitions)
         late = [

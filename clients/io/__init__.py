@@ -2,5 +2,6 @@
 bootstrap servers. What to decide is in kstore.clients.core.
 
 May import: kstore, kstore._fast.clients, kstore.clients.core, kstore.config, kstore.errors,
-    kstore.net, kstore.protocol, kstore.record, kstore.types.
+    kstore.items, kstore.net, kstore.other_protocols, kstore.protocol, kstore.record,
+    kstore.types.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -44,6 +45,29 @@ FIND_MANY = 4
 """The version of FindCoordinator from which on it takes several keys (KIP-699)."""
 
 
+WAITING_S = 3.0
+_waiting_log = logging.getLogger("kstore.clients.waiting")
+
+
+class _Waiting:
+    """Tells, now and then, what a call waits for that takes long (INFO, "kstore.clients.waiting";
+    the command line shows it).
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, servers: str, deadline: float) -> None:
+        self.last: KafkaError | None = None
+        self.timer = loop.call_later(WAITING_S, self._tell)
+        self._loop, self._servers, self._deadline = loop, servers, deadline
+        self._pause_s = WAITING_S
+
+    def _tell(self) -> None:
+        left_s = max(self._deadline - self._loop.time(), 0)
+        why = self.last or "no answer yet"
+        _waiting_log.info("waiting for %s, for up to %.0f s more: %s", self._servers, left_s, why)
+        self._pause_s *= 2
+        self.timer = self._loop.call_later(self._pause_s, self._tell)
+
+
 class ClusterClient:
     """Settings are those of `client_settings`. The loop is the running one of the first call,
     unless it is given.
@@ -59,6 +83,8 @@ class ClusterClient:
         self._loop = loop
         self._nodes = Nodes(settings, self.view)
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._finders: dict[tuple[int, str], BrokerConnection] = {}
+        self._teller: BrokerConnection | None = None  # of the metadata that was taken last
         self._watched: frozenset[str] | None = frozenset()
         self._wanted = asyncio.Event()
         self._refresher: asyncio.Task[None] | None = None
@@ -109,6 +135,17 @@ class ClusterClient:
         loop = self._own_loop()
         deadline = loop.time() + timeout_ms / 1000
         names = list(topics)
+        waiting = _Waiting(loop, ", ".join(self.settings["bootstrap.servers"]), deadline)
+        try:
+            return await self._retried(action, deadline, names, timeout_ms, waiting)
+        finally:
+            waiting.timer.cancel()
+
+    async def _retried(
+        self, action: Callable[[], Awaitable[T]], deadline: float, names: list[str],
+        timeout_ms: float, waiting: _Waiting,
+    ) -> T:  # fmt: skip
+        loop = self._own_loop()
         last: KafkaError | None = None
         failures = 0
         while True:
@@ -116,12 +153,13 @@ class ClusterClient:
             try:
                 async with asyncio.timeout_at(deadline) as limit:
                     if last is not None and last.refresh_metadata and names:
+                        self.doubt()
                         await self.refresh(names)
                     return await action()
             except KafkaError as error:
                 if not error.retriable or self._is_closed:
                     raise
-                last = error
+                last = waiting.last = error
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -160,6 +198,11 @@ class ClusterClient:
             refresher.cancel()
             await asyncio.wait([refresher])
         await self._nodes.close()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether no broker could be reached when one was last tried. For any thread."""
+        return self._nodes.is_cut_off
 
     # ---- metadata ----
 
@@ -201,6 +244,7 @@ class ClusterClient:
             outdated += answer is not None
             if answer is not None or connection.is_lost:
                 await asyncio.sleep(self._pause_s(attempts))
+        self._teller = connection
         self._nodes.metadata_came()
         if enough is not None and not enough(self.view):
             self._nodes.avoid(connection)
@@ -236,10 +280,20 @@ class ClusterClient:
         self._watched = None if topics is None else frozenset(topics)
         self._begin_refreshing()
 
-    def want_refresh(self) -> None:
-        """Have the metadata of the watched topics fetched soon, in the background; wishes that come
-        together count once.
+    def doubt(self) -> None:
+        """An answer contradicts the metadata that is known: another broker than the one that told
+        it is asked next, if there is one. That one may be cut off from the controller.
         """
+        if self._teller is not None:
+            self._nodes.avoid(self._teller)
+            self._teller = None
+
+    def want_refresh(self, *, doubts: bool = True) -> None:
+        """Have the metadata of the watched topics fetched soon, in the background; wishes that come
+        together count once. doubts: because of an error, which makes what is known doubtful.
+        """
+        if doubts:
+            self.doubt()
         self._wanted.set()
         self._begin_refreshing()
 
@@ -301,8 +355,14 @@ class ClusterClient:
             raise error_for(row.error_code, row.error_message or None)
         self.view.hear_broker(Broker(row.node_id, row.host, row.port))
         self._coordinators[kind, key] = row.node_id
+        self._finders[kind, key] = connection
         return row.node_id
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """Look the coordinator up anew when it is needed next: after NOT_COORDINATOR, say."""
+        """Look the coordinator up anew when it is needed next: after NOT_COORDINATOR, say. Another
+        broker than the one that named it is asked, if there is one.
+        """
         self._coordinators.pop((kind, key), None)
+        finder = self._finders.pop((kind, key), None)
+        if finder is not None:
+            self._nodes.avoid(finder)

@@ -23,6 +23,7 @@ from kstore.errors import (
     RequestTimedOutError,
     error_for,
 )
+from kstore.other_protocols import other_protocol
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, request_pieces
 from kstore.protocol.schema import Message
@@ -55,6 +56,12 @@ class _Held(NamedTuple):
 
     expected: _Expected | None
     pieces: list[bytes]
+
+
+HINTS = {
+    "TLS": "a listener with TLS needs a security.protocol of SSL or SASL_SSL",
+    "HTTP": "it is the port of a web server (or of kstore's HTTP API); give a Kafka listener's",
+}
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -189,8 +196,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def agree(self) -> None:
         """Ask for the broker's versions: the first request of every connection."""
         request = ApiVersionsRequest(
-            client_software_name="kstore", client_software_version=__version__
-        )
+            client_software_name="kstore", client_software_version=__version__,
+            extension_fields=True,
+        )  # fmt: skip
         answer = await self._ask_versions(request, APIS[API_VERSIONS].max_version)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             theirs = {row.api_key: row.max_version for row in answer.api_keys}
@@ -303,6 +311,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             future.set_result(message)
 
     def _not_kafka(self, error: ProtocolError, begin: bytes) -> NetworkError:
+        other = other_protocol(begin)
+        if other is not None and not self.versions.offers(API_VERSIONS):
+            return NetworkError(
+                f"{self.address} answers with {other}, not with Kafka's protocol: {HINTS[other]}"
+            )
         hint = "" if self.versions.offers(API_VERSIONS) else (
             "; is that the port of a Kafka listener, and security.protocol what it speaks?"
         )  # fmt: skip

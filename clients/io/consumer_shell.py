@@ -29,6 +29,7 @@ from kstore.clients.io.handover import ListenerCalls
 from kstore.clients.io.list_offsets import FoundOffset, list_offsets
 from kstore.clients.io.placement import Placement
 from kstore.errors import InvalidGroupIdError, KafkaError, RequestTimedOutError
+from kstore.items import by_partition, partitions_of
 from kstore.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerShell"]
 
 LATEST, EARLIEST = -1, -2
+
+
+FORGOTTEN_MS = 5_000
 
 
 class ConsumerShell:
@@ -114,14 +118,14 @@ class ConsumerShell:
         """Keep the metadata of what is read or subscribed to fresh."""
         if self.subscription.kind in (SubscriptionKind.PATTERN, SubscriptionKind.BROKER_PATTERN):
             self.cluster.watch_topics(None)
-            self.cluster.want_refresh()
+            self.cluster.want_refresh(doubts=False)
             return
         topics = {tp.topic for tp in self.subscription.partitions} | self.subscription.topics
         if self.group is not None:
             topics |= self.group.group_topics
         self.cluster.watch_topics(topics)
         if not topics <= set(self.cluster.view.topics):
-            self.cluster.want_refresh()
+            self.cluster.want_refresh(doubts=False)
 
     def _metadata_came(self) -> None:
         if self.subscription.kind is SubscriptionKind.PATTERN:
@@ -210,7 +214,8 @@ class ConsumerShell:
         the next poll() or position().
         """
         reset: Reset = LATEST_RESET if to_end else EARLIEST_RESET
-        rows = [self.row(tp) for tp in partitions] or list(self.subscription.partitions.values())
+        named = partitions_of("partitions", partitions)
+        rows = [self.row(tp) for tp in named] or list(self.subscription.partitions.values())
         for row in rows:
             row.seek_by_timestamp(reset)
         self._kick_placement()
@@ -245,7 +250,7 @@ class ConsumerShell:
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Hand out no records of partitions, or hand them out again."""
-        for row in [self.row(tp) for tp in partitions]:
+        for row in [self.row(tp) for tp in partitions_of("partitions", partitions)]:
             row.paused = paused
         self._fetcher.kick()
 
@@ -264,7 +269,7 @@ class ConsumerShell:
     ) -> dict[TopicPartition, FoundOffset]:
         return await list_offsets(
             self.cluster,
-            {TopicPartition(*tp): moment for tp, moment in timestamps.items()},
+            timestamps,
             isolation_level=int(self.settings["isolation.level"] == "read_committed"),
             timeout_ms=self._timeout_ms if timeout_ms is None else timeout_ms,
         )
@@ -274,13 +279,15 @@ class ConsumerShell:
     ) -> dict[TopicPartition, int]:
         """Log start offsets, or ends."""
         edge = LATEST if at_end else EARLIEST
-        found = await self._list_offsets(dict.fromkeys(partitions, edge), timeout_ms)
+        wanted = partitions_of("partitions", partitions)
+        found = await self._list_offsets(dict.fromkeys(wanted, edge), timeout_ms)
         return {tp: row.offset for tp, row in found.items()}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each moment, None: there is none."""
+        timestamps = by_partition("timestamps", timestamps, "timestamp in ms")
         for tp, moment in timestamps.items():
             if moment < 0:
                 raise ValueError(f"partition {tp}: timestamp {moment} is negative")
@@ -324,11 +331,11 @@ class ConsumerShell:
         if offsets is None:
             return {tp: committable(row) for tp, row in self.subscription.consumed().items()}
         found = {}
-        for tp, given in offsets.items():
+        for tp, given in by_partition("offsets", offsets, "offset").items():
             row = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
             if row.offset < 0:
-                raise ValueError(f"{TopicPartition(*tp)}: offset {row.offset} is negative")
-            found[TopicPartition(*tp)] = row
+                raise ValueError(f"{tp}: offset {row.offset} is negative")
+            found[tp] = row
         return found
 
     async def commit(
@@ -346,7 +353,7 @@ class ConsumerShell:
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None: nothing."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
+        wanted = partitions_of("partitions", partitions)
         return await self.own_group().committed(wanted, timeout_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -366,3 +373,12 @@ class ConsumerShell:
             pass  # it would be gone soon anyway; the group client has logged it
         await self._fetcher.close()
         await self.cluster.close()
+
+    async def forget(self) -> None:
+        """The end of a consumer that its user forgot: leave the group. Nothing is committed, since
+        nobody says what was done with the records.
+        """
+        self.calls.abandon()
+        if self.group is not None:
+            self.group.stop_committing()
+        await self.close(FORGOTTEN_MS)

@@ -12,10 +12,9 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from kstore.clients.core.consumer.commits import AutoCommit, Commit, commits_of
-from kstore.clients.core.group.assignors import Assignor
 from kstore.clients.core.group.expansion_gate import need_rows, position_rows
 from kstore.clients.core.group.group_step import (
     CommitClaim,
@@ -25,8 +24,13 @@ from kstore.clients.core.group.group_step import (
     GroupTopic,
     HandOver,
     LookUp,
-    MemberSettings,
     Send,
+)
+from kstore.clients.core.group.protocol_choice import (
+    FIRST_VERSION,
+    falls_back,
+    is_to_be_chosen,
+    make_member,
 )
 from kstore.clients.io.cluster import GROUP
 from kstore.clients.io.gate import GateKeeper
@@ -46,14 +50,11 @@ from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartitio
 
 if TYPE_CHECKING:
     from kstore.clients.core.consumer.subscription import Handover, Position, SubscriptionState
-    from kstore.clients.core.group.classic_member import ClassicMember
-    from kstore.clients.core.group.consumer_member import ConsumerMember
     from kstore.clients.core.group.expansion_gate import ExpansionGate
     from kstore.clients.io.cluster import ClusterClient
 
 __all__ = ["GroupCoordinatorClient"]
 
-Member: TypeAlias = "ClassicMember | ConsumerMember"
 JOIN_LANE = "join"
 """JoinGroup and SyncGroup wait for the other members."""
 JOINING = (JoinGroupRequest, SyncGroupRequest)
@@ -84,7 +85,10 @@ class GroupCoordinatorClient:
         self._instance_id: str | None = settings["group.instance.id"]
         self._max_poll_ms: int = settings["max.poll.interval.ms"]
         self._timeout_ms: int = settings["default.api.timeout.ms"]
-        self._member = _member(settings)
+        self._settings = settings
+        self._given: frozenset[str] = getattr(settings, "given", frozenset(settings))
+        self._may_fall_back = is_to_be_chosen(self._given)
+        self._member = make_member(settings, self._given, str(uuid.uuid4()), random.random)
         self.offsets = GroupOffsets(cluster, settings, subscription, self._claim, self._refused)
         backoff_ms: int = settings["retry.backoff.ms"]
         self._auto: AutoCommit | None = None
@@ -195,6 +199,10 @@ class GroupCoordinatorClient:
         gone = [tp for tp in self._subscription.assigned() if self._subscription.uses_group]
         if gone:  # the listener has taken too long
             self._subscription.take_away(gone)
+
+    def stop_committing(self) -> None:
+        """Nobody says any more what was done with the records: commit no position by itself."""
+        self._auto = None
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """The last automatic commit, then leave. What fails here is logged, not raised."""
@@ -336,9 +344,15 @@ class GroupCoordinatorClient:
             if isinstance(request, HEARTBEATS):
                 await self._add_positions(request, node_id)
             response = await self._cluster.ask(
-                node_id, request, extra_wait_ms=effect.extra_wait_ms, lane=lane
+                node_id,
+                request,
+                at_least=FIRST_VERSION if self._may_fall_back else 0,
+                extra_wait_ms=effect.extra_wait_ms,
+                lane=lane,
             )
         except KafkaError as error:
+            if self._fell_back(error.code):
+                return
             _log.debug("%s failed: %s", type(request).__name__, error)
             self._cluster.forget_coordinator(GROUP, self.group_id)
             if not error.retriable:
@@ -346,8 +360,29 @@ class GroupCoordinatorClient:
             self._do(self._member.failed(request, self._now()))
             return
         if isinstance(response, (HeartbeatResponse, ConsumerGroupHeartbeatResponse)):
+            if self._fell_back(response.error_code):
+                return
             self._hear_positions(response)
         self._do(self._member.answered(request, response, self._now()))
+
+    def _fell_back(self, code: int) -> bool:
+        """Go over to the classic protocol, where an error says that the group has no other."""
+        if not self._may_fall_back or not falls_back(code, self._member):
+            return False
+        _log.info("group %s is joined by the classic protocol (error %d)", self.group_id, code)
+        self._may_fall_back = False
+        self._member = make_member(self._settings, self._given, "", random.random, is_classic=True)
+        now_ms = self._now()
+        try:
+            self._do(self._member.metadata_changed(self._topics(), now_ms))
+            if self._has_subscribed:
+                wanted, pattern = self._subscription.topics, self._subscription.broker_pattern
+                self._do(self._member.subscribe(wanted, now_ms, pattern))
+        except ValueError as error:  # a pattern for the coordinator
+            self._fail(error)
+        if self._polled_ms >= 0:
+            self._do(self._member.polled(self._polled_ms))
+        return True
 
     async def _look_up(self, effect: LookUp) -> None:
         topics = effect.topics
@@ -446,34 +481,6 @@ class GroupCoordinatorClient:
         if gates.gate.asked(asked):
             self._at_poll = self._at_poll or self._subscription.consumed()
             self._hurry()
-
-
-def _member(settings: Mapping[str, Any]) -> Member:
-    is_new = settings["group.protocol"].lower() == "consumer"
-    own = MemberSettings(
-        group_id=settings["group.id"],
-        instance_id=settings["group.instance.id"],
-        rack=settings["client.rack"] or None,
-        session_timeout_ms=settings["session.timeout.ms"],
-        heartbeat_interval_ms=settings["heartbeat.interval.ms"],
-        max_poll_interval_ms=settings["max.poll.interval.ms"],
-        retry_backoff_ms=settings["retry.backoff.ms"],
-        retry_backoff_max_ms=settings["retry.backoff.max.ms"],
-        server_assignor=settings["group.remote.assignor"],
-    )
-    if is_new:
-        from kstore.clients.core.group.consumer_member import ConsumerMember
-
-        return ConsumerMember(own, str(uuid.uuid4()), random.random)
-    from kstore.clients.core.group.classic_member import ClassicMember
-
-    return ClassicMember(own, _assignors(settings), random.random)
-
-
-def _assignors(settings: Mapping[str, Any]) -> list[Assignor]:
-    from kstore.clients.core.group.assignor_table import make_assignor
-
-    return [make_assignor(item) for item in settings["partition.assignment.strategy"]]
 
 
 def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:

@@ -154,7 +154,7 @@ class GateKeeper:
         starts = await self._log_starts([tp for tp, offset in places.items() if offset > 0])
         missing = {tp for tp, offset in places.items() if offset > 0} - starts.keys()
         if missing:
-            raise KafkaError(f"no leader told the log start offset of {sorted(missing)}")
+            raise KafkaError(f"no leader reported the log start offset of {sorted(missing)}")
         return [tp for tp, offset in places.items() if offset > starts.get(tp, offset)]
 
     def _pass(self, partitions: Iterable[TopicPartition]) -> None:

@@ -51,8 +51,17 @@ class ListenerCalls:
         self.wants_poll = False
         """Whether somebody waits until the user is in poll()."""
         self._signal = signal
+        self._is_abandoned = False
         self._loop = asyncio.get_running_loop()
         self._waiters: list[asyncio.Future[Mapping[TopicPartition, Position]]] = []
+
+    def abandon(self) -> None:
+        """The user is gone: nobody is told any more, and nothing counts as done."""
+        self._is_abandoned = True
+        self.listener = None
+        self._entered({})
+        while self.pending:
+            self.pending.popleft().done()
 
     def enter_poll(self, consumed: Mapping[TopicPartition, Position]) -> None:
         """The user is in poll(), done with all up to these positions. From any thread."""
@@ -67,6 +76,8 @@ class ListenerCalls:
 
     async def safe_point(self) -> Mapping[TopicPartition, Position]:
         """Return once the user is in poll(), or closes the consumer: what it is done with then."""
+        if self._is_abandoned:
+            return {}
         waiter: asyncio.Future[Mapping[TopicPartition, Position]] = self._loop.create_future()
         self._waiters.append(waiter)
         self.wants_poll = True

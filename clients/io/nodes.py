@@ -14,6 +14,7 @@ from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.connection import BrokerConnection
 from kstore.clients.io.opening import open_connection
+from kstore.config.definition import ConfigError
 from kstore.errors import KafkaError, NetworkError
 
 if TYPE_CHECKING:
@@ -31,14 +32,16 @@ _Address = tuple[str, int]
 
 
 def parse_servers(servers: Sequence[str]) -> list[_Address]:
-    """(host, port) of each "host:port" or "[v6]:port", by default port 9092. Raises ValueError."""
+    """(host, port) of each "host:port" or "[v6]:port", by default port 9092. ConfigError."""
     found = []
     for server in servers:
         host, colon, port = server.strip().rpartition(":")
         if not colon or server.endswith("]"):
             host, port = server.strip(), "9092"
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"bootstrap server {server!r} is not host:port")
+            raise ConfigError(
+                f"bootstrap server {server!r} is not host:port", key="bootstrap.servers"
+            )
         found.append((host.strip("[]"), int(port)))
     return found
 
@@ -231,6 +234,13 @@ class Nodes:
     def _rebootstraps(self) -> bool:
         strategy: str = self._settings["metadata.recovery.strategy"]
         return strategy.lower() == "rebootstrap"
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether no connection is open and the last attempt to open one failed. For any thread."""
+        places = [*self._bootstrap, *list(self._known.values())]
+        has_failed = any(place.failures for place in places)
+        return has_failed and all(each.is_lost for each in list(self._open.values()))
 
     # ---- the end ----
 

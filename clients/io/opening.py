@@ -95,10 +95,25 @@ async def _begin(
         )
     except OSError as error:  # of TLS, too
         reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+        if _is_no_tls(error):
+            raise NetworkError(
+                f"{connection.address} does not speak TLS (it closed the connection, or answered "
+                "in plain text): use a security.protocol of PLAINTEXT or SASL_PLAINTEXT there, or "
+                "the port of a listener with TLS"
+            ) from error
         raise NetworkError(
             f"no TLS connection to {connection.address}: {reason or 'it was closed'}; check that "
             "it is a listener with TLS, and ssl.truststore.location"
         ) from error
+
+
+def _is_no_tls(error: OSError) -> bool:
+    """Whether the handshake failed as it does where the other side has no TLS."""
+    import ssl  # who has come here has it already
+
+    reason = str(getattr(error, "reason", "") or "")
+    closed = isinstance(error, (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError))
+    return closed or reason in {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING"}
 
 
 async def _connect(

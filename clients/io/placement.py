@@ -138,6 +138,7 @@ class Placement:
             )
             await asyncio.sleep(pause / 1000)
             topics = sorted({row.tp.topic for rows in _all(found) for row in rows})
+            self._cluster.doubt()
             enough = partial(_is_new_enough, found.metadata)
             await self._trying(partial(self._cluster.refresh, topics, enough=enough))
         self._placed()

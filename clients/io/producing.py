@@ -5,9 +5,12 @@ flush, close). Producer and AIOProducer are two faces of it. Runs on one event l
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.clients.accumulator import Accumulator
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ProducerShell", "check_settings", "new_accumulator"]
 
+_log = logging.getLogger("kstore.clients")
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+FORGOTTEN = "a producer that was not closed"
 MAX_IN_FLIGHT = "max.in.flight.requests.per.connection"
 
 
@@ -115,6 +120,7 @@ class ProducerShell:
             self.transactions = Transactions(self, settings["transactional.id"])
         self._room = asyncio.Event()
         self._waiting = 0
+        self._at_exit: list[ProducerBatch] = []
         self._loop = asyncio.get_running_loop()
         accumulator.loop_thread = threading.get_ident()
         accumulator.wake = self._wake
@@ -194,15 +200,14 @@ class ProducerShell:
         error, self.sender.first_error = self.sender.first_error, None
         return error
 
-    async def close(self, timeout_s: float | None, *, abandon: bool = False) -> None:
+    async def close(self, timeout_s: float | None) -> None:
         """Flush for so long at most, give up the rest, and close the connections."""
         self.accumulator.gate = ProducerClosedError("the producer is closed")
         try:
-            if not abandon:
-                async with asyncio.timeout(timeout_s):
-                    await self.flush()
-                    if self.transactions is not None:
-                        await self.transactions.leave()
+            async with asyncio.timeout(timeout_s):
+                await self.flush()
+                if self.transactions is not None:
+                    await self.transactions.leave()
         except TimeoutError:
             pass
         finally:
@@ -210,6 +215,62 @@ class ProducerShell:
             error = KafkaError("the producer was closed before the record was delivered")
             self.sender.drop_all(error)
             await self.cluster.close()
+
+    async def forget(self) -> None:
+        """The end of a producer that its user forgot: send what waits. What can't be sent within
+        delivery.timeout.ms is told, by a ResourceWarning and in the log.
+        """
+        await self._close_and_tell(FORGOTTEN)
+
+    async def leave(self, error: BaseException) -> None:
+        """The end of a with block that an error leaves: an open transaction is aborted, other
+        records are sent. The caller gets that error, so what can't be sent is told as in `forget`.
+        """
+        if self.transactions is not None:
+            await self.transactions.leave()
+        await self._close_and_tell(f"a producer whose with block ended by {type(error).__name__}")
+
+    async def _close_and_tell(self, who: str) -> None:
+        waiting = [*self._at_exit, *self.accumulator.incomplete]
+        try:
+            await self.close(self.patience_s)
+        finally:
+            tell_lost(waiting, who)
+
+    @property
+    def patience_s(self) -> float:
+        """How long a flush may take: each record has delivery.timeout.ms, and its answer a bit."""
+        return float(self.settings["delivery.timeout.ms"]) / 1000 + 1
+
+    def tell_lost(self) -> None:
+        """The loop has ended: what waits is lost."""
+        tell_lost([*self._at_exit, *self.accumulator.incomplete], FORGOTTEN)
+
+    async def flush_forgotten(self) -> None:
+        """Send what waits, as the process ends; `forget` comes later, and tells of these too."""
+        self._at_exit += self.accumulator.incomplete
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.patience_s):
+                await self.flush()
+
+
+def tell_lost(waiting: list[ProducerBatch], who: str) -> None:
+    """Say how many records of these batches were not delivered, if any."""
+    ends: list[ProducerBatch] = []
+    rest = list(dict.fromkeys(waiting))
+    while rest:
+        batch = rest.pop()
+        later = batch.successors()
+        rest += later
+        ends += [] if later else [batch]
+    errors = [batch.error for batch in ends if batch.error is not None or not batch.done]
+    lost = sum(batch.count for batch in ends if batch.error is not None or not batch.done)
+    if lost:
+        text = f"{who} has lost {lost} records ({errors[0] or 'not sent'})"
+        if who == FORGOTTEN:
+            text += ": close it, or use it in a with block"
+        _log.error(text)
+        warnings.warn(text, ResourceWarning, stacklevel=2)
 
 
 async def done(batch: ProducerBatch) -> None:

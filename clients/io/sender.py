@@ -20,13 +20,14 @@ from kstore.clients.core.producer.sender import NEVER_MS, Sender, Verdict
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.io.connection import BrokerConnection
 from kstore.errors import (
+    FencedLeaderEpochError,
     KafkaError,
     LeaderNotAvailableError,
     NetworkError,
     UnsupportedVersionError,
     raise_for,
 )
-from kstore.protocol.logs.produce import ProduceResponse
+from kstore.protocol.logs.produce import ProduceRequest, ProduceResponse
 from kstore.protocol.schema import ZERO_UUID, Message
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from kstore.types import TopicPartition
@@ -152,7 +153,10 @@ class SendLoop:
         topic = self._cluster.view.topics.get(tp.topic)
         if topic is None or tp.partition >= len(topic.partitions):
             return -1
-        leader = topic.partitions[tp.partition].leader
+        row = topic.partitions[tp.partition]
+        if self._sender.fenced and self._sender.is_over(tp, topic.topic_id, row.leader_epoch):
+            return -1
+        leader = row.leader
         return leader if leader in self._cluster.view.brokers else -1
 
     def _once(self, key: object, work: Any) -> None:
@@ -240,7 +244,7 @@ class SendLoop:
         if self._acks == 0:
             self._loop.create_task(self._written(node, connection, batches))
             return
-        future.add_done_callback(partial(self._answered, node, batches))
+        future.add_done_callback(partial(self._answered, node, batches, request))
 
     async def _written(
         self, node: int, connection: BrokerConnection, batches: list[ProducerBatch]
@@ -259,6 +263,7 @@ class SendLoop:
         self,
         node: int,
         batches: list[ProducerBatch],
+        request: ProduceRequest,
         future: asyncio.Future[Message],
     ) -> None:
         self._in_flight[node] -= 1
@@ -280,10 +285,21 @@ class SendLoop:
             elif result.error is None:
                 self._sender.succeeded(batch, result.base_offset)
             else:
+                if isinstance(result.error, FencedLeaderEpochError):
+                    self._note_fenced(batch.tp, request)
                 self._failed(batch, result.error, sent=True)
                 if result.is_redirected:
                     batch.retry_at_ms = 0  # the leader is known already
         self._progress()
+
+    def _note_fenced(self, tp: TopicPartition, request: ProduceRequest) -> None:
+        """The epoch with which it was sent is over, whatever is known by now."""
+        view = self._cluster.view
+        topic_id = view.topic_id(tp.topic)
+        for topic in request.topic_data:
+            if topic.name == tp.topic or topic.topic_id == topic_id != ZERO_UUID:
+                epochs = [r.current_leader_epoch for r in topic.partition_data if r.index == tp[1]]
+                self._sender.fenced[tp] = (topic_id, max(epochs, default=-1))
 
     def _all_failed(
         self, batches: Iterable[ProducerBatch], error: KafkaError, *, sent: bool

@@ -28,6 +28,7 @@ from kstore.errors import (
     error_for,
     raise_for,
 )
+from kstore.items import by_partition
 from kstore.protocol.schema import Message
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from kstore.protocol.transactions.transactions import (
@@ -121,8 +122,8 @@ class Transactions:
         group: ConsumerGroupMetadata,
     ) -> None:
         """Commit offsets for a group as part of the transaction."""
+        rows = offset_rows(by_partition("offsets", offsets, "offset"))
         self.machine.need(TxnState.OPEN)
-        rows = offset_rows(offsets)
         if not rows:
             return
         state = self._producer.state

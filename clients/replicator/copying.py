@@ -233,7 +233,7 @@ class Copier:
             if ours is not None and not _same(ours, theirs):
                 raise ReplicationError(
                     f"{tp}: offset {last} holds another record in the target than in the source: "
-                    "somebody else has written there, or it is a copy of another topic; nothing "
+                    "another program has written there, or it is a copy of another topic; nothing "
                     "was changed"
                 )
         copy.checked()
@@ -372,7 +372,7 @@ class Copier:
                 f"{tp}: the source has deleted offsets {at} to {start - 1}, which the target lacks"
             )
             if self._options.on_loss == "fail":
-                raise ReplicationError(f"{said}; --on-loss=skip goes on at {start}")
+                raise ReplicationError(f"{said}; --on-loss=skip continues at {start}")
             self._report(Event("loss", f"{said}; going on at {start}", tp, at))
         copy.skip_to(start)
 

@@ -132,7 +132,7 @@ class TopicCopier:
         if theirs > ours:
             raise ReplicationError(
                 f"topic {name!r} has {theirs} partitions in the target and {ours} in the source: "
-                "it is no copy of it"
+                "it is not a copy"
             )
         if theirs == ours:
             return False

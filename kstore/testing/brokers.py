@@ -1,7 +1,7 @@
 """Brokers for tests, in processes of their own: alone, or as a cluster in one folder.
 
-A broker ends with the process that started it, whatever ends that one: the broker reads a pipe
-whose other end closes then. What it has stored is a test's, and thrown away without a clean stop.
+A broker ends when the process that started it ends, for whatever reason: the broker reads a pipe
+whose other end closes then. Its data is for tests, and is not shut down cleanly.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ OWN = {
 
 
 class BrokerError(RuntimeError):
-    """A broker did not start; the message ends with what it wrote."""
+    """A broker did not start; the message ends with the broker's output."""
 
 
 class Server:
-    """What a test may want to know of a broker, or of a cluster."""
+    """What a test may want to know about a broker or a cluster."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -57,16 +57,16 @@ class Server:
 
     @property
     def http_urls(self) -> dict[int, str]:
-        """Broker to the URL of its HTTP API, of those that run."""
+        """Broker id to the URL of its HTTP API, for brokers that run."""
         raise NotImplementedError("a broker or a cluster says it")
 
     @property
     def members(self) -> Sequence[Broker]:
-        """Its brokers; a broker is the one of its own."""
+        """Its brokers; a broker is its own only member."""
         raise NotImplementedError("a broker or a cluster says it")
 
     def stop(self) -> None:
-        """End every process; what it stored is not kept in order."""
+        """End every process, without a clean shutdown."""
         raise NotImplementedError("a broker or a cluster does it")
 
     def start(self) -> Self:
@@ -89,7 +89,9 @@ class Server:
 
 
 class Broker(Server):
-    """One `kstore serve` below ``folder``; ``settings`` win over those that make tests quick."""
+    """One `kstore serve` below ``folder``; ``settings`` take precedence over those that make tests
+    quick.
+    """
 
     def __init__(
         self, folder: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
@@ -112,7 +114,7 @@ class Broker(Server):
 
     @property
     def node_id(self) -> int:
-        """Its number."""
+        """Its node id."""
         return int(self.settings.get("node.id", "1"))
 
     @property
@@ -122,7 +124,7 @@ class Broker(Server):
 
     @property
     def http_urls(self) -> dict[int, str]:
-        """Its number to the URL of its HTTP API; empty while it does not run."""
+        """Its node id to the URL of its HTTP API; empty while it does not run."""
         return {self.node_id: self.http_url} if self.pid is not None else {}
 
     @property
@@ -132,19 +134,21 @@ class Broker(Server):
 
     @property
     def pid(self) -> int | None:
-        """Its process; None where it does not run."""
+        """Its process id; None if it does not run."""
         process = self._process
         return process.pid if process is not None and process.is_running else None
 
     def start(self) -> Self:
-        """Start it, at the address that it had, and wait until it answers; BrokerError."""
+        """Start it, at its former address if it had one, and wait until it answers. Raises
+        BrokerError.
+        """
         if self.pid is None:
             self.spawn()
             self.wait_ready(time.monotonic() + START_TIMEOUT_S)
         return self
 
     def spawn(self) -> None:
-        """Start its process, in a session of its own: Ctrl-C is for the tests alone."""
+        """Start its process, in a session of its own, so that Ctrl-C does not reach it."""
         self.stop()
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = self.settings
@@ -165,7 +169,7 @@ class Broker(Server):
         RUNNING[self._process.pid] = self
 
     def wait_ready(self, deadline: float) -> None:
-        """Wait for its ready line, until a time of time.monotonic(); BrokerError."""
+        """Wait for its ready line, until a time of time.monotonic(). Raises BrokerError."""
         process = self._process
         assert process is not None
         try:
@@ -178,29 +182,29 @@ class Broker(Server):
         self.address, self.ready_ms, self.http_url = process.ready
 
     def stop(self) -> None:
-        """End its process at once, as kill -9 does; its data stay in the folder."""
+        """End its process at once, as kill -9 does; its data stays in the folder."""
         self._end(signal.SIGKILL)
 
     kill = stop
 
     def shut_down(self) -> None:
-        """Stop it as an operator does: leaderships are handed over, everything is closed."""
+        """Stop it cleanly: leaderships are handed over, everything is closed."""
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Let it stand still; its connections stay."""
+        """Stop its process with SIGSTOP; its connections stay open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue its process."""
         self._signal(signal.SIGCONT)
 
     def log_size(self) -> int:
-        """How many bytes it has written."""
+        """The size of its output in bytes."""
         return self.log_path.stat().st_size if self.log_path.exists() else 0
 
     def output(self, start: int = 0) -> str:
-        """The end of what it has written, from an offset of its log file on."""
+        """The end of its output, beginning at an offset of its log file."""
         return end_of_file(self.log_path, start)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -242,21 +246,23 @@ class Cluster(Server):
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of all of them, with commas."""
+        """host:port of all brokers, with commas."""
         return ",".join(broker.address for broker in self.brokers.values())
 
     @property
     def http_urls(self) -> dict[int, str]:
-        """Broker to the URL of its HTTP API, of those that run."""
+        """Broker id to the URL of its HTTP API, for brokers that run."""
         return {n: url for b in self.brokers.values() for n, url in b.http_urls.items()}
 
     @property
     def members(self) -> Sequence[Broker]:
-        """All brokers, by number."""
+        """All brokers, by node id."""
         return list(self.brokers.values())
 
     def start(self) -> Self:
-        """Start all that do not run, at one time; BrokerError, and then none is left running."""
+        """Start all brokers that do not run, at the same time. Raises BrokerError, and then leaves
+        none running.
+        """
         waiting = [broker for broker in self.brokers.values() if broker.pid is None]
         deadline = time.monotonic() + START_TIMEOUT_S
         try:
@@ -270,7 +276,7 @@ class Cluster(Server):
         return self
 
     def stop(self) -> None:
-        """End all of them at once."""
+        """End all brokers at once."""
         for broker in self.brokers.values():
             broker.stop()
 

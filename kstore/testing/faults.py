@@ -1,7 +1,7 @@
 """Faults in running brokers, over their HTTP API: an error, a delay, no answer, a lost connection.
 
-A fault acts from the call on, until its `with` block ends or it is removed. What matches a request,
-and what an answer is then like, is the broker's (kstore/broker/state/faults.py).
+A fault acts from the call until its `with` block ends or it is removed. The broker decides which
+requests match and what their answers are (kstore/broker/state/faults.py).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """How many requests it has struck, on all brokers that run."""
+        """How many requests it has matched, on all brokers that run."""
         counts = self._faults.counts()
         now = sum(counts.get((node, number), 0) for node, number in self._numbers.items())
         return self._struck + now
 
     def wait(self, count: int = 1, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until it has struck so many requests; TimeoutError."""
+        """Wait until it has matched so many requests. Raises TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while (struck := self.struck) < count:
             if time.monotonic() > deadline:
@@ -44,7 +44,7 @@ class Fault:
             time.sleep(PAUSE_S)
 
     def remove(self) -> None:
-        """End it; nothing happens if it has ended."""
+        """End it; has no effect if it has ended."""
         for node, number in self._numbers.items():
             self._struck += self._faults.remove(node, number)
         self._numbers.clear()
@@ -64,18 +64,19 @@ class Fault:
 class Faults:
     """The faults of the brokers at ``urls()``: node id to the URL of its HTTP API.
 
-    ``api`` is an API's name or key; ``None``: every API. ``topic``, ``partition`` and ``client_id``
-    (``*`` and ``?`` stand for anything) narrow a fault down, ``node`` puts it on one broker,
-    ``count`` ends it after so many requests (of each broker), ``probability`` and ``seed`` leave it
-    to chance that repeats. ``when="after"``: the request is carried out, and its answer is lost.
-    ``brokers=True`` strikes what brokers say to each other, instead of clients.
+    ``api`` is the name or key of an API, or ``None`` for every API. ``topic``, ``partition`` and
+    ``client_id`` (``*`` and ``?`` match anything) restrict a fault, ``node`` selects one broker,
+    ``count`` ends the fault after so many requests (of each broker), and with ``probability`` and
+    ``seed`` it acts at random, in a way that repeats. With ``when="after"`` the request is
+    executed, and its answer is lost. ``brokers=True`` affects requests between brokers instead of
+    those from clients.
     """
 
     def __init__(self, urls: Callable[[], Mapping[int, str]]) -> None:
         self._urls = urls
 
     def error(self, api: str | int | None, code: str | int, **matching: Any) -> Fault:
-        """Answer with an error, by name or number; for one partition, where one is named."""
+        """Answer with an error, by name or number; for one partition if one is named."""
         return self.add(action="error", api=api, code=code, **matching)
 
     def delay(self, api: str | int | None, delay_ms: int, **matching: Any) -> Fault:
@@ -83,7 +84,7 @@ class Faults:
         return self.add(action="delay", api=api, delay_ms=delay_ms, **matching)
 
     def drop(self, api: str | int | None, **matching: Any) -> Fault:
-        """Answer nothing, and so nothing behind it on that connection either."""
+        """Never answer, neither this request nor later ones on the connection."""
         return self.add(action="drop", api=api, **matching)
 
     def disconnect(self, api: str | int | None, **matching: Any) -> Fault:
@@ -91,7 +92,9 @@ class Faults:
         return self.add(action="disconnect", api=api, **matching)
 
     def add(self, **fault: Any) -> Fault:
-        """Inject what the fields of POST /faults say; ValueError for what can't be meant."""
+        """Inject the fault that the fields of POST /faults describe. Raises ValueError for invalid
+        fields.
+        """
         nodes = dict(self._urls())
         if fault.get("node") is not None:
             nodes = {node: url for node, url in nodes.items() if node == fault["node"]}
@@ -103,7 +106,9 @@ class Faults:
         return Fault(self, numbers)
 
     def counts(self) -> dict[tuple[int, int], int]:
-        """(node, fault's number) to how many requests it has struck, of all that act."""
+        """(node id, fault's number) to how many requests it has matched, for all faults that
+        act.
+        """
         return {
             (node, row["id"]): row["struck"]
             for node, url in self._urls().items()
@@ -111,7 +116,7 @@ class Faults:
         }
 
     def remove(self, node: int, number: int) -> int:
-        """End one fault; how many requests it struck. 0 if it, or its broker, is gone."""
+        """End one fault; return how many requests it matched, 0 if it or its broker is gone."""
         url = self._urls().get(node)
         if url is None or (node, number) not in self.counts():
             return 0

@@ -61,8 +61,8 @@ _LOG_STARTS: pytest.StashKey[dict[Broker, int]] = pytest.StashKey()
 
 @pytest.fixture(scope="session")
 def kstore_settings() -> dict[str, Any]:
-    """Settings of the brokers: override this fixture to give your own. Those of the ini file and
-    the command line win.
+    """Settings of the brokers: override this fixture to give your own. Settings in the ini file and
+    on the command line take precedence.
     """
     return {}
 
@@ -73,7 +73,7 @@ def kstore_broker(
     tmp_path_factory: pytest.TempPathFactory,
     kstore_settings: dict[str, Any],
 ) -> Iterator[Broker]:
-    """A broker for the session; ``kstore_broker.bootstrap_servers`` is where it is."""
+    """A broker for the session; its address is ``kstore_broker.bootstrap_servers``."""
     from kstore.testing.brokers import Broker
 
     settings = _settings(request.config, kstore_settings)
@@ -98,7 +98,7 @@ def kstore_cluster(
 
 @pytest.fixture
 def kstore_server(request: pytest.FixtureRequest) -> Server:
-    """The cluster, in a test that asks for it; else the broker."""
+    """The cluster, in a test that uses it; otherwise the broker."""
     name = "kstore_cluster" if "kstore_cluster" in request.fixturenames else "kstore_broker"
     server: Server = request.getfixturevalue(name).start()
     request.node.stash[_LOG_STARTS] = {each: each.log_size() for each in server.members}
@@ -107,7 +107,7 @@ def kstore_server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture
 def kstore_bootstrap_servers(kstore_server: Server) -> str:
-    """What a client's bootstrap.servers is to be."""
+    """The value for a client's bootstrap.servers."""
     return kstore_server.bootstrap_servers
 
 
@@ -115,8 +115,8 @@ def kstore_bootstrap_servers(kstore_server: Server) -> str:
 def kstore_make_topic(
     kstore_server: Server, kstore_admin: AdminClient
 ) -> Iterator[Callable[..., str]]:
-    """Makes topics that are gone after the test: ``kstore_make_topic(partitions=3)`` returns the
-    name of a new one.
+    """Creates topics that are deleted after the test: ``kstore_make_topic(partitions=3)`` returns
+    the name of a new one.
     """
     from kstore.clients import NewTopic
     from kstore.errors import KafkaError
@@ -145,7 +145,7 @@ def kstore_make_topic(
 
 @pytest.fixture
 def kstore_topic(request: pytest.FixtureRequest, kstore_make_topic: Callable[..., str]) -> str:
-    """The name of a topic that no other test has; the marker kstore_topic says what it is like."""
+    """The name of a topic that no other test has; the marker kstore_topic configures it."""
     marker = request.node.get_closest_marker("kstore_topic")
     return kstore_make_topic(*(marker.args if marker else ()), **(marker.kwargs if marker else {}))
 
@@ -153,7 +153,7 @@ def kstore_topic(request: pytest.FixtureRequest, kstore_make_topic: Callable[...
 @pytest.fixture
 def kstore_faults(kstore_server: Server) -> Iterator[Faults]:
     """Injects faults: ``with kstore_faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", count=2):``.
-    All are gone after the test.
+    All are removed after the test.
     """
     from kstore.testing.faults import Faults
 
@@ -182,7 +182,7 @@ def kstore_producer(kstore_server: Server) -> Iterator[Producer]:
 
 @pytest.fixture
 def kstore_consumer(kstore_server: Server, kstore_topic: str) -> Iterator[Consumer]:
-    """A Consumer of kstore.clients, the only one of its group, that reads kstore_topic from its
+    """A Consumer of kstore.clients, alone in its group, that reads kstore_topic from the
     beginning.
     """
     from kstore.clients import Consumer

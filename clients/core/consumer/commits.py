@@ -137,7 +137,7 @@ def commit_request(
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, commit in sorted(commits.items()):
         if commit.position.offset < 0:
-            raise ValueError(f"{tp}: {commit.position.offset} is no offset that can be committed")
+            raise ValueError(f"{tp}: {commit.position.offset} is not a committable offset")
         row = topics.get(tp.topic)
         if row is None:
             topic_id = topic_ids.get(tp.topic, ZERO_UUID)
@@ -232,7 +232,7 @@ def _about_offsets(code: int, names: str) -> KafkaError:
     if code == ErrorCode.INVALID_PARTITION_EPOCH:
         return InvalidPartitionEpochError(
             f"the offsets of {names} belong to an earlier life of the partition: the topic was "
-            "deleted and made again; seek to where reading is to go on, then commit"
+            "deleted and created again; seek to where you want to continue, then commit"
         )
     if code == ErrorCode.INVALID_LEADER_EPOCH:
         return InvalidLeaderEpochError(

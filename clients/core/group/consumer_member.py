@@ -254,6 +254,11 @@ class ConsumerMember:
         self._retry_ms = now_ms + self._backoff.next_ms()
         self._hurried = True
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is about to join, and no listener runs."""
+        return self.state is MemberState.JOINING and self._handing_over is None
+
     # Commits.
 
     def claim(self) -> CommitClaim:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from uuid import UUID
 
 from kstore._fast.clients.accumulator import Accumulator, PartitionQueue
 from kstore._fast.clients.producer_batch import ProducerBatch
@@ -91,6 +92,8 @@ class Sender:
         self.state = state
         self.regrouping: set[str] = set()
         """Topics whose records have to be partitioned anew: nothing of them leaves until then."""
+        self.fenced: dict[TopicPartition, tuple[UUID, int]] = {}
+        """The topic's id and leader epoch that a leader refused as over (KIP-359)."""
         self.admits: Callable[[TopicPartition], bool] = lambda _: True
         """Whether a partition may be sent to, as far as transactions go."""
         self.first_error: Exception | None = None
@@ -183,6 +186,18 @@ class Sender:
         self._busy.add(sends)
         return batch
 
+    def is_over(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> bool:
+        """Whether a leader has said that this leader epoch of the topic is over: what is sent with
+        it would be refused again, so metadata is asked for first.
+        """
+        known = self.fenced.get(tp)
+        if known is None:
+            return False
+        if known[0] == topic_id and leader_epoch <= known[1]:
+            return True
+        del self.fenced[tp]
+        return False
+
     # ---- what came of it ----
 
     def succeeded(self, batch: ProducerBatch, base_offset: int) -> None:
@@ -245,7 +260,7 @@ class Sender:
 
     def _pause_ms(self, batch: ProducerBatch, error: KafkaError) -> int:
         if isinstance(error, FencedLeaderEpochError) and batch.attempts == 1:
-            return 0  # the new leader may be known already; if not, metadata is awaited anyway
+            return 0  # nothing leaves before a newer epoch is known
         limits = self._limits
         first, most = limits.retry_backoff_ms, limits.retry_backoff_max_ms
         return round(pause_ms(batch.attempts, first, most, self._chance()))

@@ -1,0 +1,95 @@
+"""Offsets that are stored for the next commit, by partition, and their commits: now, soon, or every
+auto.commit.interval.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from kstore.clients.compat.confluent.error import KafkaError, error_of
+from kstore.clients.compat.confluent.events import Events
+from kstore.clients.compat.confluent.model import TopicPartition
+from kstore.clients.consumer import Consumer
+from kstore.errors import KafkaError as ProtocolKafkaError
+from kstore.types import TopicPartition as Pair
+
+__all__ = ["StoredOffsets"]
+
+_log = logging.getLogger("kstore.clients.compat")
+
+
+class StoredOffsets:
+    """What was stored and not committed yet. For the consumer's thread."""
+
+    def __init__(self, consumer: Consumer, own: Mapping[str, Any], events: Events) -> None:
+        self._consumer, self._events = consumer, events
+        self.rows: dict[Pair, TopicPartition] = {}
+        """What the next commit has."""
+        self._is_automatic: bool = own["enable.auto.commit"]
+        self._interval_s = own["auto.commit.interval.ms"] / 1000
+        self._due_s = time.monotonic() + self._interval_s
+        self._on_commit = own["on_commit"]
+
+    def store(self, row: TopicPartition) -> None:
+        """Commit it next time."""
+        self.rows[row.pair] = row
+
+    def drop(self, tp: Pair) -> None:
+        """The partition is gone."""
+        self.rows.pop(tp, None)
+
+    def pending(self) -> list[TopicPartition]:
+        """What is to be committed."""
+        return list(self.rows.values())
+
+    def commit_now(self, rows: Collection[TopicPartition]) -> None:
+        """Commit, and wait for it."""
+        self._consumer.commit({row.pair: row.committable for row in rows})
+        self._done(rows)
+
+    def commit_soon(self, rows: Collection[TopicPartition]) -> None:
+        """Commit without waiting; on_commit hears of it in a later poll()."""
+        if not rows:
+            return
+        self._done(rows)
+
+        def ended(_offsets: object, error: Exception | None) -> None:
+            for row in rows:
+                row.error = None if error is None else error_of(error)
+            if error is not None:
+                _log.warning("a commit failed: %s", error)
+            self._tell(None if error is None else error_of(error), rows)
+
+        self._consumer.commit_async({row.pair: row.committable for row in rows}, ended)
+
+    def _tell(self, error: KafkaError | None, rows: Collection[TopicPartition]) -> None:
+        if self._on_commit is not None:
+            self._events.put(lambda: self._on_commit(error, list(rows)))
+
+    def _done(self, rows: Iterable[TopicPartition]) -> None:
+        for row in rows:
+            stored = self.rows.get(row.pair)
+            if stored is not None and stored.offset <= row.offset:
+                del self.rows[row.pair]
+
+    def commit_if_due(self) -> None:
+        """The automatic commit, now and then."""
+        if self._is_automatic and self.rows and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + self._interval_s
+            self.commit_soon(self.pending())
+
+    def commit_at_end(self, gone: Collection[Pair] | None = None) -> None:
+        """The automatic commit before partitions (None: all) go."""
+        rows = [row for row in self.pending() if gone is None or row.pair in gone]
+        if not self._is_automatic or not rows:
+            return
+        try:
+            self.commit_now(rows)
+        except ProtocolKafkaError as error:
+            _log.warning("the last commit failed, messages may come again: %s", error)
+            self._tell(error_of(error), rows)
+        else:
+            self._tell(None, rows)

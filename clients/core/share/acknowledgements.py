@@ -1,0 +1,69 @@
+"""Acknowledgements of a share consumer: their types, and the ranges that requests carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+__all__ = ["GAP", "AcknowledgeType", "AcknowledgementRange", "acknowledge_type", "ranges", "spans"]
+
+GAP = 0
+"""An offset that was acquired, but has no record: of a compacted topic or a transaction marker."""
+
+
+class AcknowledgeType(IntEnum):
+    """What becomes of a record, with the numbers of the protocol (KIP-932, KIP-1222)."""
+
+    ACCEPT = 1
+    """It was processed."""
+    RELEASE = 2
+    """It is delivered again, to any consumer, until the limit of deliveries."""
+    REJECT = 3
+    """It can't be processed, and is not delivered again."""
+    RENEW = 4
+    """It is still being processed: the acquisition lock begins anew."""
+
+
+class AcknowledgementRange(NamedTuple):
+    """Offsets from first to last, both included; one type for all, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: tuple[int, ...]
+
+
+def acknowledge_type(given: AcknowledgeType | str) -> AcknowledgeType:
+    """The type of a name ("accept") or of itself. ValueError for anything else."""
+    if isinstance(given, AcknowledgeType):
+        return given
+    if isinstance(given, str) and given.upper() in AcknowledgeType.__members__:
+        return AcknowledgeType[given.upper()]
+    names = ", ".join(each.name.lower() for each in AcknowledgeType)
+    raise ValueError(f"{given!r} is no acknowledgement: it is one of {names}")
+
+
+def spans(offsets: Mapping[int, object] | set[int]) -> Iterator[tuple[int, int]]:
+    """Offsets as (first, last) of each run without a hole, in order."""
+    first = last = None
+    for offset in sorted(offsets):
+        if first is None or last is None:
+            first = last = offset
+        elif offset == last + 1:
+            last = offset
+        else:
+            yield first, last
+            first = last = offset
+    if first is not None and last is not None:
+        yield first, last
+
+
+def ranges(types: Mapping[int, int]) -> list[AcknowledgementRange]:
+    """Types by offset as the fewest ranges: a run whose records have different types gives each its
+    own.
+    """
+    found = []
+    for first, last in spans(types):
+        own = tuple(int(types[offset]) for offset in range(first, last + 1))
+        found.append(AcknowledgementRange(first, last, own[:1] if len(set(own)) == 1 else own))
+    return found

@@ -1,0 +1,189 @@
+"""The records that a share consumer holds, and what becomes of each.
+
+A record waits until poll() hands it out, is in hand until the user acknowledges it, then waits to
+be sent, and is done when the broker's answer is known. A renewed record waits again. Whatever the
+order of calls, a record is in one of these places at most, so it can't be acknowledged twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kstore.clients.core.share.acknowledgements import GAP, AcknowledgeType
+from kstore.errors import KafkaError
+from kstore.types import TopicPartition
+
+__all__ = ["Acknowledged", "Held", "Holdings"]
+
+Place = tuple[TopicPartition, int]
+
+
+class Held:
+    """An acquired offset: its record (None: it has none), and who gave it until when."""
+
+    __slots__ = ("delivery_count", "expires_ms", "node_id", "offset", "record", "tp", "type")
+
+    def __init__(
+        self, tp: TopicPartition, offset: int, record: Any, node_id: int, *,
+        delivery_count: int, expires_ms: float,
+    ) -> None:  # fmt: skip
+        self.tp = tp
+        self.offset = offset
+        self.record = record
+        self.node_id = node_id
+        self.delivery_count = delivery_count
+        self.expires_ms = expires_ms
+        self.type = GAP
+
+
+class Acknowledged(NamedTuple):
+    """What became of the acknowledgements of one partition in one request."""
+
+    tp: TopicPartition
+    types: dict[int, int]
+    """The type that was sent for each offset."""
+    error: KafkaError | None
+
+
+class Holdings:
+    """All that one consumer holds."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Held] = deque()
+        self._in_hand: dict[Place, Held] = {}
+        self._to_send: dict[Place, Held] = {}
+        self._sent: dict[Place, Held] = {}
+
+    # ---- records come, and go to the user ----
+
+    def arrived(self, rows: Iterable[Held]) -> None:
+        """Records were acquired. Offsets without a record are acknowledged as gaps at once."""
+        for row in rows:
+            if row.record is None:
+                self._to_send[row.tp, row.offset] = row
+            else:
+                self._waiting.append(row)
+
+    def take(self, most: int, now_ms: float) -> list[Held]:
+        """Records for the user. Those whose lock has run out meanwhile are others' by now."""
+        found: list[Held] = []
+        while self._waiting and len(found) < most:
+            row = self._waiting.popleft()
+            if row.expires_ms > now_ms:
+                self._in_hand[row.tp, row.offset] = row
+                found.append(row)
+        return found
+
+    @property
+    def waiting(self) -> int:
+        """How many records poll() could hand out."""
+        return len(self._waiting)
+
+    def has(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether the user has a record that waits for acknowledgement."""
+        return (tp, offset) in self._in_hand
+
+    @property
+    def in_hand(self) -> list[Held]:
+        """What the user has and did not acknowledge."""
+        return list(self._in_hand.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing has to be sent, and nothing is under way."""
+        return not (self._to_send or self._sent)
+
+    # ---- the user acknowledges ----
+
+    def acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Note what becomes of a record; until it is sent, another type may take its place.
+
+        ValueError for a record that this consumer does not hold.
+        """
+        place = tp, offset
+        row = self._in_hand.pop(place, None) or self._to_send.get(place)
+        if row is None:
+            found = (each for each in self._waiting if (each.tp, each.offset) == place)
+            row = next(found, None)
+            if row is None or row.type != AcknowledgeType.RENEW:
+                raise ValueError(
+                    f"{tp} offset {offset} is not held by this consumer: it was not returned by "
+                    "poll(), or was acknowledged already"
+                )
+            self._waiting.remove(row)
+        if row.record is None:
+            raise ValueError(f"{tp} offset {offset} has no record")
+        row.type = kind
+        self._to_send[place] = row
+
+    def acknowledge_range(
+        self, tp: TopicPartition, first_offset: int, last_offset: int, kind: AcknowledgeType
+    ) -> int:
+        """The same for what the user has from first to last, both included; says how many.
+
+        ValueError if that is nothing.
+        """
+        found = [
+            row for row in self._in_hand.values()
+            if row.tp == tp and first_offset <= row.offset <= last_offset
+        ]  # fmt: skip
+        if not found:
+            raise ValueError(
+                f"{tp}: no record from {first_offset} to {last_offset} waits for acknowledgement"
+            )
+        for row in found:
+            self.acknowledge(tp, row.offset, kind)
+        return len(found)
+
+    def acknowledge_all(self, kind: AcknowledgeType) -> None:
+        """The same for all that the user has."""
+        for tp, offset in list(self._in_hand):
+            self.acknowledge(tp, offset, kind)
+
+    # ---- acknowledgements are sent ----
+
+    def nodes_to_send(self) -> set[int]:
+        """The brokers that have to be told something."""
+        return {row.node_id for row in self._to_send.values()}
+
+    def nodes_to_tell(self) -> set[int]:
+        """These, and the brokers that were told something and did not answer yet."""
+        return self.nodes_to_send() | {row.node_id for row in self._sent.values()}
+
+    def begin_sending(
+        self, node_id: int, wanted: Callable[[TopicPartition, int], bool] = lambda tp, kind: True
+    ) -> dict[TopicPartition, dict[int, int]]:
+        """Take what a broker has to be told: for each partition the types by offset. `wanted` says
+        of which partitions and types.
+        """
+        found: dict[TopicPartition, dict[int, int]] = {}
+        for place, row in list(self._to_send.items()):
+            if row.node_id == node_id and wanted(row.tp, row.type):
+                self._sent[place] = self._to_send.pop(place)
+                found.setdefault(row.tp, {})[row.offset] = row.type
+        return found
+
+    def sent(
+        self, tp: TopicPartition, types: dict[int, int], error: KafkaError | None,
+        expires_ms: float,
+    ) -> Acknowledged:  # fmt: skip
+        """The broker has answered, or never will. Renewed records wait for the user again, before
+        all others, until `expires_ms`.
+        """
+        renewed = []
+        for offset, kind in types.items():
+            row = self._sent.pop((tp, offset))
+            if kind == AcknowledgeType.RENEW and error is None:
+                row.expires_ms = expires_ms
+                renewed.append(row)
+        self._waiting.extendleft(reversed(renewed))
+        return Acknowledged(tp, {o: kind for o, kind in types.items() if kind != GAP}, error)
+
+    def lose(self, node_id: int) -> None:
+        """The session with a broker is over: what it gave and nobody has seen is others' by now."""
+        self._waiting = deque(row for row in self._waiting if row.node_id != node_id)
+        for place, row in list(self._to_send.items()):
+            if row.node_id == node_id and row.record is None:
+                del self._to_send[place]

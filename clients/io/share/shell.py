@@ -1,0 +1,246 @@
+"""The share consumer on its loop: what ShareConsumer and AIOShareConsumer have in common.
+
+Records are fetched when poll() finds none: what is acquired ahead of need would only hold locks
+that others wait for. Acknowledgements travel with the next fetch, or by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kstore.clients.core.share.acknowledgements import AcknowledgeType
+from kstore.clients.core.share.holdings import Acknowledged, Held, Holdings
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.share.membership import Membership
+from kstore.clients.io.share.node import ShareNode
+from kstore.errors import InvalidGroupIdError, KafkaError
+from kstore.types import TopicPartition
+
+__all__ = ["ShareShell", "WokenError"]
+
+
+class WokenError(Exception):
+    """wakeup() has ended the call."""
+
+
+class ShareShell:
+    """To be made on the loop; all is called there but `wakeup`, and `holdings` where it says so."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        if not settings["group.id"]:
+            raise InvalidGroupIdError("a share consumer needs group.id")
+        self.settings = settings
+        self.holdings = Holdings()
+        self.completed: deque[Acknowledged] = deque()
+        """What became of acknowledgements, for the user's callback."""
+        self.topics: frozenset[str] = frozenset()
+        self.lock_timeout_ms: int | None = None
+        """How long an acquired record is this consumer's, as the last answer told."""
+        self.is_explicit: bool = settings["share.acknowledgement.mode"].lower() == "explicit"
+        self._one_at_a_time = settings["share.acquire.mode"].lower() == "record_limit"
+        self.loop = asyncio.get_running_loop()
+        self.cluster = ClusterClient(settings, loop=self.loop)
+        self.event = asyncio.Event()
+        self.failures: deque[KafkaError] = deque()
+        self._is_woken = False
+        self._is_polling = False
+        self._is_closed = False
+        self._membership = Membership(self.cluster, settings, self._assignment_came)
+        self._nodes: dict[int, ShareNode] = {}
+        self._last_node = -1
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._commits: list[dict[TopicPartition, KafkaError | None]] = []
+        """The results of the commits that wait."""
+        self.cluster.on_update.append(self.event.set)
+
+    # ---- subscription ----
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read these topics from the next poll on."""
+        self.topics = frozenset(topics)
+        self.cluster.watch_topics(self.topics)
+        self._membership.subscribe(self.topics)
+
+    async def unsubscribe(self) -> None:
+        """Give back what is held, leave the group, read nothing."""
+        await self._give_back(self._api_timeout_ms)
+        self.topics = frozenset()
+        self._membership.subscribe(self.topics)
+        await self._membership.leave()
+
+    @property
+    def _api_timeout_ms(self) -> int:
+        wait_ms: int = self.settings["default.api.timeout.ms"]
+        return wait_ms
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that the coordinator gave; other members may have the same."""
+        found = []
+        for topic_id, index in self._membership.member.assigned:
+            name = self.cluster.view.topic_name(topic_id)
+            if name is not None:
+                found.append(TopicPartition(name, index))
+        return sorted(found)
+
+    def _assignment_came(self) -> None:
+        ids = {topic_id for topic_id, _ in self._membership.member.assigned}
+        if any(self.cluster.view.topic_name(each) is None for each in ids):
+            self.cluster.want_refresh()
+        self.event.set()
+
+    # ---- records ----
+
+    async def poll(self, timeout_ms: float | None, max_records: int) -> list[Held]:
+        """Records as soon as there are any; empty when timeout_ms is over. In the explicit mode,
+        RuntimeError if records of the last poll were not acknowledged.
+        """
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
+        if self._is_polling:
+            raise RuntimeError("poll() is running already: a consumer is for one thread or task")
+        if not self.topics:
+            raise RuntimeError("the consumer is not subscribed to anything: call subscribe()")
+        self._settle_last()
+        self._is_polling = True
+        try:
+            return await self._polled(timeout_ms, max_records)
+        finally:
+            self._is_polling = False
+
+    def _settle_last(self) -> None:
+        """What was handed out last is accepted, or was acknowledged by the user."""
+        held = self.holdings.in_hand
+        if held and self.is_explicit:
+            first = held[0]
+            raise RuntimeError(
+                f"{len(held)} records of the last poll() are not acknowledged, the first is "
+                f"{first.tp} offset {first.offset}; share.acknowledgement.mode is explicit"
+            )
+        self.holdings.acknowledge_all(AcknowledgeType.ACCEPT)
+
+    async def _polled(self, timeout_ms: float | None, max_records: int) -> list[Held]:
+        deadline_s = None if timeout_ms is None else self.loop.time() + timeout_ms / 1000
+        self._membership.polled()
+        while True:
+            if self._is_woken:
+                self._is_woken = False
+                raise WokenError("wakeup() was called")
+            self.event.clear()
+            error = self._membership.take_error()
+            if error is None and self.failures:
+                error = self.failures.popleft()
+            if error is not None:
+                raise error
+            found = self.holdings.take(max_records, self.loop.time() * 1000)
+            if found:
+                self.flush()
+                return found
+            self._fetch(max_records)
+            if deadline_s is not None and self.loop.time() >= deadline_s:
+                self.flush()
+                await asyncio.sleep(0)
+                return []
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline_s):
+                    await self.event.wait()
+
+    def _fetch(self, max_records: int) -> None:
+        """Ask every leader that is not being asked; with record_limit, one at a time."""
+        wanted: dict[int, set[TopicPartition]] = {}
+        for tp in self.assignment():
+            try:
+                wanted.setdefault(self.cluster.view.leader(tp), set()).add(tp)
+            except KafkaError:
+                self.cluster.want_refresh()
+        idle = [node_id for node_id in sorted(wanted) if not self._node(node_id).is_fetching]
+        if self._one_at_a_time:
+            if len(idle) < len(wanted):
+                return
+            later = [node_id for node_id in idle if node_id > self._last_node]
+            idle = (later or idle)[:1]
+            self._last_node = idle[0] if idle else -1
+        for node_id in idle:
+            node = self._node(node_id)
+            node.is_fetching = True
+            self._run(node.fetch(wanted[node_id], max_records))
+
+    def _node(self, node_id: int) -> ShareNode:
+        if node_id not in self._nodes:
+            self._nodes[node_id] = ShareNode(self, node_id, self._membership.member.member_id)
+        return self._nodes[node_id]
+
+    def _run(self, coroutine: Any) -> None:
+        task = self.loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def wakeup(self) -> None:
+        """End a poll that waits, or the next one. For any thread."""
+        self._is_woken = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody polls
+            self.loop.call_soon_threadsafe(self.event.set)
+
+    # ---- acknowledgements ----
+
+    def flush(self) -> None:
+        """Send what is acknowledged, without waiting, where no fetch carries it."""
+        for node_id in self.holdings.nodes_to_send():
+            node = self._node(node_id)
+            if not node.is_fetching:
+                self._run(node.acknowledge())
+
+    async def commit(self, timeout_ms: float | None) -> dict[TopicPartition, KafkaError | None]:
+        """Send what is acknowledged, in the implicit mode all of the last poll, and wait for the
+        answers: for each partition None or the first error. TimeoutError after timeout_ms.
+        """
+        if not self.is_explicit:
+            self.holdings.acknowledge_all(AcknowledgeType.ACCEPT)
+        patience_ms = self._api_timeout_ms if timeout_ms is None else timeout_ms
+        nodes = [self._node(node_id) for node_id in sorted(self.holdings.nodes_to_tell())]
+        found: dict[TopicPartition, KafkaError | None] = {}
+        self._commits.append(found)
+        try:
+            async with asyncio.timeout(patience_ms / 1000):
+                # What a request under way carries is answered before: the node takes turns.
+                await asyncio.gather(*(node.acknowledge() for node in nodes))
+        finally:
+            self._commits = [each for each in self._commits if each is not found]
+        return found
+
+    def done(self, result: Acknowledged) -> None:
+        """A broker has answered, or never will."""
+        if result.types:
+            self.completed.append(result)
+            for found in self._commits:
+                found[result.tp] = found.get(result.tp) or result.error
+        self.event.set()
+
+    # ---- the end ----
+
+    async def _give_back(self, timeout_ms: float) -> None:
+        """Send what is acknowledged, and end the sessions: brokers release the rest."""
+        nodes = list(self._nodes.values())
+        if nodes:
+            closing = [self.loop.create_task(node.close()) for node in nodes]
+            await asyncio.wait(closing, timeout=timeout_ms / 1000)
+            for task in closing:
+                task.cancel()
+        self._nodes = {}
+        self.holdings = Holdings()
+
+    async def close(self, timeout_ms: float) -> None:
+        """Give back what is held, leave the group, close the connections."""
+        self._is_closed = True
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._give_back(timeout_ms)
+                    await self._membership.close()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await self.cluster.close()

@@ -1,0 +1,170 @@
+"""Serializers and deserializers of keys and values: callables, of the user's or of any schema
+library, that producers and consumers call.
+
+A callable gets the object, or the bytes. If its second parameter is called ctx or context, it also
+gets a SerializationContext, as confluent-kafka's serializers do. It is never called with null,
+which stays null.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kstore.clients.producer_record import ProducerRecord
+from kstore.config.definition import ConfigError
+
+if TYPE_CHECKING:
+    from kstore._fast.clients.fetched import ConsumerRecord
+    from kstore.types import Header
+
+__all__ = ["DeserializedRecord", "Deserializers", "SerializationContext", "Serializers"]
+
+_NOT_MADE = object()
+_CONTEXT_NAMES = {"ctx", "context"}
+_Convert = Callable[[Any, str, Any], Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SerializationContext:
+    """Where an object goes, or where its bytes come from."""
+
+    topic: str
+    field: str
+    """key or value."""
+    headers: Any = None
+
+
+class Serializers:
+    """key.serializer and value.serializer of a producer; false where there are none."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._key = _converter(settings, "key.serializer", "key")
+        self._value = _converter(settings, "value.serializer", "value")
+
+    def __bool__(self) -> bool:
+        return self._key is not None or self._value is not None
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record with bytes. What a serializer raises goes to the caller of send."""
+        key, value, topic = record.key, record.value, record.topic
+        if self._key is not None and key is not None:
+            key = self._key(key, topic, record.headers)
+        if self._value is not None and value is not None:
+            value = self._value(value, topic, record.headers)
+        return replace(record, key=key, value=value)
+
+
+class Deserializers:
+    """key.deserializer and value.deserializer of a consumer; false where there are none."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.key = _converter(settings, "key.deserializer", "key")
+        self.value = _converter(settings, "value.deserializer", "value")
+
+    def __bool__(self) -> bool:
+        return self.key is not None or self.value is not None
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[Any]:
+        """The records, whose keys and values are made when they are first asked for."""
+        return [DeserializedRecord(record, self) for record in records]
+
+
+class DeserializedRecord:
+    """A ConsumerRecord whose key and value are objects. They are created when they are first read:
+    an error of a deserializer is raised there, and the record is still available.
+    """
+
+    __slots__ = ("_by", "_key", "_value", "record")
+
+    def __init__(self, record: ConsumerRecord, by: Deserializers) -> None:
+        self.record = record
+        """As it was read, with the bytes."""
+        self._by = by
+        self._key: Any = _NOT_MADE
+        self._value: Any = _NOT_MADE
+
+    @property
+    def key(self) -> Any:
+        """The key as an object; None for null."""
+        if self._key is _NOT_MADE:
+            self._key = self._made(self._by.key, self.record.key)
+        return self._key
+
+    @property
+    def value(self) -> Any:
+        """The value as an object; None for null."""
+        if self._value is _NOT_MADE:
+            self._value = self._made(self._by.value, self.record.value)
+        return self._value
+
+    def _made(self, convert: _Convert, data: bytes | None) -> Any:
+        if convert is None or data is None:
+            return data
+        return convert(data, self.record.topic, self.record.headers)
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.record.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition's index."""
+        return self.record.partition
+
+    @property
+    def offset(self) -> int:
+        """Its offset in the partition."""
+        return self.record.offset
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since 1970, -1 for none."""
+        return self.record.timestamp
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        return self.record.timestamp_type
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """The headers, in order."""
+        return self.record.headers
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch in which it was written, -1 for unknown."""
+        return self.record.leader_epoch
+
+    @property
+    def key_size(self) -> int:
+        """Bytes of the key, -1 when null."""
+        return self.record.key_size
+
+    @property
+    def value_size(self) -> int:
+        """Bytes of the value, -1 when null."""
+        return self.record.value_size
+
+
+def _converter(settings: Mapping[str, Any], name: str, field: str) -> _Convert:
+    given = settings[name]
+    if given is None or isinstance(given, str):  # the name of a class of Java
+        return None
+    if not callable(given):
+        raise ConfigError(f"{name} is {given!r}; it must be a callable", key=name)
+    if _takes_context(given):
+        return lambda data, topic, headers: given(data, SerializationContext(topic, field, headers))
+    return lambda data, _topic, _headers: given(data)
+
+
+def _takes_context(given: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(given).parameters)
+    except ValueError:  # a type or function of C that tells nothing
+        return False
+    return len(parameters) > 1 and parameters[1] in _CONTEXT_NAMES

@@ -1,0 +1,330 @@
+"""ShareConsumer: reads records of topics together with the other members of a share group
+(KIP-932). What happens on its loop is in io/share/; aio_share_consumer.py is the same for asyncio.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kstore.clients.consumer_calls import NAMES, WakeupError
+from kstore.clients.core.share.acknowledgements import AcknowledgeType, acknowledge_type
+from kstore.clients.core.share.holdings import Held
+from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.io.share.shell import ShareShell, WokenError
+from kstore.clients.io.unclosed import Unclosed
+from kstore.clients.serializers import Deserializers
+from kstore.clients.share_record import (
+    AcknowledgementCallback,
+    OnError,
+    ShareRecord,
+    told,
+)
+from kstore.config.client.configs import ClientSettings, client_settings
+from kstore.errors import KafkaError
+from kstore.items import Items, items_of
+from kstore.types import TopicPartition
+
+__all__ = [
+    "CLOSE_MS", "FORGOTTEN_MS", "ShareConsumer", "names_of", "place_of", "share_settings", "shown",
+    "verdict",
+]  # fmt: skip
+
+T = TypeVar("T")
+CLOSE_MS, FORGOTTEN_MS = 30_000, 5_000
+_log = logging.getLogger("kstore.clients.consumer")
+Handler = Callable[[ShareRecord], object]
+
+
+class ShareConsumer:
+    """Reads records with the other members of a share group: each record goes to one of them at a
+    time, and is done when it is accepted. Settings are Kafka's, by their dotted names in a mapping,
+    or as keywords with underscores, which win; a str or list in place of the mapping is
+    bootstrap.servers. Topics that follow are subscribed to. Times are in ms. Raises ConfigError, a
+    ValueError.
+
+    Records that were not acknowledged are released by close(), or when their acquisition lock runs
+    out (group.share.record.lock.duration.ms). For one thread at a time; only `wakeup` is for
+    others.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | str | Items[str] | None = None,
+        /,
+        *topics: str,
+        **keywords: Any,
+    ) -> None:
+        settings, names = share_settings(config, topics, keywords)
+        self._deserializers = Deserializers(settings)
+        self._settings = settings
+        self._callback: AcknowledgementCallback | None = None
+        self._thread = LoopThread()
+        try:
+            self._shell = self._do(ShareShell, settings)
+            self._unclosed = Unclosed(
+                self, self._thread, _forgetting(self._shell),
+                what="share consumers to leave their groups", patience_s=FORGOTTEN_MS / 1000,
+            )  # fmt: skip
+            if names:
+                self.subscribe(names)
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _do(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function on the loop."""
+        return self._thread.run(_called(function, *arguments))
+
+    # ---- subscription ----
+
+    def subscribe(self, topics: Items[str]) -> None:
+        """Read these topics, by name, in place of those read before. An empty list: unsubscribe."""
+        names = names_of(topics)
+        if names:
+            self._do(self._shell.subscribe, names)
+        else:
+            self.unsubscribe()
+
+    def unsubscribe(self) -> None:
+        """Release what is held, leave the group, and read nothing."""
+        self._thread.run(self._shell.unsubscribe())
+        self._tell()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to."""
+        return self._shell.topics
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this member reads; others may read the same."""
+        return self._do(self._shell.assignment)
+
+    # ---- records ----
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ShareRecord]:
+        """Up to max_records (max.poll.records) records as soon as there are any; empty when
+        timeout_ms is over.
+
+        It accepts the records of the last poll. With share.acknowledgement.mode explicit it raises
+        RuntimeError instead if some of them were not acknowledged. Also raises WakeupError,
+        CorruptMessageError, and errors of brokers that trying again can't help.
+        """
+        limit = self._settings["max.poll.records"] if max_records is None else max_records
+        return self._polled(timeout_ms, limit)
+
+    def _polled(self, timeout_ms: float | None, limit: int) -> list[ShareRecord]:
+        try:
+            rows = self._thread.run(self._shell.poll(timeout_ms, limit))
+        except WokenError as woken:
+            raise WakeupError(str(woken)) from None
+        finally:
+            self._tell()
+        return shown(rows, self._deserializers)
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        """Records one after the other, for ever or until consumer.timeout.ms without one. A record
+        is accepted when the next one is asked for (mode implicit). The record at which the loop is
+        left, and those that it did not come to, are released.
+        """
+        timeout_ms = self._settings["consumer.timeout.ms"]
+        try:
+            while records := self._polled(None if timeout_ms < 0 else timeout_ms, self._limit):
+                for record in records:
+                    yield record
+                    if not self._shell.is_explicit:
+                        self.acknowledge(record)
+        finally:
+            self._release_rest()
+
+    @property
+    def _limit(self) -> int:
+        limit: int = self._settings["max.poll.records"]
+        return limit
+
+    def run(
+        self, handler: Handler, *, on_error: OnError = AcknowledgeType.RELEASE,
+        idle_ms: float | None = None,
+    ) -> None:  # fmt: skip
+        """Call the handler with each record: it is accepted when the handler returns. If the
+        handler raises an Exception, that is logged and the record released; on_error="reject" has
+        it delivered to nobody any more, and a function of the record and the exception decides.
+
+        Returns after wakeup(), or after idle_ms without a record. What else the handler raises,
+        KeyboardInterrupt say, ends it, with that record and the later ones released.
+        """
+        try:
+            while records := self._polled(idle_ms, self._limit):
+                for record in records:
+                    if self._shell.holdings.has(*place_of(record)):
+                        self.acknowledge(record, self._handled(handler, record, on_error))
+        except WakeupError:
+            return
+        finally:
+            self._release_rest()
+
+    def _handled(self, handler: Handler, record: ShareRecord, on_error: OnError) -> AcknowledgeType:
+        try:
+            handler(record)
+        except Exception as error:  # noqa: BLE001  what it means is the user's choice
+            return verdict(on_error, record, error)
+        return AcknowledgeType.ACCEPT
+
+    def _release_rest(self) -> None:
+        if not self._thread.is_closed:
+            self._do(self._shell.holdings.acknowledge_all, AcknowledgeType.RELEASE)
+            self._do(self._shell.flush)
+
+    def wakeup(self) -> None:
+        """End a poll() that is running, or the next one, with WakeupError, and run() without an
+        error. For any thread.
+        """
+        self._shell.wakeup()
+
+    # ---- acknowledgements ----
+
+    def acknowledge(
+        self, record: ShareRecord, kind: AcknowledgeType | str = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Say what becomes of a record: "accept", "release", "reject" or "renew". It is sent with
+        the next poll() or commit(); a renewed record is returned by poll() again.
+
+        ValueError for a record that this consumer does not hold (any more).
+        """
+        tp, offset = place_of(record)
+        self._acknowledge(tp, offset, acknowledge_type(kind))
+
+    def _acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        holdings = self._shell.holdings
+        if holdings.has(tp, offset):
+            holdings.acknowledge(tp, offset, kind)  # the usual case, which needs no other thread
+        else:
+            self._do(holdings.acknowledge, tp, offset, kind)
+
+    def acknowledge_range(
+        self, partition: TopicPartition, first_offset: int, last_offset: int,
+        kind: AcknowledgeType | str = AcknowledgeType.ACCEPT,
+    ) -> int:  # fmt: skip
+        """The same for the held records of a partition from first to last offset, both included;
+        gives how many they are. ValueError for none.
+        """
+        tp = TopicPartition(*partition)
+        holdings = self._shell.holdings
+        return holdings.acknowledge_range(tp, first_offset, last_offset, acknowledge_type(kind))
+
+    def commit(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Send the acknowledgements, and wait for the answers: for each partition None, or the
+        error, InvalidRecordStateError if a lock had run out. With share.acknowledgement.mode
+        implicit it accepts the records of the last poll first.
+
+        TimeoutError if there is no answer within timeout_ms (default.api.timeout.ms).
+        """
+        try:
+            return self._thread.run(self._shell.commit(timeout_ms))
+        finally:
+            self._tell()
+
+    def commit_async(self) -> None:
+        """Send the acknowledgements without waiting; the callback hears what became of them."""
+        if not self._shell.is_explicit:
+            self._do(self._shell.holdings.acknowledge_all, AcknowledgeType.ACCEPT)
+        self._do(self._shell.flush)
+
+    def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
+        """Called in poll(), commit() and close() with an AcknowledgementResult for each partition
+        whose acknowledgements were answered.
+        """
+        self._callback = callback
+
+    def _tell(self) -> None:
+        completed = self._shell.completed
+        while completed:
+            result = told(completed.popleft())
+            if self._callback is not None:
+                self._callback(result)
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long a record is held before it is released; None: no broker has said it yet."""
+        return self._shell.lock_timeout_ms
+
+    # ---- the end ----
+
+    def close(self, timeout_ms: float = CLOSE_MS) -> None:
+        """Send the acknowledgements, release what was not acknowledged, leave the group, close the
+        connections. Calling it again is harmless.
+        """
+        if self._thread.is_closed:
+            return
+        self._unclosed.closed()
+        try:
+            self._thread.run(self._shell.close(timeout_ms))
+            self._tell()
+        finally:
+            self._thread.close()
+
+
+# ---- what AIOShareConsumer has in common ----
+
+
+def share_settings(
+    config: Mapping[str, Any] | str | Items[str] | None,
+    topics: tuple[str, ...],
+    keywords: Mapping[str, Any],
+) -> tuple[ClientSettings, list[str]]:
+    """The settings, and the topics to subscribe to, as for Consumer."""
+    if config is not None and not isinstance(config, Mapping) and "bootstrap_servers" in keywords:
+        named = [config] if isinstance(config, str) else items_of("topics", config, str, "names")
+        topics = (*named, *topics)
+        config = None
+    settings = client_settings("share", config, keywords)
+    return settings, items_of("topics", topics, str, NAMES)
+
+
+def names_of(topics: Items[str]) -> list[str]:
+    """Topic names; TypeError for one string, and for a regular expression, which share groups do
+    not have.
+    """
+    return items_of("topics", topics, str, "topic names (share groups have no patterns)")
+
+
+def shown(rows: list[Held], deserializers: Deserializers) -> list[ShareRecord]:
+    """As the user sees them."""
+    records: list[Any] = [row.record for row in rows]
+    if deserializers:
+        records = deserializers.on_consume(records)
+    return [
+        ShareRecord(record, row.delivery_count) for record, row in zip(records, rows, strict=True)
+    ]
+
+
+def verdict(on_error: OnError, record: ShareRecord, error: Exception) -> AcknowledgeType:
+    """What becomes of a record whose handler raised."""
+    kind = acknowledge_type(on_error(record, error) if callable(on_error) else on_error)
+    _log.error("%r: its handler raised; %s", record, kind.name.lower(), exc_info=error)
+    return kind
+
+
+def place_of(record: ShareRecord) -> tuple[TopicPartition, int]:
+    """Partition and offset."""
+    return TopicPartition(record.topic, record.partition), record.offset
+
+
+def _forgetting(shell: ShareShell) -> Callable[[], Coroutine[Any, Any, None]]:
+    """It must not hold the consumer."""
+    return lambda: shell.close(FORGOTTEN_MS)
+
+
+async def _called(function: Callable[..., T], *arguments: Any) -> T:
+    return function(*arguments)

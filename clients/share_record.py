@@ -1,0 +1,105 @@
+"""What share consumers hand out, take and tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kstore.clients.core.share.acknowledgements import AcknowledgeType, spans
+from kstore.clients.core.share.holdings import Acknowledged
+from kstore.errors import KafkaError
+from kstore.types import Header, TopicPartition
+
+__all__ = ["AcknowledgementCallback", "AcknowledgementResult", "OnError", "ShareRecord", "told"]
+
+OnError = AcknowledgeType | str | Callable[["ShareRecord", Exception], "AcknowledgeType | str"]
+"""What becomes of a record whose handler raised, or a function that says it."""
+
+
+class AcknowledgementResult(NamedTuple):
+    """What became of acknowledgements of one partition; error None: the broker has taken them."""
+
+    partition: TopicPartition
+    ranges: tuple[tuple[int, int], ...]
+    """(first, last) offsets, both included."""
+    error: KafkaError | None
+
+
+AcknowledgementCallback = Callable[[AcknowledgementResult], object]
+
+
+def told(result: Acknowledged) -> AcknowledgementResult:
+    """As the user sees it."""
+    return AcknowledgementResult(result.tp, tuple(spans(result.types)), result.error)
+
+
+class ShareRecord:
+    """A record of a share group, held by this consumer until it is acknowledged. Key and value are
+    bytes, or what the deserializers make of them.
+    """
+
+    __slots__ = ("delivery_count", "record")
+
+    def __init__(self, record: Any, delivery_count: int) -> None:
+        self.record = record
+        """The ConsumerRecord, or DeserializedRecord."""
+        self.delivery_count = delivery_count
+        """How often it was delivered, this time included."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        name: str = self.record.topic
+        return name
+
+    @property
+    def partition(self) -> int:
+        """The partition's index."""
+        index: int = self.record.partition
+        return index
+
+    @property
+    def offset(self) -> int:
+        """Its offset in the partition."""
+        offset: int = self.record.offset
+        return offset
+
+    @property
+    def key(self) -> Any:
+        """The key, or None."""
+        return self.record.key
+
+    @property
+    def value(self) -> Any:
+        """The value, or None."""
+        return self.record.value
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since 1970, -1 for none."""
+        moment: int = self.record.timestamp
+        return moment
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        kind: int = self.record.timestamp_type
+        return kind
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """The headers, in order."""
+        headers: tuple[Header, ...] = self.record.headers
+        return headers
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch in which it was written, -1 for unknown."""
+        epoch: int = self.record.leader_epoch
+        return epoch
+
+    def __repr__(self) -> str:
+        return (
+            f"ShareRecord({self.topic!r}, {self.partition}, offset={self.offset}, "
+            f"delivery_count={self.delivery_count})"
+        )
