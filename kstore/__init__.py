@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "open_log", "open_log_dir"]
+__all__ = ["__version__", "open_log", "open_log_dir", "scan"]
 
 if TYPE_CHECKING:
     from kstore.log import open_log, open_log_dir
+    from kstore.log.scan import scan
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from kstore import log
 
         return getattr(log, name)
+    if name == "scan":
+        from kstore.log.scan import scan
+
+        return scan
     raise AttributeError(f"module 'kstore' has no attribute {name!r}")

@@ -1,5 +1,5 @@
-"""The ``kstore`` command. It only chooses what to import: ``kstore serve`` must not pay for the
-other commands.
+"""The ``kstore`` command. It only chooses what to import: a start of ``kstore serve`` must not pay
+for the other commands, nor for the library that reads their command lines.
 
 The commands are in kstore/cli; the broker's start is kstore/cli/serve.py, everything else
 kstore/cli/app.py.
@@ -7,6 +7,7 @@ kstore/cli/app.py.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,9 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["serve"]:
-        from kstore.cli.serve import serve
+        from kstore.cli.serve import plain_arguments, serve
 
-        return serve(arguments[1:])
+        given = plain_arguments(arguments[1:])
+        if given is not None and "_KSTORE_COMPLETE" not in os.environ:
+            return serve(given)
     from kstore.cli.app import run
 
     return run(arguments)

@@ -3,5 +3,6 @@ holds all the others.
 
 Nothing below kstore.__main__ imports this package.
 
-May import: kstore, kstore.broker.app, kstore.clients, kstore.config, kstore.types.
+May import: kstore, kstore.broker.app, kstore.broker.runtime, kstore.broker_process,
+    kstore.clients, kstore.config, kstore.errors, kstore.private_files, kstore.types.
 """

@@ -1,8 +1,8 @@
-"""Every command of ``kstore`` but serve, put together with typer. The commands themselves are in
+"""Every command of ``kstore``, put together with typer. The commands themselves are in
 files of their own, which are imported when they are called.
 
-This is imported only when one of them is called, so that ``kstore serve`` starts without typer and
-rich.
+``kstore serve`` with a plain command line does not come through here (see kstore.__main__), so that
+it starts without typer and rich.
 """
 
 from __future__ import annotations
@@ -20,13 +20,24 @@ __all__ = ["app", "run"]
 
 LazyGroup.modules = {
     "acl": CommandModule("kstore.cli.admin.acl", "List, add and remove ACLs."),
+    "backup": CommandModule(
+        "kstore.cli.backup.commands", "Back up a broker, a cluster or a log dir, and restore it."
+    ),
     "cluster": CommandModule(
         "kstore.cli.cluster.commands",
-        "Start, watch and end a cluster on this machine; describe any.",
+        "Run a cluster on this machine; describe any cluster.",
     ),
     "config": CommandModule("kstore.cli.admin.config", "Show, set and unset configs."),
+    "console": CommandModule(
+        "kstore.console.command", "Serve a web console of a cluster.", "console"
+    ),
     "consume": CommandModule(
         "kstore.cli.records.consume", "Write a topic's records to stdout.", "consume"
+    ),
+    "doctor": CommandModule(
+        "kstore.cli.doctor.command",
+        "Find what is wrong with a machine, its settings or a cluster.",
+        "doctor",
     ),
     "elect": CommandModule("kstore.cli.admin.elect", "Elect the leaders of partitions.", "elect"),
     "feature": CommandModule(
@@ -46,15 +57,26 @@ LazyGroup.modules = {
     "reassign": CommandModule("kstore.cli.admin.reassign", "Move partitions to other brokers."),
     "replicate": CommandModule(
         "kstore.cli.records.replicate",
-        "Copy topics from any Kafka to kstore, offsets too.",
+        "Copy topics from any Kafka to kstore, with their offsets.",
         "replicate",
     ),
+    "serve": CommandModule(
+        "kstore.cli.serve_command", "Start a broker and run it until Ctrl-C.", "serve"
+    ),
+    "token": CommandModule("kstore.cli.admin.token", "Delegation tokens."),
+    "share": CommandModule("kstore.cli.share.commands", "Read topics in a share group."),
+    "top": CommandModule(
+        "kstore.cli.top.command", "Watch brokers, topics and groups, live.", "top"
+    ),
     "topic": CommandModule("kstore.cli.admin.topic", "Create, list, describe and change topics."),
-    "txn": CommandModule("kstore.cli.admin.txn", "Transactions, and those that hang."),
+    "txn": CommandModule("kstore.cli.admin.txn", "List, describe and abort transactions."),
     "verify-order": CommandModule(
         "kstore.cli.records.verify_order",
-        "Check that a topic has each key's records in order.",
+        "Check that the records of each key are in order.",
         "verify_order",
+    ),
+    "upgrade": CommandModule(
+        "kstore.cli.upgrade.commands", "Check whether this version can take over data or a cluster."
     ),
     "user": CommandModule("kstore.cli.admin.user", "SCRAM credentials of users."),
 }
@@ -65,6 +87,7 @@ app = typer.Typer(
     help="A log you can pip install: a broker that speaks Kafka's protocol, and tools for it.",
     epilog="Example: kstore serve --override log.dirs=./data",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -89,25 +112,16 @@ def options(
         raise typer.Exit
 
 
-@app.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-def serve(
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[server.properties]")] = None,
-) -> None:
-    """Start a broker and run it until Ctrl-C; see `kstore serve --help`."""
-    # A call of `kstore serve` does not come through here (see kstore.__main__), unless options
-    # stand before it.
-    from kstore.cli.serve import serve as run_serve
-
-    raise typer.Exit(run_serve(arguments or []))
-
-
 @app.command(
     epilog="Example: kstore completion bash > ~/.local/share/bash-completion/completions/kstore"
 )
 def completion(
-    shell: Annotated[str, typer.Argument(help="bash, zsh or fish")] = "bash",
+    shell: Annotated[
+        str,
+        typer.Argument(help="bash, zsh or fish", autocompletion=lambda: ["bash", "zsh", "fish"]),
+    ] = "bash",
 ) -> None:
-    """Print the completion script of a shell; --install-completion puts it in its place."""
+    """Print the completion script of a shell; --install-completion installs it."""
     if shell not in {"bash", "zsh", "fish"}:
         raise typer.BadParameter(f"{shell} is not one of bash, zsh, fish")
     os.environ["_KSTORE_COMPLETE"] = f"source_{shell}"

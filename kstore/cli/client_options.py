@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kstore.cli.options import TIMEOUT_MS
+from kstore.cli import completion
+from kstore.cli.options import DEFAULT_FOLDER, TIMEOUT_MS
 from kstore.config import ConfigError
 from kstore.config.client.configs import CLIENT_CONFIGS, ClientKind
 from kstore.config.definition import ConfigType
@@ -30,7 +31,9 @@ Servers = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT,...",
-        help="Brokers to ask first; by default KSTORE_BOOTSTRAP_SERVER, else localhost:9092.",
+        help="Brokers to ask first, or a cluster's folder, for those of it that run; by default "
+        "KSTORE_BOOTSTRAP_SERVER, else ./kstore-cluster where such a cluster runs, else "
+        "localhost:9092.",
     ),
 ]
 Properties = Annotated[
@@ -38,6 +41,7 @@ Properties = Annotated[
     typer.Option(
         "-X",
         metavar="KEY=VALUE",
+        autocompletion=completion.settings,
         help="A client setting; may be repeated. ${env:NAME} and ${file:PATH} stand for what is "
         "there.",
     ),
@@ -47,6 +51,7 @@ ProfileName = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
+        autocompletion=completion.profile_names,
         help="Client settings from a file (see `kstore profile`); by default KSTORE_PROFILE.",
     ),
 ]
@@ -72,6 +77,7 @@ def client_config(
 ) -> dict[str, Any]:
     """A client's settings. The nearest wins: the command's own options (to be laid over this by the
     command), then -b, -X, --profile, KSTORE_BOOTSTRAP_SERVER, KSTORE_PROFILE, the defaults.
+    Without any servers those of ./kstore-cluster that run are asked.
 
     Raises ConfigError for a profile that is not there, or one with an unknown setting.
     """
@@ -93,9 +99,54 @@ def client_config(
     config |= own
     if servers:
         config["bootstrap.servers"] = servers
+    _find_servers(config)
     config = {name: _looked_up(name, value) for name, value in config.items()}
     _shorten_requests(config)
     return config
+
+
+def _find_servers(config: dict[str, Any]) -> None:
+    """Brokers of a cluster's folder: where one is named, and where nothing is."""
+    given = config.get("bootstrap.servers")
+    if given is None:
+        found = _folder_servers()
+        if found is not None:
+            config["bootstrap.servers"] = found
+    elif isinstance(given, str):
+        config["bootstrap.servers"] = _named_servers(given)
+
+
+def _folder_servers() -> str | None:
+    """The running brokers of the folder that `kstore cluster` uses by default; None for none."""
+    if not any(Path(DEFAULT_FOLDER).glob("broker*/server.properties")):
+        return None
+    return _running(DEFAULT_FOLDER)
+
+
+def _named_servers(servers: str) -> str:
+    """Servers as they are named; a folder stands for its brokers.
+
+    ClusterError for a folder without a cluster, or with one of which no broker runs.
+    """
+    if ":" in servers or not Path(servers).is_dir():
+        return servers
+    from kstore.cli.cluster_folder import ClusterError, ClusterFolder
+
+    ClusterFolder(servers).existing()
+    found = _running(servers)
+    if found is None:
+        raise ClusterError(
+            f"no broker of {servers} runs: `kstore cluster start --dir {servers}` starts them"
+        )
+    return found
+
+
+def _running(folder: str) -> str | None:
+    from kstore.cli.cluster_folder import ClusterFolder
+
+    brokers = ClusterFolder(folder).brokers()
+    found = [broker.address() for broker in brokers if broker.pid() is not None]
+    return ",".join(found) or None
 
 
 def _warn_of_secrets(own: Mapping[str, str]) -> None:

@@ -26,8 +26,9 @@ def fail(sentence: str, code: int = FAILED) -> int:
     return code
 
 
-def explain(error: BaseException) -> int:
-    """Turn an error that a user can do something about into a sentence and an exit code.
+def explain(error: BaseException, log: Callable[[str], object] | None = None) -> int:
+    """Turn an error that a user can do something about into a sentence and an exit code. ``log``
+    is given the sentence, where it is not for stderr.
 
     Raises the error again if it is none of those: then it is a defect, and the traceback helps.
     """
@@ -41,18 +42,26 @@ def explain(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     if isinstance(error, ConfigError):
-        return fail(str(error), USAGE_ERROR)
+        return _tell(str(error), USAGE_ERROR, log)
     if _is_ours(error):
-        return fail(str(error))
+        return _tell(str(error), FAILED, log)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
-        return fail(f"{name}{error.strerror or error}")
+        return _tell(f"{name}{error.strerror or error}", FAILED, log)
     raise error
+
+
+def _tell(sentence: str, code: int, log: Callable[[str], object] | None) -> int:
+    if log is None:
+        return fail(sentence, code)
+    log(sentence)
+    return code
 
 
 def _is_ours(error: BaseException) -> bool:
     """Whether the error is one of kstore's own typed errors, whose text is for users."""
     modules = (
+        "kstore.backup",
         "kstore.cli",
         "kstore.errors",
         "kstore.log",
@@ -69,8 +78,11 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from kstore.cli.waiting import telling_waits
+
         try:
-            command(*args, **kwargs)
+            with telling_waits():
+                command(*args, **kwargs)
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explain() raises defects
             raise SystemExit(explain(error)) from None

@@ -13,13 +13,13 @@ from kstore.cli.profiles import profile, profiles, profiles_path, shown
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Show named client settings, as --profile takes them.", no_args_is_help=True)
+app = typer.Typer(help="Show named client settings, for --profile.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: kstore profile list")
 @guarded
 def list_profiles(json: Json = False) -> None:
-    """List the profiles, and the file that they are in."""
+    """List the profiles, and the file that has them."""
     found = profiles()
     if not found and not json:
         print(f"there are no profiles in {profiles_path()}")
@@ -45,5 +45,5 @@ def show(
 @app.command(epilog="Example: $EDITOR $(kstore profile path)")
 @guarded
 def path(json: Json = False) -> None:
-    """Print where the profiles are read from."""
+    """Print the path of the file with the profiles."""
     Output(json).say({"path": str(profiles_path())}, str(profiles_path()))

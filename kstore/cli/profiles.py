@@ -91,7 +91,7 @@ def for_kind(kind: ClientKind, settings: Mapping[str, Any], source: str) -> dict
     """What a kind of client understands of a profile's settings."""
     for name in settings:
         if name not in NO_EFFECT and all(name not in rows for rows in CLIENT_CONFIGS.values()):
-            raise ConfigError(f"{source}: {name} is no setting of any client")
+            raise ConfigError(f"{source}: {name} is not a client setting")
     known = CLIENT_CONFIGS[kind]
     return {name: value for name, value in settings.items() if name in known}
 

@@ -1,7 +1,8 @@
 """``kstore serve``: read the settings, start the broker, say when it is ready.
 
-The arguments are read by hand, because a library for that would cost a tenth of the time that a
-start may take. The broker itself is kstore.broker.app.
+serve_command.py has the command as all others are, with its help. A start does not load it: a plain
+command line is read here, because a library for that would cost a tenth of the time that a start
+may take. The broker itself is kstore.broker.app.
 """
 
 from __future__ import annotations
@@ -11,35 +12,10 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kstore.cli.failure import USAGE_ERROR, explain, fail
+from kstore.cli.failure import explain
 from kstore.config import BrokerConfig
 
-__all__ = ["ServeArguments", "UsageError", "milliseconds_since_start", "parse_arguments", "serve"]
-
-HELP = """\
-Usage: kstore serve [server.properties] [--override KEY=VALUE]... [--config-print] [--json]
-
-Start a broker and run it until Ctrl-C or SIGTERM. Without a file it listens on localhost:9092 and
-keeps its data in your data folder.
-
-  server.properties     Settings under Kafka's names, in Java's properties format.
-  --override KEY=VALUE  Set one setting; may be given many times. It wins over the file and over
-                        the environment (KSTORE_LOG_DIRS sets log.dirs, and so on).
-  --config-print        Show every setting with its value and where it came from, and stop.
-  --json                Write the ready line, or the settings, as JSON.
-  -h, --help            Show this and stop.
-
-Examples:
-  kstore serve
-  kstore serve --override log.dirs=./data --override listeners=PLAINTEXT://localhost:9192
-  KSTORE_NUM_PARTITIONS=4 kstore serve server.properties --config-print
-"""
-
-
-class UsageError(Exception):
-    """The command line can't be understood; the message says what was found and what was
-    expected.
-    """
+__all__ = ["ServeArguments", "milliseconds_since_start", "plain_arguments", "serve"]
 
 
 class ServeArguments(NamedTuple):
@@ -49,78 +25,77 @@ class ServeArguments(NamedTuple):
     overrides: dict[str, str]
     config_print: bool
     json: bool
-    help: bool
 
 
-def parse_arguments(arguments: Sequence[str]) -> ServeArguments:
-    """Read the arguments after ``serve``; UsageError for one that is not known or lacks its
-    value.
+def plain_arguments(arguments: Sequence[str]) -> ServeArguments | None:
+    """Read the arguments after ``serve`` where nothing is to be said about them; None for those
+    that the command line's parser has to look at: --help, shortened options, all that is wrong.
     """
-    path: str | None = None
+    paths: list[str] = []
     overrides: dict[str, str] = {}
-    flags = {"--config-print": False, "--json": False, "--help": False}
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
+    flags = {"--config-print": False, "--json": False}
+    rest = iter(arguments)
+    for argument in rest:
         name, equals, value = argument.partition("=")
-        if argument in flags or argument == "-h":
-            flags["--help" if argument == "-h" else argument] = True
+        if argument in flags:
+            flags[argument] = True
         elif name == "--override":
-            if not equals and not rest:
-                raise UsageError("--override needs a KEY=VALUE after it")
-            text = value if equals else rest.pop(0)
-            key, equals, value = text.partition("=")
-            if not equals or not key:
-                raise UsageError(
-                    f"--override takes KEY=VALUE, such as num.partitions=4, not {text!r}"
-                )
+            key, equals, value = (value if equals else next(rest, "")).partition("=")
+            if not equals or not key.strip():
+                return None
             overrides[key.strip()] = value
-        elif argument.startswith("-"):
-            raise UsageError(f"kstore serve has no option {argument}; see kstore serve --help")
-        elif path is not None:
-            raise UsageError(f"kstore serve takes one file, and was given {path} and {argument}")
+        elif argument.startswith("-") or paths:
+            return None
         else:
-            path = argument
-    return ServeArguments(
-        path, overrides, flags["--config-print"], flags["--json"], flags["--help"]
-    )
+            paths.append(argument)
+    path = paths[0] if paths else None
+    return ServeArguments(path, overrides, flags["--config-print"], flags["--json"])
 
 
-def serve(arguments: Sequence[str]) -> int:
+def serve(given: ServeArguments) -> int:
     """Run ``kstore serve`` and return its exit code; returns when the broker has stopped."""
     try:
-        return _serve(parse_arguments(arguments))
-    except UsageError as error:
-        return fail(str(error), USAGE_ERROR)
+        return _serve(given)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explain() raises defects
         return explain(error)
 
 
 def _serve(given: ServeArguments) -> int:
-    if given.help:
-        print(HELP, end="")
-        return 0
     if given.overrides:
         from kstore.cli.process_list import hide_secrets
 
         hide_secrets(given.overrides)
     config = BrokerConfig.load(given.path, given.overrides)
-    for warning in config.warnings:
-        print(f"kstore: {warning}", file=sys.stderr)
     if given.config_print:
+        _warn(config)
         print_config(config, as_json=given.json)
         sys.stdout.flush()
         return 0
-    return run_broker(config, as_json=given.json)
+    from kstore.broker.runtime.log_lines import JSON, start_logging
+
+    start_logging(config["kstore.logging.format"])
+    if config["kstore.logging.format"] != JSON:
+        _warn(config)
+        return run_broker(config, as_json=given.json)
+    import logging
+
+    log = logging.getLogger("kstore.broker")
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    try:
+        return run_broker(config, as_json=given.json)
+    except Exception as error:  # noqa: BLE001 - explain() raises defects
+        return explain(error, log.critical)
+
+
+def _warn(config: BrokerConfig) -> None:
+    for warning in config.warnings:
+        print(f"kstore: {warning}", file=sys.stderr)
 
 
 def run_broker(config: BrokerConfig, *, as_json: bool) -> int:
     """Serve until told to stop, and print the one line that says where and since when."""
-    import logging
-
     from kstore.broker.app import serve as serve_broker
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
     def on_ready(host: str, port: int, api_url: str | None) -> None:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

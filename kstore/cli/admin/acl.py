@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
 from kstore.cli.output import Output
 
@@ -19,22 +20,31 @@ __all__ = ["app"]
 app = typer.Typer(help="List, add and remove ACLs.", no_args_is_help=True)
 E = TypeVar("E", bound=IntEnum)
 
-TopicName = Annotated[str | None, typer.Option("--topic", help="A topic; '*': all.")]
-GroupName = Annotated[str | None, typer.Option("--group", help="A group; '*': all.")]
+TopicName = Annotated[
+    str | None, typer.Option("--topic", autocompletion=completion.topics, help="A topic; '*': all.")
+]
+GroupName = Annotated[
+    str | None, typer.Option("--group", autocompletion=completion.groups, help="A group; '*': all.")
+]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 TransactionalId = Annotated[str | None, typer.Option(help="A transactional id; '*': all.")]
-UserName = Annotated[str | None, typer.Option("--user", help="A user, whose tokens are meant.")]
+UserName = Annotated[
+    str | None, typer.Option("--user", help="A user: rules about the user's tokens.")
+]
 Principal = Annotated[
-    str | None, typer.Option(metavar="TYPE:NAME", help="Who, such as User:alice; 'User:*': all.")
+    str | None,
+    typer.Option(metavar="TYPE:NAME", help="The principal, such as User:alice; 'User:*': all."),
 ]
 Operation = Annotated[
     list[str] | None,
-    typer.Option("--operation", help="read, write, create, describe, alter... or all; repeat it."),
+    typer.Option(
+        "--operation", help="read, write, create, describe, alter... or all; may be repeated."
+    ),
 ]
 Pattern = Annotated[
     str | None, typer.Option(help="literal or prefixed; to list and remove also any and match.")
 ]
-Host = Annotated[str | None, typer.Option(help="From which address; by default from all.")]
+Host = Annotated[str | None, typer.Option(help="The client's address; by default any.")]
 Permission = Annotated[
     str | None, typer.Option("--permission", help="allow or deny; by default both.")
 ]
@@ -187,17 +197,18 @@ def add(
     admin: AdminClient,
     out: Output,
     principal: Annotated[
-        str, typer.Option(metavar="TYPE:NAME", help="Who, such as User:alice; 'User:*': all.")
+        str,
+        typer.Option(metavar="TYPE:NAME", help="The principal, such as User:alice; 'User:*': all."),
     ],
     operation: Annotated[
         list[str] | None,
-        typer.Option("--operation", help="read, write, create... or all; repeat it."),
+        typer.Option("--operation", help="read, write, create... or all; may be repeated."),
     ] = None,
     producer: Annotated[
-        bool, typer.Option("--producer", help="What a producer needs, on --topic.")
+        bool, typer.Option("--producer", help="All that a producer needs, on --topic.")
     ] = False,
     consumer: Annotated[
-        bool, typer.Option("--consumer", help="What a consumer needs, on --topic and --group.")
+        bool, typer.Option("--consumer", help="All that a consumer needs, on --topic and --group.")
     ] = False,
     topic: TopicName = None,
     group: GroupName = None,
@@ -205,10 +216,12 @@ def add(
     transactional_id: TransactionalId = None,
     user: UserName = None,
     pattern: Annotated[str, typer.Option(help="literal or prefixed.")] = "literal",
-    host: Annotated[str, typer.Option(help="From which address; '*': from all.")] = "*",
-    deny: Annotated[bool, typer.Option("--deny", help="Forbid it; by default allow it.")] = False,
+    host: Annotated[str, typer.Option(help="An address, or a network (10.0.0.0/8).")] = "*",
+    deny: Annotated[
+        bool, typer.Option("--deny", help="Deny it; by default it is allowed.")
+    ] = False,
 ) -> None:
-    """Allow (or forbid) a principal to do something."""
+    """Allow (or deny) a principal to do something."""
     from kstore.clients.admin import Acl, AclPatternType, AclPermission
 
     if producer or consumer:
@@ -242,7 +255,7 @@ def remove(
     pattern: Pattern = None,
     host: Host = None,
     permission: Permission = None,
-    everything: Annotated[bool, typer.Option("--all", help="Needed to remove all ACLs.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Required to remove all ACLs.")] = False,
 ) -> None:
     """Remove the ACLs that match."""
     resource = _resource(topic, group, cluster, transactional_id, user)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
 from kstore.cli.client_options import key_values
 from kstore.cli.options import DryRun
@@ -23,9 +24,19 @@ app = typer.Typer(help="Show, set and unset configs; list what has some.", no_ar
 KINDS = ("topic", "broker", "broker-logger", "client-metrics", "group")
 DEFAULT = 5
 
-Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")]
+Kind = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", autocompletion=completion.words(*KINDS), help=f"One of {', '.join(KINDS)}."
+    ),
+]
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Whose; a broker's is its id, 'default': of all.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        autocompletion=completion.resource_names,
+        help="Of what; a broker's id, or 'default' for all brokers.",
+    ),
 ]
 
 
@@ -45,12 +56,17 @@ def describe(
     kind: Kind,
     name: Name,
     key: Annotated[
-        list[str] | None, typer.Option("--key", help="Only this one; repeat it.")
+        list[str] | None,
+        typer.Option(
+            "--key",
+            autocompletion=completion.resource_keys,
+            help="Only this config; may be repeated.",
+        ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those that have their default.")
+        bool, typer.Option("--all", help="Also configs that have their default.")
     ] = False,
-    docs: Annotated[bool, typer.Option("--docs", help="Say what each of them does.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Describe each config.")] = False,
 ) -> None:
     """Show configs with their values and where these come from; secret values stay hidden."""
     resource, of = _resource(kind, name)
@@ -86,12 +102,17 @@ def set_configs(
     out: Output,
     kind: Kind,
     name: Name,
-    configs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="What to set.")],
+    configs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY=VALUE", autocompletion=completion.resource_configs, help="What to set."
+        ),
+    ],
     append: Annotated[bool, typer.Option("--append", help="Add to lists.")] = False,
-    subtract: Annotated[bool, typer.Option("--subtract", help="Take out of lists.")] = False,
+    subtract: Annotated[bool, typer.Option("--subtract", help="Remove from lists.")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Set configs; the others stay as they are."""
+    """Set configs; other configs do not change."""
     from kstore.clients.admin import ConfigChange
 
     if append and subtract:
@@ -112,10 +133,13 @@ def unset(
     out: Output,
     kind: Kind,
     name: Name,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Which.")],
+    keys: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY", autocompletion=completion.resource_keys, help="Which."),
+    ],
     dry_run: DryRun = False,
 ) -> None:
-    """Take configs back to their defaults."""
+    """Reset configs to their defaults."""
     resource, of = _resource(kind, name)
     admin.alter_configs(of, dict.fromkeys(keys), resource=resource, validate_only=dry_run)
     _say(out, kind, name, keys, dry_run=dry_run)
@@ -132,10 +156,15 @@ def list_resources(
     admin: AdminClient,
     out: Output,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="Only of this kind; repeat it.")
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            autocompletion=completion.words(*KINDS),
+            help="Only of this kind; may be repeated.",
+        ),
     ] = None,
 ) -> None:
-    """List what may have configs."""
+    """List the resources that may have configs."""
     kinds = [_resource(each, "")[0] for each in kind or ()]
     rows = [{"kind": each.kind, "name": each.name} for each in admin.list_config_resources(kinds)]
     out.table(rows, ["kind", "name"])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.admin_command import with_admin
 from kstore.cli.arguments import parse_partition
 from kstore.cli.output import Output
@@ -23,14 +24,18 @@ def elect(
     admin: AdminClient,
     out: Output,
     partitions: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC:PARTITION", help="Which.")
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC:PARTITION", autocompletion=completion.topic_partitions, help="Which."
+        ),
     ] = None,
     everywhere: Annotated[
-        bool, typer.Option("--all", help="All whose preferred leader does not lead.")
+        bool,
+        typer.Option("--all", help="All partitions that their preferred leader does not lead."),
     ] = False,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Where no replica is in sync, any; records may be lost."),
+        typer.Option("--unclean", help="If no replica is in sync, elect any; records may be lost."),
     ] = False,
 ) -> None:
     """Elect the preferred leaders of partitions."""

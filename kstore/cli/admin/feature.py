@@ -43,13 +43,14 @@ def update(
     admin: AdminClient,
     out: Output,
     levels: Annotated[
-        list[str], typer.Argument(metavar="FEATURE=VERSION", help="What is to be agreed on.")
+        list[str], typer.Argument(metavar="FEATURE=VERSION", help="The new version.")
     ],
     downgrade: Annotated[
-        bool, typer.Option("--downgrade", help="It may be lower than the present one.")
+        bool,
+        typer.Option("--downgrade", help="Allow a version that is lower than the present one."),
     ] = False,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="The same, even if something is lost by it.")
+        bool, typer.Option("--unsafe", help="As --downgrade, even if metadata is lost.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:

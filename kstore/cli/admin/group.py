@@ -1,5 +1,5 @@
-"""``kstore group``: consumer groups, their members and committed offsets. reset-offsets is in
-group_reset.py.
+"""``kstore group``: groups of every type, their members and offsets. reset-offsets is in
+group_reset.py, and what is different for share groups in share_group.py.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli import completion
+from kstore.cli.admin import share_group
 from kstore.cli.admin.group_reset import register as register_reset
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_partitions
@@ -27,8 +29,11 @@ app = typer.Typer(
 )
 register_reset(app)
 
-Group = Annotated[str, typer.Argument(help="The group's id.")]
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP", help="The groups' ids.")]
+Group = Annotated[str, typer.Argument(help="The group's id.", autocompletion=completion.groups)]
+Groups = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP", autocompletion=completion.groups, help="The groups' ids."),
+]
 
 
 @admin_command(app, "list", "kstore group list --state Empty --type consumer")
@@ -36,11 +41,15 @@ def list_groups(
     admin: AdminClient,
     out: Output,
     state: Annotated[
-        list[str] | None, typer.Option(help="Only in this state, such as Stable; repeat it.")
+        list[str] | None, typer.Option(help="Only in this state, such as Stable; may be repeated.")
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", help="Only of this type: classic, consumer, share or streams."),
+        typer.Option(
+            "--type",
+            autocompletion=completion.words("classic", "consumer", "share", "streams"),
+            help="Only of this type: classic, consumer, share or streams.",
+        ),
     ] = None,
 ) -> None:
     """List the groups of all coordinators."""
@@ -61,7 +70,12 @@ def describe(admin: AdminClient, out: Output, groups: Groups) -> None:
     """Show a group's state, and for each partition its offset, its lag and who reads it."""
     found = admin.describe_groups(groups, raise_errors=False)
     for group in found.values():
-        offsets = _offsets(admin, group)
+        columns = ["topic", "partition", "committed", "end_offset", "lag", "client_id", "host"]
+        if group.group_type == "share":
+            columns = ["topic", "partition", "start_offset", "lag", "members", "client_ids"]
+            offsets = share_group.offsets(admin, group)
+        else:
+            offsets = _offsets(admin, group)
         if out.json:
             out.say(_summary(group) | {"offsets": offsets}, "")
             continue
@@ -70,7 +84,6 @@ def describe(admin: AdminClient, out: Output, groups: Groups) -> None:
         facts += [f"epoch {group.epoch}"] if group.epoch is not None else []
         facts += [f"{len(group.members)} members"]
         print(f"{group.group_id}  {'  '.join(facts)}")
-        columns = ["topic", "partition", "committed", "end_offset", "lag", "client_id", "host"]
         out.table(offsets, columns)
     _end_with(found.errors)
 
@@ -128,7 +141,8 @@ def members(
     out: Output,
     group: Group,
     remove: Annotated[
-        list[str] | None, typer.Option(metavar="MEMBER_ID", help="Remove this member; repeat it.")
+        list[str] | None,
+        typer.Option(metavar="MEMBER_ID", help="Remove this member; may be repeated."),
     ] = None,
     remove_instance: Annotated[
         list[str] | None, typer.Option(metavar="INSTANCE_ID", help="Remove this static member.")
@@ -188,12 +202,29 @@ def delete_offsets(
     group: Group,
     topic: Annotated[
         list[str],
-        typer.Option("--topic", metavar="TOPIC[:PARTITIONS]", help="Which; repeat it."),
+        typer.Option(
+            "--topic",
+            metavar="TOPIC[:PARTITIONS]",
+            autocompletion=completion.topics,
+            help="May be repeated.",
+        ),
     ],
 ) -> None:
-    """Delete a group's committed offsets in topics that it does not read any more."""
+    """Delete a group's committed offsets in topics that it no longer reads; in a share group,
+    by topic, if it has no members.
+    """
+    parsed = list(map(parse_partitions, topic))
+    if share_group.is_share(admin, group):
+        out.report(
+            share_group.delete_offsets(admin, group, parsed),
+            lambda name, _: (
+                {"group": group, "topic": name},
+                f"deleted the offsets of {group} in {name}",
+            ),
+        )
+        return
     partitions: list[TopicPartition] = []
-    for name, indexes in map(parse_partitions, topic):
+    for name, indexes in parsed:
         if indexes is None:
             committed = admin.list_group_offsets(group)
             partitions += [tp for tp in committed if tp.topic == name]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstore.cli import completion
+from kstore.cli.admin import share_group
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_datetime_ms, parse_duration_ms, parse_partitions
 from kstore.cli.failure import FAILED, fail
@@ -23,6 +25,18 @@ __all__ = ["register", "reset_offsets"]
 
 EXAMPLE = "kstore group reset-offsets billing --topic orders --by-duration 2h --execute"
 
+MaybeGroup = Annotated[
+    str,
+    typer.Argument(help="The group's id; it may not exist yet.", autocompletion=completion.groups),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="TOPIC[:PARTITIONS]", help="May be repeated.",
+        autocompletion=completion.topics,
+    ),
+]  # fmt: skip
+
 
 def register(app: typer.Typer) -> None:
     """Make it a command of the app."""
@@ -32,35 +46,36 @@ def register(app: typer.Typer) -> None:
 def reset_offsets(
     admin: AdminClient,
     out: Output,
-    group: Annotated[str, typer.Argument(help="The group's id; it may not exist yet.")],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:PARTITIONS]", help="Which; repeat it."),
-    ] = None,
+    group: MaybeGroup,
+    topic: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All that it has committed offsets of.")
+        bool, typer.Option("--all-topics", help="All partitions with committed offsets.")
     ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To what is committed (else the end).")
+        bool,
+        typer.Option("--to-current", help="To the committed offset (or the end if there is none)."),
     ] = False,
     to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option(help="By so many from what is committed; -N: back.")
+        int | None, typer.Option(help="By this many from the committed offset; -N goes back.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="To so long ago: 90s, 2h, P1DT2H.")
+        str | None, typer.Option(metavar="TIME", help="To this long ago: 90s, 2h, P1DT2H.")
     ] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option(metavar="MOMENT", help="ISO 8601, UTC where it names no zone; or ms."),
+        typer.Option(metavar="MOMENT", help="ISO 8601 (UTC without a time zone), or ms."),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it; by default only show it.")
+        bool,
+        typer.Option("--execute/--dry-run", help="Do it; by default the result is only shown."),
     ] = False,
 ) -> None:
-    """Reset a group's committed offsets; the group must have no members."""
+    """Reset a group's committed offsets, or a share group's start offsets; the group must have no
+    members.
+    """
     ways = {
         "--to-earliest": to_earliest, "--to-latest": to_latest, "--to-current": to_current,
         "--to-offset": to_offset is not None, "--shift-by": shift_by is not None,
@@ -76,7 +91,10 @@ def reset_offsets(
     elif by_duration is not None:
         moment_ms = round(time.time() * 1000) - parse_duration_ms(by_duration)
     _refuse_active(admin, group)
-    committed = admin.list_group_offsets(group)
+    shares = share_group.is_share(admin, group)
+    committed = (
+        share_group.start_offsets(admin, group) if shares else admin.list_group_offsets(group)
+    )
     partitions = _partitions(admin, topic, committed)
     starts = {tp: r.offset for tp, r in admin.list_offsets(_all(partitions, "earliest")).items()}
     ends = {tp: r.offset for tp, r in admin.list_offsets(_all(partitions, "latest")).items()}
@@ -92,7 +110,7 @@ def reset_offsets(
     else:
         wanted = _shifted(partitions, committed, ends, shift_by or 0)
     offsets = {tp: min(max(wanted[tp], starts[tp]), ends[tp]) for tp in partitions}
-    _apply(admin, out, group, committed, offsets, execute=execute)
+    _apply(admin, out, group, committed, offsets, execute=execute, shares=shares)
 
 
 def _all(partitions: list[TopicPartition], spec: str | int) -> dict[TopicPartition, str | int]:
@@ -151,9 +169,12 @@ def _apply(
     offsets: dict[TopicPartition, int],
     *,
     execute: bool,
+    shares: bool,
 ) -> None:
     errors = {}
-    if execute:
+    if execute and shares:
+        errors = share_group.alter_offsets(admin, group, offsets)
+    elif execute:
         errors = admin.alter_group_offsets(group, offsets, raise_errors=False).errors
     rows = [
         {

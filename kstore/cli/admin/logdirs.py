@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_partition
 from kstore.cli.failure import FAILED, fail
@@ -24,10 +25,20 @@ def describe(
     admin: AdminClient,
     out: Output,
     broker: Annotated[
-        list[int] | None, typer.Option("--broker", help="Only of this broker; repeat it.")
+        list[int] | None,
+        typer.Option(
+            "--broker",
+            autocompletion=completion.brokers,
+            help="Only of this broker; may be repeated.",
+        ),
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only replicas of this topic; repeat it.")
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            autocompletion=completion.topics,
+            help="Only replicas of this topic; may be repeated.",
+        ),
     ] = None,
     replicas: Annotated[bool, typer.Option("--replicas", help="A row for each replica.")] = False,
 ) -> None:
@@ -67,12 +78,22 @@ def move(
     admin: AdminClient,
     out: Output,
     partitions: Annotated[
-        list[str], typer.Argument(metavar="TOPIC:PARTITION", help="Which replicas.")
+        list[str],
+        typer.Argument(
+            metavar="TOPIC:PARTITION",
+            autocompletion=completion.topic_partitions,
+            help="Which replicas.",
+        ),
     ],
-    broker: Annotated[int, typer.Option("--broker", help="The broker whose replicas move.")],
+    broker: Annotated[
+        int,
+        typer.Option(
+            "--broker", autocompletion=completion.brokers, help="The broker whose replicas move."
+        ),
+    ],
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="One of its log dirs.")],
 ) -> None:
-    """Move replicas to another log dir of their broker; it goes on after the command has ended."""
+    """Move replicas to another log dir of their broker; the move outlasts the command."""
     from kstore.clients.admin import ReplicaOnBroker
 
     wanted = [ReplicaOnBroker(*parse_partition(text), broker) for text in partitions]

@@ -57,7 +57,7 @@ def list_quotas(
     client_id: ClientId = None,
     ip: Address = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Leave out what has another part, too.")
+        bool, typer.Option("--strict", help="Exclude quotas that have another part, too.")
     ] = False,
 ) -> None:
     """List quotas, all or those that match; '*' matches any name."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_ids, parse_partition
 from kstore.cli.client_options import key_values
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Move partitions to other brokers; list and cancel what is under way.",
+    help="Move partitions to other brokers; list and cancel moves in progress.",
     no_args_is_help=True,
 )
 
@@ -30,11 +31,11 @@ def start(
         list[str],
         typer.Argument(
             metavar="TOPIC:PARTITION=IDS",
-            help="The brokers that are to have it, the preferred leader first.",
+            help="The new brokers, the preferred leader first.",
         ),
     ],
 ) -> None:
-    """Begin to move partitions; it goes on after the command has ended."""
+    """Begin to move partitions; the moves continue after the command has ended."""
     wanted = {
         parse_partition(text): parse_ids(ids)
         for text, ids in key_values(targets, "orders:0=1,2,3").items()
@@ -50,7 +51,7 @@ def start(
 
 @admin_command(app, "list", "kstore reassign list")
 def list_moves(admin: AdminClient, out: Output) -> None:
-    """List the moves under way."""
+    """List the moves in progress."""
     rows = [
         {"topic": tp.topic, "partition": tp.partition} | move._asdict()
         for tp, move in admin.list_partition_reassignments().items()
@@ -63,7 +64,12 @@ def cancel(
     admin: AdminClient,
     out: Output,
     partitions: Annotated[
-        list[str], typer.Argument(metavar="TOPIC:PARTITION", help="Which moves.")
+        list[str],
+        typer.Argument(
+            metavar="TOPIC:PARTITION",
+            autocompletion=completion.topic_partitions,
+            help="Which moves.",
+        ),
     ],
 ) -> None:
     """Cancel moves: the partitions stay where they were."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_datetime_ms, parse_ids, parse_partition
 from kstore.cli.client_options import key_values
@@ -26,12 +27,21 @@ app = typer.Typer(help="Create, delete, list, describe and change topics.", no_a
 _SET_ON_TOPIC = 1
 
 Config = Annotated[
-    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config.")
+    list[str] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="KEY=VALUE",
+        autocompletion=completion.topic_configs,
+        help="A topic config.",
+    ),
 ]
 Assignment = Annotated[
     list[str] | None,
     typer.Option(
-        "--replicas", metavar="IDS", help="Broker ids of a (new) partition, such as 1,2; repeat it."
+        "--replicas",
+        metavar="IDS",
+        help="Broker ids of a (new) partition, such as 1,2; may be repeated.",
     ),
 ]
 
@@ -47,7 +57,8 @@ def create(
     out: Output,
     topic: Topic,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many; -1: the broker's default.")
+        int,
+        typer.Option("--partitions", "-p", help="Number of partitions; -1: the broker's default."),
     ] = -1,
     replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
     config: Config = None,
@@ -81,13 +92,18 @@ def create(
 def delete(
     admin: AdminClient,
     out: Output,
-    topics: Annotated[list[str], typer.Argument(help="The topics' names; with --id, their ids.")],
-    by_id: Annotated[bool, typer.Option("--id", help="They are topic ids.")] = False,
+    topics: Annotated[
+        list[str],
+        typer.Argument(
+            help="The topics' names; with --id, their ids.", autocompletion=completion.topics
+        ),
+    ],
+    by_id: Annotated[bool, typer.Option("--id", help="The arguments are topic ids.")] = False,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A missing topic is no error.")
     ] = False,
 ) -> None:
-    """Delete topics and all that is in them."""
+    """Delete topics with all their records."""
     from uuid import UUID
 
     from kstore.errors import ErrorCode
@@ -110,7 +126,7 @@ def list_topics(
     admin: AdminClient,
     out: Output,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also __consumer_offsets and the like.")
+        bool, typer.Option("--internal", help="Also internal topics, such as __consumer_offsets.")
     ] = False,
 ) -> None:
     """List the topics by name."""
@@ -124,7 +140,10 @@ def list_topics(
 def describe(
     admin: AdminClient,
     out: Output,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Which topics.")],
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC", help="Which topics.", autocompletion=completion.topics),
+    ],
 ) -> None:
     """Show a topic's id, its own configs, and its partitions with leaders and offsets."""
     for topic in topics:
@@ -182,12 +201,17 @@ def alter(
     out: Output,
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="How many it is to have in all.")
+        int | None, typer.Option("--partitions", "-p", help="The total number of partitions.")
     ] = None,
     replicas: Assignment = None,
     config: Config = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Take a config back to its default.")
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            autocompletion=completion.topic_keys,
+            help="Reset a config to its default.",
+        ),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -211,7 +235,10 @@ def alter(
 def offsets(
     admin: AdminClient,
     out: Output,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Which topics.")],
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC", help="Which topics.", autocompletion=completion.topics),
+    ],
     at: Annotated[
         str,
         typer.Option(
@@ -220,10 +247,13 @@ def offsets(
         ),
     ] = "latest",
     isolation: Annotated[
-        str, typer.Option(help="read_uncommitted or read_committed")
+        str,
+        typer.Option(
+            help="read_uncommitted or read_committed", autocompletion=completion.isolation_levels
+        ),
     ] = "read_uncommitted",
 ) -> None:
-    """Show an offset of each partition: the end, the start, or that of a moment."""
+    """Show an offset of each partition: the end, the start, or the one at a time."""
     from kstore.clients.admin import OFFSET_SPECS
 
     if isolation not in {"read_uncommitted", "read_committed"}:
@@ -259,6 +289,7 @@ def delete_records(
         list[str],
         typer.Argument(
             metavar="TOPIC:PARTITION=OFFSET",
+            autocompletion=completion.topic_partitions,
             help="What is before the offset is deleted; end: all that is committed.",
         ),
     ],

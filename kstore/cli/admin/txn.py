@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_duration_ms, parse_partition
 from kstore.cli.failure import FAILED, fail
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="List and describe transactions; find and abort those that hang.", no_args_is_help=True
+    help="List and describe transactions; find and abort hanging ones.", no_args_is_help=True
 )
 
 
@@ -29,10 +30,11 @@ def list_transactions(
     admin: AdminClient,
     out: Output,
     state: Annotated[
-        list[str] | None, typer.Option(help="Only in this state, such as Ongoing; repeat it.")
+        list[str] | None, typer.Option(help="Only in this state, such as Ongoing; may be repeated.")
     ] = None,
     longer_than: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only those open for longer: 90s, 5m, 2h.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only transactions open for longer: 90s, 5m, 2h."),
     ] = None,
     match: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Only transactional ids that match.")
@@ -97,7 +99,12 @@ def producers(
     admin: AdminClient,
     out: Output,
     partitions: Annotated[
-        list[str], typer.Argument(metavar="TOPIC:PARTITION", help="Which partitions.")
+        list[str],
+        typer.Argument(
+            metavar="TOPIC:PARTITION",
+            autocompletion=completion.topic_partitions,
+            help="Which partitions.",
+        ),
     ],
 ) -> None:
     """Show the producers that a partition knows, and where their open transactions begin."""
@@ -111,7 +118,12 @@ def hanging(
     admin: AdminClient,
     out: Output,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Look there; by default in all.")
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            autocompletion=completion.topics,
+            help="Search there; by default all partitions.",
+        ),
     ] = None,
     older_than: Annotated[
         str, typer.Option(metavar="TIME", help="At least transaction.max.timeout.ms of the broker.")
@@ -136,17 +148,21 @@ def abort(
     out: Output,
     partition: Annotated[
         str | None,
-        typer.Argument(metavar="TOPIC:PARTITION", help="Where a transaction hangs."),
+        typer.Argument(
+            metavar="TOPIC:PARTITION",
+            autocompletion=completion.topic_partitions,
+            help="The partition of a hanging transaction.",
+        ),
     ] = None,
     start_offset: Annotated[
-        int | None, typer.Option(min=0, help="Where it begins, as `kstore txn hanging` says.")
+        int | None, typer.Option(min=0, help="Its first offset, as `kstore txn hanging` prints it.")
     ] = None,
     transactional_id: Annotated[
         str | None,
-        typer.Option(help="Instead: abort what this id has open, and fence its producer."),
+        typer.Option(help="Instead: abort this id's open transaction, and fence its producer."),
     ] = None,
 ) -> None:
-    """Abort a transaction: one that hangs on a partition, or that of a transactional id."""
+    """Abort a hanging transaction on a partition, or the one of a transactional id."""
     if (transactional_id is None) == (partition is None):
         raise typer.BadParameter("give either TOPIC:PARTITION or --transactional-id")
     if transactional_id is not None:

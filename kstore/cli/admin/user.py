@@ -38,7 +38,7 @@ def list_users(
         list[str] | None, typer.Argument(metavar="USER", help="Which; by default all.")
     ] = None,
 ) -> None:
-    """List users with their mechanisms and iterations; secrets are not known to anybody."""
+    """List users with their mechanisms and iterations; passwords are not stored."""
     found = admin.describe_scram_credentials(users or None)
     rows = [
         {"user": user, "mechanism": each.mechanism, "iterations": each.iterations}
@@ -54,9 +54,9 @@ def set_user(
     out: Output,
     user: Annotated[str, typer.Argument(help="The user's name.")],
     mechanism: Mechanism = "SCRAM-SHA-512",
-    iterations: Annotated[int, typer.Option(min=4096, help="How often it is hashed.")] = 8192,
+    iterations: Annotated[int, typer.Option(min=4096, help="How many times it is hashed.")] = 8192,
 ) -> None:
-    """Set a user's password; it is asked for, or read from the first line of stdin."""
+    """Set a user's password; the command asks for it, or reads the first line of stdin."""
     from kstore.clients.admin import ScramUpsertion
 
     if sys.stdin.isatty():

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.admin_command import admin_command
-from kstore.cli.cluster.folder import (
+from kstore.cli.cluster.machine import machine_name, usable_cores
+from kstore.cli.cluster_folder import (
     BrokerFolder,
     ClusterError,
     ClusterFolder,
@@ -23,9 +24,8 @@ from kstore.cli.cluster.folder import (
     start_all,
     wait_for_end,
 )
-from kstore.cli.cluster.machine import machine_name, usable_cores
 from kstore.cli.failure import guarded
-from kstore.cli.options import Json
+from kstore.cli.options import DEFAULT_FOLDER, Json
 from kstore.cli.output import Output
 from kstore.cli.process_list import hide_secrets
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Start, watch and end a cluster of brokers on this machine; describe any.",
+    help="Start, watch and stop a cluster of brokers on this machine; describe any cluster.",
     no_args_is_help=True,
 )
 
@@ -82,7 +82,7 @@ def start(
             "folder.",
         ),
     ] = None,
-    directory: Folder = "kstore-cluster",
+    directory: Folder = DEFAULT_FOLDER,
     port: Annotated[
         int, typer.Option("--port", "-p", help="The first broker's; the others' follow.", min=1)
     ] = FIRST_PORT,
@@ -124,7 +124,7 @@ def start(
 @app.command(epilog="Example: kstore cluster add --dir ./cluster")
 @guarded
 def add(
-    directory: Folder = "kstore-cluster",
+    directory: Folder = DEFAULT_FOLDER,
     port: Annotated[
         int | None, typer.Option("--port", "-p", help="Its port; by default the next.", min=1)
     ] = None,
@@ -153,7 +153,7 @@ def add(
 
 @app.command(epilog="Example: kstore cluster status --dir ./cluster --json")
 @guarded
-def status(directory: Folder = "kstore-cluster", json: Json = False) -> None:
+def status(directory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
     """Show the brokers, which run, and which of them is the controller; exit code 1 unless all
     run.
     """
@@ -178,9 +178,9 @@ def status(directory: Folder = "kstore-cluster", json: Json = False) -> None:
 @app.command(epilog="Example: kstore cluster stop --dir ./cluster")
 @guarded
 def stop(
-    directory: Folder = "kstore-cluster", timeout: Timeout = STOP_TIMEOUT_S, json: Json = False
+    directory: Folder = DEFAULT_FOLDER, timeout: Timeout = STOP_TIMEOUT_S, json: Json = False
 ) -> None:
-    """Stop all brokers cleanly; what they hold stays."""
+    """Stop all brokers cleanly; their data stays."""
     folder = ClusterFolder(directory)
     found = {broker: broker.end(signal.SIGTERM) for broker in folder.existing()}
     pids = {broker.node_id: pid for broker, pid in found.items() if pid is not None}
@@ -199,8 +199,8 @@ def stop(
 
 @app.command(epilog="Example: kstore cluster kill 2 --dir ./cluster")
 @guarded
-def kill(broker: BrokerId, directory: Folder = "kstore-cluster", json: Json = False) -> None:
-    """Kill one broker as a crash would (kill -9); `kstore cluster start` brings it back."""
+def kill(broker: BrokerId, directory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
+    """Kill one broker as a crash would (kill -9); `kstore cluster start` starts it again."""
     found = ClusterFolder(directory).broker(broker)
     pid = found.end(signal.SIGKILL)
     if pid is None:
@@ -216,7 +216,8 @@ def describe(
     admin: AdminClient,
     out: Output,
     fenced: Annotated[
-        bool, typer.Option("--fenced", help="Also brokers that are registered but serve nobody.")
+        bool,
+        typer.Option("--fenced", help="Also brokers that are registered but do not serve clients."),
     ] = False,
 ) -> None:
     """Show the brokers of any cluster, kstore's or Kafka's, and which of them is the controller."""

@@ -45,7 +45,8 @@ app = typer.Typer(
 _WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
 
 OnLoss = Annotated[
-    str, typer.Option(help="fail or skip, where the cluster has deleted what is not copied yet.")
+    str,
+    typer.Option(help="fail or skip, if the cluster has deleted records that were not copied yet."),
 ]
 ReportFolder = Annotated[
     str | None,
@@ -334,7 +335,7 @@ def verify(
     archive: ArchivePath = None,
     regex: Regex = False,
     allow_behind: Annotated[
-        bool, typer.Option("--allow-behind", help="A copy that ends earlier is no failure.")
+        bool, typer.Option("--allow-behind", help="A copy that ends earlier is not a failure.")
     ] = False,
     match: Annotated[
         str,
@@ -395,7 +396,7 @@ def stats(
     topics: Topics,
     archive: ArchivePath = None,
     regex: Regex = False,
-    top: Annotated[int, typer.Option(min=0, help="How many of each topic's keys to tell.")] = 20,
+    top: Annotated[int, typer.Option(min=0, help="How many keys of each topic to show.")] = 20,
     report: ReportFolder = None,
     isolation_level: Isolation = "read_committed",
     bootstrap: Servers = None,

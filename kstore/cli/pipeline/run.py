@@ -4,8 +4,6 @@ fail.
 
 from __future__ import annotations
 
-import json as json_text
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +14,8 @@ import typer
 
 from kstore.cli.client_options import key_values
 from kstore.cli.failure import guarded
+from kstore.cli.progress import HowFar, Progress
+from kstore.cli.waiting import waiting_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ Confs = Annotated[
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
 ]
 Tasks = Annotated[
-    int, typer.Option(min=0, help="About so many pieces of work; 0: by the cores that Spark has.")
+    int, typer.Option(min=0, help="The approximate number of tasks; 0: chosen from Spark's cores.")
 ]
 
 
@@ -62,16 +62,14 @@ class Running:
     def __init__(self, spark: SparkSession, json: bool) -> None:
         self.spark = spark
         self.json = json
-        self._live = not json and sys.stderr.isatty()
-        self._began = time.monotonic()
+        self._progress = Progress(json)
 
     def say(self, text: str) -> None:
         """A line of what is going on, on stderr; an event in JSON."""
         if self.json:
             self._event("said", {"text": text})
-            return
-        clear = "\r\x1b[K" if self._live else ""
-        print(f"{clear}{text}", file=sys.stderr, flush=True)
+        else:
+            self._progress.say(text)
 
     def row(self, data: Mapping[str, Any]) -> None:
         """One result; only in JSON, since people are told the sum."""
@@ -79,29 +77,20 @@ class Running:
             self._event("row", data)
 
     def progress(self, found: CopyProgress) -> None:
-        """How far it is, as a line that is written over."""
-        done = found.offsets - found.lag
-        seconds = time.monotonic() - self._began
-        if self.json:
-            row = {"partitions": found.partitions, "offsets": found.offsets, "lag": found.lag}
-            self._event("progress", row)
-        elif self._live:
-            rate = done / max(seconds, 1e-3)
-            line = f"{done:,} of {found.offsets:,} offsets, {rate:,.0f}/s, {found.lag:,} to go"
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        """How far it is."""
+        row = {"partitions": found.partitions, "offsets": found.offsets, "lag": found.lag}
+        self._progress.show(HowFar(found.offsets - found.lag, found.lag, "offsets"), row)
 
     def done(self, data: Mapping[str, Any], sentence: str) -> None:
         """The end, on stdout."""
+        self._progress.end()
         if self.json:
             self._event("done", data)
-            return
-        if self._live:
-            print("\r\x1b[K", end="", file=sys.stderr)
-        print(sentence, flush=True)
+        else:
+            print(sentence, flush=True)
 
     def _event(self, kind: str, data: Mapping[str, Any]) -> None:
-        seconds = round(time.monotonic() - self._began, 3)
-        print(json_text.dumps({"event": kind, "seconds": seconds} | dict(data)), flush=True)
+        self._progress.event(kind, {"seconds": round(self._progress.seconds, 3)} | dict(data))
 
 
 @contextmanager
@@ -125,7 +114,8 @@ def job(
     for settings in clusters:
         _answers(settings)
     is_own = SparkSession.getActiveSession() is None
-    spark = open_session(name, master, given)
+    with waiting_for("Spark to start"):
+        spark = open_session(name, master, given)
     try:
         yield Running(spark, json)
     except PySparkException as error:

@@ -1,149 +1,146 @@
-"""``kstore consume``: records of a topic to stdout, as text or JSON. How they are written is in
-record_text.py.
+"""``kstore consume``: records of topics to stdout, as text or JSON. How they are written is in
+record_text.py and templates.py, where reading starts in start.py, how they are read in reading.py.
 
-It reads partitions by itself, without a consumer group, and commits nothing.
+It reads partitions by itself and commits nothing, or as a member of a group.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated
+import re
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config, key_values
-from kstore.cli.options import Json, Topic
-from kstore.cli.records.record_text import OutputRecord, RecordFormatError, template, to_json
+from kstore.cli.failure import USAGE_ERROR, fail
+from kstore.cli.options import Json
+from kstore.cli.records import read_options as options
+from kstore.cli.records.field_formats import KeyFormat, Registry, ValueFormat, coder
+from kstore.cli.records.reading import Committing, Newcomers, copy, decoded
+from kstore.cli.records.record_text import to_json
+from kstore.cli.records.start import Start, parse_start, place
+from kstore.cli.records.templates import template
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.clients import Consumer, ConsumerRecord
+    from kstore.clients import Consumer
 
-__all__ = ["EXAMPLE", "consume", "parse_start", "place"]
+__all__ = ["EXAMPLE", "consume"]
 
 EXAMPLE = r"Example: kstore consume orders --offset -10 --format '{key} {value}\n' --exit"
-_POLL_MS = 1000
+NEW_TOPIC_MS = 2000
 _DEFAULTS = {"auto.offset.reset": "earliest", "allow.auto.create.topics": False}
 
 
 def consume(
-    topic: Topic,
-    offset: Annotated[
-        str,
-        typer.Option(
-            "--offset", "-o",
-            help="Where to start: beginning, end, an offset, -N for the last N of each partition, "
-            "or @MS for a time in milliseconds since 1970.",
-        ),
-    ] = "beginning",
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be repeated.")
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, help="Stop after this many records.")
-    ] = None,
-    leave: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at what is the end when the command starts.")
-    ] = False,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", "-f",
-            help="Fields topic, partition, offset, timestamp, key, value, headers in braces.",
-        ),
-    ] = r"{value}\n",
+    topic: options.SomeTopic = None,
+    topic_regex: options.TopicRegex = None,
+    group: options.Group = None,
+    offset: options.Offset = None,
+    from_timestamp: options.FromTimestamp = None,
+    partition: options.Partitions = None,
+    count: options.Count = None,
+    leave: options.Exit = False,
+    form: options.Format = r"{value}\n",
     json: Json = False,
-    isolation: Annotated[
-        str | None, typer.Option(help="read_uncommitted (the default) or read_committed")
-    ] = None,
+    key_format: KeyFormat = None,
+    value_format: ValueFormat = None,
+    schema_registry: Registry = None,
+    isolation: options.IsolationLevel = None,
     bootstrap: Servers = None,
     properties: Properties = None,
     profile: ProfileName = None,
-) -> None:  # fmt: skip
-    """Write a topic's records to stdout, and wait for more until Ctrl-C."""
+) -> None:
+    """Write records of a topic, or of several, to stdout, and wait for more until Ctrl-C."""
     from kstore.clients import Consumer
 
     try:
         write = to_json if json else template(form)
-        start = parse_start(offset)
-        if "group.id" in key_values(properties, "client.id=me"):
-            raise ValueError("consume reads without a group, so it takes no group.id")
+        decode = decoded(
+            coder(key_format, "key", schema_registry), coder(value_format, "value", schema_registry)
+        )
+        start = parse_start(offset, from_timestamp)
+        wanted = _wanted(topic, topic_regex)
+        if partition and (group or topic_regex):
+            raise ValueError("--partition is for one TOPIC, without --group and --topic-regex")
         config = client_config("consumer", bootstrap, properties, profile, _DEFAULTS)
-        config.pop("group.id", None)  # a profile's is for other commands
+        _settle_group(config, group, properties, start)
         consumer = Consumer(config, isolation_level=isolation)
-    except (RecordFormatError, ValueError) as error:
+    except (ImportError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     with consumer:
-        if partition:
-            consumer.assign([TopicPartition(topic, number) for number in partition])
+        if topic is not None:
+            _check_place(consumer, topic, partition)
+        commits = Committing(consumer, wanted=group is not None and _commits(properties))
+        if group is not None:
+            consumer.subscribe(wanted, Newcomers(consumer, start, commits))
         else:
-            consumer.subscribe([topic])
-        place(consumer, *start)
-        ends = consumer.end_offsets(consumer.assignment()) if leave else None
-        _copy(consumer, write, count, ends)
+            _begin(consumer, wanted, partition, start or Start("beginning"))
+        source = topic or f"topics that match {topic_regex}"
+        with commits:
+            copy(
+                consumer, write, decode, commits,
+                count=count, leave=leave, in_group=group is not None, source=source,
+            )  # fmt: skip
 
 
-def parse_start(text: str) -> tuple[str, int]:
-    """Read --offset: (beginning, end, offset, last or time; its number). ValueError if it is
-    none.
-    """
-    if text in {"beginning", "earliest"}:
-        return "beginning", 0
-    if text in {"end", "latest"}:
-        return "end", 0
-    kind = {"-": "last", "@": "time"}.get(text[:1], "offset")
-    digits = text if kind == "offset" else text[1:]
-    if not digits.isascii() or not digits.isdigit():
-        raise ValueError(f"--offset {text!r} is not beginning, end, a number, -N or @MS")
-    return kind, int(digits)
+def _wanted(topic: str | None, regex: str | None) -> list[str] | re.Pattern[str]:
+    """What to subscribe to; ValueError for no topic, or both a topic and an expression."""
+    if (topic is None) == (regex is None):
+        raise ValueError("give a TOPIC or --topic-regex, one of them")
+    if regex is None:
+        return [topic or ""]
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        raise ValueError(f"--topic-regex {regex!r} is not a regular expression: {error}") from None
 
 
-def place(consumer: Consumer, kind: str, number: int) -> None:
-    """Put the consumer at the start that parse_start read."""
-    assigned = consumer.assignment()
-    if kind == "beginning":
-        consumer.seek_to_beginning()
-    elif kind == "end":
-        consumer.seek_to_end()
-    elif kind == "offset":
-        for tp in assigned:
-            consumer.seek(tp, number)
-    elif kind == "last":
-        first = consumer.beginning_offsets(assigned)
-        for tp, end in consumer.end_offsets(assigned).items():
-            consumer.seek(tp, max(end - number, first[tp]))
-    else:
-        ends = consumer.end_offsets(assigned)
-        for tp, found in consumer.offsets_for_times(dict.fromkeys(assigned, number)).items():
-            consumer.seek(tp, ends[tp] if found is None else found.offset)
+def _settle_group(
+    config: dict[str, Any], group: str | None, properties: list[str] | None, start: Start | None
+) -> None:
+    """Put the group into the settings, or none; a group.id of a profile is for other commands."""
+    if "group.id" in key_values(properties, "client.id=me"):
+        raise ValueError("give the group as --group, not as group.id")
+    config.pop("group.id", None)
+    if group is not None:
+        config["group.id"] = group
+        if start is not None and start.reset is not None:
+            config["auto.offset.reset"] = start.reset
+    config["enable.auto.commit"] = False  # it is committed what was written, not what was polled
 
 
-def _copy(
-    consumer: Consumer, write: Callable[[OutputRecord], bytes], count: int | None,
-    ends: dict[TopicPartition, int] | None,
+def _commits(properties: list[str] | None) -> bool:
+    own = key_values(properties, "client.id=me")
+    return own.get("enable.auto.commit", "true").lower() != "false"
+
+
+def _begin(
+    consumer: Consumer, wanted: list[str] | re.Pattern[str], partitions: list[int] | None,
+    start: Start,
 ) -> None:  # fmt: skip
-    """Write records until there were ``count``, or every partition is at its end."""
-    left = count
-    while left is None or left > 0:
-        if ends is not None and all(consumer.position(tp) >= end for tp, end in ends.items()):
-            return
-        records = consumer.poll(_POLL_MS, max_records=500 if left is None else min(left, 500))
-        wanted = [r for r in records if ends is None or r.offset < _end(ends, r)]
-        if wanted:
-            sys.stdout.buffer.write(b"".join(map(write, _plain(wanted))))
-            sys.stdout.buffer.flush()
-        if left is not None:
-            left -= len(wanted)
+    """Take the partitions, all or those that are named, without a group."""
+    if partitions and not isinstance(wanted, re.Pattern):
+        consumer.assign([TopicPartition(wanted[0], number) for number in partitions])
+    else:
+        consumer.subscribe(wanted)
+    place(consumer, consumer.assignment(), start)
 
 
-def _end(ends: dict[TopicPartition, int], record: ConsumerRecord) -> int:
-    return ends[TopicPartition(record.topic, record.partition)]
+def _check_place(consumer: Consumer, topic: str, partitions: list[int] | None) -> None:
+    """Fail soon where the topic, or one of the partitions, is not there."""
+    from kstore.errors import UnknownTopicOrPartitionError
 
-
-def _plain(records: Iterable[ConsumerRecord]) -> Iterable[OutputRecord]:
-    for record in records:
-        yield OutputRecord(
-            record.topic, record.partition, record.offset, record.timestamp,
-            record.key, record.value, tuple((h.key, h.value) for h in record.headers),
-        )  # fmt: skip
+    if topic not in consumer.topics():
+        try:
+            consumer.partitions_for(topic, timeout_ms=NEW_TOPIC_MS)  # new, or internal
+        except UnknownTopicOrPartitionError:
+            raise SystemExit(
+                fail(f"there is no topic {topic!r}: `kstore topic list` shows what there is")
+            ) from None
+    count = len(consumer.partitions_for(topic))
+    for number in partitions or ():
+        if not 0 <= number < count:
+            raise SystemExit(
+                fail(f"topic {topic!r} has partitions 0 to {count - 1}, not {number}", USAGE_ERROR)
+            )

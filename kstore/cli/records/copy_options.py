@@ -29,12 +29,12 @@ Isolation = Annotated[
 Groups = Annotated[
     str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
 ]
-NoGroups = Annotated[bool, typer.Option("--no-groups", help="Copy no committed offsets.")]
+NoGroups = Annotated[bool, typer.Option("--no-groups", help="Do not copy committed offsets.")]
 Rate = Annotated[
-    str | None, typer.Option(metavar="RATE", help="At most so much per second, such as 10MB.")
+    str | None, typer.Option(metavar="RATE", help="The limit per second, such as 10MB.")
 ]
 Replicas = Annotated[int, typer.Option(help="Of new topics; -1: the target's default.")]
-NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configs alone.")]
+NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Do not copy topic configs.")]
 SourceProperty = Annotated[
     list[str] | None,
     typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="A client setting."),

@@ -34,7 +34,7 @@ def dump(
     path: Files,
     records: Annotated[bool, typer.Option("--records", "-r", help="Also every record.")] = False,
     start_offset: Annotated[int, typer.Option(help="The first offset to show.")] = 0,
-    end_offset: Annotated[int | None, typer.Option(help="Show what is before this one.")] = None,
+    end_offset: Annotated[int | None, typer.Option(help="Show offsets below this one.")] = None,
     key: Annotated[str | None, typer.Option(help="Only records with this key.")] = None,
     json: Json = False,
 ) -> None:
@@ -108,17 +108,18 @@ def verify(
     path: Files,
     records: Annotated[bool, typer.Option(help="Walk every record, not only the batches.")] = True,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Put damage right; copies of what it was stay.")
+        bool, typer.Option("--repair", help="Repair damage; the damaged bytes are kept in copies.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --repair: only say what would be done.")
+        bool, typer.Option("--dry-run", help="With --repair: only show what would be done.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Check every batch: checksum, framing, offsets, epochs. Exit code 1 if there is damage.
 
     --repair restores header fields that the neighbours leave no doubt about, and cuts out
-    everything else that is damaged. Stop the broker first.
+    everything else that is damaged. Stop the broker first. Its exit code is 0 if all is good
+    afterwards. With --dry-run it is 1 if there is something to repair.
     """
     if repair:
         _repair(path, dry_run=dry_run, json=json)
@@ -160,6 +161,17 @@ def _repair(path: Path, *, dry_run: bool, json: bool) -> None:
         print(f"  {would}{each.action}: {each.detail}; as it was: {each.copy}")
     if not json:
         print(f"{len(done)} repairs{' would be made' if dry_run else ' made'}")
+    sys.stdout.flush()
+    if dry_run and done:
+        raise SystemExit(fail(f"{path} is damaged: run it without --dry-run to repair it"))
+    if not dry_run:
+        from kstore.log.offline.verify import verify as check
+
+        left = check(path, index=False)
+        if left.exit_status:
+            raise SystemExit(
+                fail(f"{path} still has {left.problem_count} problems: see `kstore log verify`")
+            )
 
 
 def _plain(partition: PartitionReport) -> dict[str, Any]:

@@ -9,15 +9,23 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstore.cli import completion
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
 from kstore.cli.failure import fail
 from kstore.cli.options import TIMEOUT_MS, Header, Topic
-from kstore.cli.records.record_text import InputRecord, RecordFormatError, parse_json, parse_line
+from kstore.cli.records.field_formats import KeyFormat, Registry, ValueFormat, coder
+from kstore.cli.records.record_text import (
+    Coder,
+    InputRecord,
+    RecordFormatError,
+    parse_json,
+    parse_line,
+)
 
 if TYPE_CHECKING:
     from kstore.clients import Producer
@@ -27,6 +35,20 @@ __all__ = ["EXAMPLE", "produce", "read_lines"]
 EXAMPLE = "Example: echo 'order-1:paid' | kstore produce orders --key-separator :"
 _READ_BYTES = 1 << 18
 _MAX_LINE_BYTES = 1 << 24
+
+Compression = Annotated[
+    str | None,
+    typer.Option(
+        "--compression", "-z", help="none (the default), gzip, snappy, lz4 or zstd",
+        autocompletion=completion.words("none", "gzip", "snappy", "lz4", "zstd"),
+    ),
+]  # fmt: skip
+Acks = Annotated[
+    str | None,
+    typer.Option(
+        help="all (the default), 1 or 0", autocompletion=completion.words("all", "1", "0")
+    ),
+]
 
 
 def produce(
@@ -42,7 +64,7 @@ def produce(
     ] = None,
     header: Header = None,
     timestamp: Annotated[
-        int | None, typer.Option(help="Milliseconds since 1970; by default the present.")
+        int | None, typer.Option(help="Milliseconds since 1970; by default the current time.")
     ] = None,
     json: Annotated[
         bool,
@@ -50,11 +72,11 @@ def produce(
             "--json", help="Each line is an object, as `kstore consume --json` writes it."
         ),
     ] = False,
-    compression: Annotated[
-        str | None,
-        typer.Option("--compression", "-z", help="none (the default), gzip, snappy, lz4 or zstd"),
-    ] = None,
-    acks: Annotated[str | None, typer.Option(help="all (the default), 1 or 0")] = None,
+    key_format: KeyFormat = None,
+    value_format: ValueFormat = None,
+    schema_registry: Registry = None,
+    compression: Compression = None,
+    acks: Acks = None,
     bootstrap: Servers = None,
     properties: Properties = None,
     profile: ProfileName = None,
@@ -62,24 +84,42 @@ def produce(
     """Send each line of stdin as a record."""
     from kstore.clients import Producer
 
-    separator = None if key_separator is None else key_separator.encode()
     headers = tuple(parse_header(item) for item in header or [])
     config = client_config("producer", bootstrap, properties, profile, {"max.block.ms": TIMEOUT_MS})
     try:
+        parse = _parser(
+            None if key_separator is None else key_separator.encode(),
+            coder(key_format, "key", schema_registry, topic),
+            coder(value_format, "value", schema_registry, topic), json=json,
+        )  # fmt: skip
         producer = Producer(config, compression_type=compression, acks=acks)
-    except ValueError as error:
+    except (ImportError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     count = 0
+    if sys.stdin.isatty():
+        print("kstore: one record a line; Ctrl-D ends it", file=sys.stderr)
     with producer:
         for line in read_lines(producer):
             try:
-                record = parse_json(line) if json else parse_line(line, separator)
+                record = parse(line)
             except RecordFormatError as error:
                 producer.flush()
                 sentence = f"stdin line {count + 1}: {error}; the {count} before it were sent"
                 raise SystemExit(fail(sentence)) from None
             _send(producer, topic, record, partition, timestamp, headers)
             count += 1
+    print(f"kstore: {count:,} records sent to {topic}", file=sys.stderr)
+
+
+def _parser(
+    separator: bytes | None, key: Coder | None, value: Coder | None, *, json: bool
+) -> Callable[[bytes], InputRecord]:
+    """What makes a line a record."""
+    if json:
+        encode_key, encode_value = key and key.encode_data, value and value.encode_data
+        return lambda line: parse_json(line, encode_key, encode_value)
+    from_text = key and key.encode_text, value and value.encode_text
+    return lambda line: parse_line(line, separator, *from_text)
 
 
 def parse_header(item: str) -> tuple[str, bytes | None]:

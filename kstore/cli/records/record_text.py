@@ -10,24 +10,22 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 __all__ = [
-    "FIELDS",
+    "Coder",
+    "Decoded",
     "InputRecord",
     "OutputRecord",
     "RecordFormatError",
     "parse_json",
     "parse_line",
-    "template",
     "to_json",
 ]
 
-FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _JSON_KEYS = {"key", "key_base64", "value", "value_base64", "partition", "timestamp", "headers"}
-_ESCAPES = {"\\n": b"\n", "\\t": b"\t", "\\0": b"\0", "\\\\": b"\\"}
+Encode = Callable[[Any], bytes]
 
 
 class RecordFormatError(ValueError):
@@ -44,6 +42,24 @@ class InputRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+class Decoded(NamedTuple):
+    """A key or value of a known format: as text, as what JSON has, and how long it was."""
+
+    text: bytes
+    data: Any
+    size: int
+
+
+class Coder(NamedTuple):
+    """How a format is read and written. Each raises RecordFormatError, which says what is wrong."""
+
+    decode: Callable[[bytes], Decoded]
+    encode_text: Callable[[bytes], bytes]
+    """A part of a line of text."""
+    encode_data: Callable[[Any], bytes]
+    """A value of a line of JSON; never None, which is no key or no value."""
+
+
 class OutputRecord(NamedTuple):
     """A record that was read, in plain types."""
 
@@ -51,24 +67,38 @@ class OutputRecord(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: bytes | Decoded | None
+    value: bytes | Decoded | None
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def parse_line(line: bytes, separator: bytes | None) -> InputRecord:
+def parse_line(
+    line: bytes, separator: bytes | None, encode_key: Encode | None = None,
+    encode_value: Encode | None = None,
+) -> InputRecord:  # fmt: skip
     """Read ``value``, or ``key<separator>value``; RecordFormatError if the separator is
     missing.
     """
     if separator is None:
-        return InputRecord(line)
+        return InputRecord(_encoded("value", line, encode_value))
     key, found, value = line.partition(separator)
     if not found:
         raise RecordFormatError(f"there is no key separator {separator.decode()!r} in the line")
-    return InputRecord(value, key)
+    return InputRecord(_encoded("value", value, encode_value), _encoded("key", key, encode_key))
 
 
-def parse_json(line: bytes) -> InputRecord:
+def _encoded(name: str, data: Any, encode: Encode | None) -> bytes:
+    """Data of a line in its format; RecordFormatError begins with the field's name."""
+    try:
+        found: bytes = data if encode is None else encode(data)
+    except RecordFormatError as error:
+        raise RecordFormatError(f"the {name} {error}") from None
+    return found
+
+
+def parse_json(
+    line: bytes, encode_key: Encode | None = None, encode_value: Encode | None = None
+) -> InputRecord:
     """Read one JSON object with value, key, headers, partition and timestamp (ms), all
     optional.
     """
@@ -94,8 +124,8 @@ def parse_json(line: bytes) -> InputRecord:
     except (TypeError, ValueError):
         raise RecordFormatError("headers must be an object, or a list of [name, value]") from None
     return InputRecord(
-        _bytes(given, "value"), _bytes(given, "key"), _integer(given, "partition"),
-        _integer(given, "timestamp"), pairs,
+        _bytes(given, "value", encode_value), _bytes(given, "key", encode_key),
+        _integer(given, "partition"), _integer(given, "timestamp"), pairs,
     )  # fmt: skip
 
 
@@ -109,7 +139,7 @@ def _encode(value: Any) -> bytes | None:
     )
 
 
-def _bytes(given: dict[str, Any], name: str) -> bytes | None:
+def _bytes(given: dict[str, Any], name: str, encode: Encode | None) -> bytes | None:
     coded = given.get(f"{name}_base64")
     if coded is not None:
         try:
@@ -117,6 +147,8 @@ def _bytes(given: dict[str, Any], name: str) -> bytes | None:
         except (binascii.Error, TypeError, ValueError):
             raise RecordFormatError(f"{name}_base64 is not base64") from None
     value = given.get(name)
+    if value is not None and encode is not None:
+        return _encoded(name, value, encode)
     if value is None or isinstance(value, str):
         return None if value is None else value.encode()
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -136,6 +168,9 @@ def to_json(record: OutputRecord) -> bytes:
         "timestamp": record.timestamp,
     }  # fmt: skip
     for name, data in (("key", record.key), ("value", record.value)):
+        if isinstance(data, Decoded):
+            out[name] = data.data
+            continue
         try:
             out[name] = None if data is None else data.decode()
         except UnicodeDecodeError:
@@ -149,42 +184,3 @@ def _header(value: bytes | None) -> Any:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value or b"").decode()}
-
-
-def template(text: str) -> Callable[[OutputRecord], bytes]:
-    r"""Compile an output format such as ``{key}\t{value}\n`` to a function from record to bytes.
-
-    Fields are those of FIELDS; ``\n \t \0 \\`` are escapes; a null key or value is written as
-    nothing. Keys and values come out byte for byte.
-    """
-    parts: list[bytes | str] = []
-    for piece in re.split(r"(\{\w*\}|\\[nt0\\])", text):
-        if piece.startswith("{") and piece.endswith("}"):
-            name = piece[1:-1]
-            if name not in FIELDS:
-                raise RecordFormatError(
-                    f"the format has {piece}; the fields are {', '.join(FIELDS)}"
-                )
-            parts.append(name)
-        elif piece:
-            parts.append(_ESCAPES.get(piece) or piece.encode())
-
-    def write(record: OutputRecord) -> bytes:
-        return b"".join(p if isinstance(p, bytes) else _field(record, p) for p in parts)
-
-    return write
-
-
-def _field(record: OutputRecord, name: str) -> bytes:
-    value = getattr(record, name)
-    if value is None:
-        return b""
-    if isinstance(value, bytes):
-        return value
-    if name == "headers":
-        return _headers_text(value)
-    return str(value).encode()
-
-
-def _headers_text(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    return b",".join(name.encode() + b"=" + (value or b"") for name, value in headers)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_text
-import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kstore.cli.client_options import client_config
 from kstore.cli.options import Json
+from kstore.cli.progress import HowFar, Progress
 from kstore.cli.records.copy_options import (
     FromProfile,
     Groups,
@@ -25,6 +23,7 @@ from kstore.cli.records.copy_options import (
     Topics,
     ToProfile,
 )
+from kstore.cli.waiting import telling_waits
 
 if TYPE_CHECKING:
     from kstore.clients.replicator import Event, Replicator
@@ -61,15 +60,19 @@ _Target = Annotated[
     typer.Option("--to", help="host:port of the target, kstore; localhost:9092 by default."),
 ]
 _UntilCaughtUp = Annotated[
-    bool, typer.Option("--until-caught-up", help="Stop once all that was there is copied.")
+    bool,
+    typer.Option(
+        "--until-caught-up", help="Stop when everything that existed at the start is copied."
+    ),
 ]
 _OnLoss = Annotated[
-    str, typer.Option(help="fail or skip, where the source has deleted what is not copied yet.")
+    str,
+    typer.Option(help="fail or skip, if the source has deleted records that were not copied yet."),
 ]
 _Excluded = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Do not copy this topic config.")
 ]
-_Interval = Annotated[int, typer.Option(help="How often topics, configs and groups are looked at.")]
+_Interval = Annotated[int, typer.Option(help="How often to check topics, configs and groups.")]
 
 
 def replicate(
@@ -146,31 +149,36 @@ def _run(replicator: Replicator, display: _Display, until_caught_up: bool) -> No
             ticker.cancel()
 
     try:
-        asyncio.run(work())
+        with telling_waits(display.waiting):
+            asyncio.run(work())
     finally:
         display.progress(replicator, final=True)
 
 
 class _Display:
-    """Events as lines, and one line of progress that is written over on a terminal."""
+    """Events as lines, and how far it is."""
 
     def __init__(self, as_json: bool) -> None:
-        self._json = as_json
-        self._live = not as_json and sys.stderr.isatty()
-        self._begin = time.monotonic()
+        self._progress = Progress(as_json)
 
     def event(self, event: Event) -> None:
         """Tell what happened."""
-        if self._json:
-            row: dict[str, Any] = {"event": event.kind, "text": event.text}
-            if event.tp is not None:
-                row |= {"topic": event.tp.topic}
-                if event.tp.partition >= 0:
-                    row |= {"partition": event.tp.partition, "offset": event.offset}
-            print(json_text.dumps(row), flush=True)
+        if not self._progress.as_json:
+            self._progress.say(f"{event.kind}: {event.text}")
             return
-        clear = "\r\x1b[K" if self._live else ""
-        print(f"{clear}{event.kind}: {event.text}", file=sys.stderr, flush=True)
+        row: dict[str, Any] = {"text": event.text}
+        if event.tp is not None:
+            row |= {"topic": event.tp.topic}
+            if event.tp.partition >= 0:
+                row |= {"partition": event.tp.partition, "offset": event.offset}
+        self._progress.event(event.kind, row)
+
+    def waiting(self, text: str) -> None:
+        """Tell what it waits for."""
+        if self._progress.as_json:
+            self._progress.event("waiting", {"text": text})
+        else:
+            self._progress.say(text)
 
     async def tick(self, replicator: Replicator) -> None:
         """Show progress every second."""
@@ -178,36 +186,34 @@ class _Display:
 
         while True:
             await asyncio.sleep(_PROGRESS_S)
-            if self._json or self._live:
-                self.progress(replicator)
+            self.progress(replicator)
 
     def progress(self, replicator: Replicator, *, final: bool = False) -> None:
         """How far it is; the last line goes to stdout."""
         found = replicator.progress()
-        seconds = time.monotonic() - self._begin
-        if self._json:
-            row = {
-                "event": "done" if final else "progress",
-                "seconds": round(seconds, 3),
-                "partitions": found.partitions,
-                "failed": found.failed,
-                "records": found.records,
-                "bytes": found.bytes,
-                "already_there": found.already_there,
-                "lag": found.lag,
-                "group_offsets": replicator.group_offsets,
-            }
-            print(json_text.dumps(row), flush=True)
+        row = {
+            "partitions": found.partitions,
+            "failed": found.failed,
+            "records": found.records,
+            "bytes": found.bytes,
+            "already_there": found.already_there,
+            "lag": found.lag,
+            "group_offsets": replicator.group_offsets,
+        }
+        more = f"{found.partitions} partitions, {replicator.group_offsets} group offsets"
+        how_far = HowFar(found.records, found.lag, bytes=found.bytes, more=more)
+        if not final:
+            self._progress.show(how_far, row)
             return
-        rate = found.bytes / 1e6 / max(seconds, 1e-3)
-        line = (
-            f"{found.records} records, {found.bytes / 1e6:.1f} MB ({rate:.1f} MB/s) in "
-            f"{found.partitions} partitions, {found.lag} to go, "
-            f"{replicator.group_offsets} group offsets"
-        )
-        if final:
-            if self._live:
-                print("\r\x1b[K", end="", file=sys.stderr)
-            print(line, flush=True)
+        self._progress.end()
+        seconds = self._progress.seconds
+        if self._progress.as_json:
+            self._progress.event("done", {"seconds": round(seconds, 3)} | row)
         else:
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+            rate = found.bytes / 1e6 / max(seconds, 1e-3)
+            print(
+                f"{found.records} records, {found.bytes / 1e6:.1f} MB ({rate:.1f} MB/s) in "
+                f"{found.partitions} partitions, {found.lag} to go, "
+                f"{replicator.group_offsets} group offsets",
+                flush=True,
+            )

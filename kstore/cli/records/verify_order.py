@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ import typer
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
 from kstore.cli.failure import FAILED, USAGE_ERROR
 from kstore.cli.options import Json, Topic
+from kstore.cli.progress import FIRST_LINE_S, HowFar, Progress
 from kstore.clients.core.order_check import OrderChecker, OrderReport
 from kstore.clients.core.order_fields import PLACES, HasFields, field_reader, number_of
 from kstore.types import Header, TopicPartition
@@ -38,24 +40,25 @@ _POLL_MS = 500
 _Key = Annotated[str, typer.Option("--key", help=f"Where the key is: {PLACES}.")]
 _Number = Annotated[str, typer.Option("--number", help=f"Where its number is: {PLACES}.")]
 _First = Annotated[
-    int | None, typer.Option(help="The first number of each key; without it, what comes first.")
+    int | None,
+    typer.Option(help="The first number of each key; by default the first one that is read."),
 ]
 _Group = Annotated[
-    str | None, typer.Option(help="Check what this consumer group is given, and commit.")
+    str | None, typer.Option(help="Check what this consumer group receives, and commit.")
 ]
 _Generate = Annotated[
-    int | None, typer.Option(min=1, help="Write so many records, and check these.")
+    int | None, typer.Option(min=1, help="Write this many records, and check them.")
 ]
 _Keys = Annotated[int, typer.Option(min=1, help="How many keys to generate.")]
-_Rate = Annotated[float | None, typer.Option(help="Records to generate per second, at most.")]
+_Rate = Annotated[float | None, typer.Option(help="The limit of records to generate per second.")]
 _Partitioner = Annotated[
     str, typer.Option(help="Of the generated records: ordered keeps order while a topic grows.")
 ]
-_Idle = Annotated[int, typer.Option(help="Stop after so long without a record.")]
+_Idle = Annotated[int, typer.Option(help="Stop after this time without a record.")]
 _Duplicates = Annotated[
-    bool, typer.Option("--allow-duplicates", help="A record that comes again is no failure.")
+    bool, typer.Option("--allow-duplicates", help="A duplicate is not a failure.")
 ]
-_Gaps = Annotated[bool, typer.Option("--allow-gaps", help="A missing number is no failure.")]
+_Gaps = Annotated[bool, typer.Option("--allow-gaps", help="A missing number is not a failure.")]
 
 
 def verify_order(
@@ -87,6 +90,7 @@ def verify_order(
         reads = field_reader(key), field_reader(number)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    progress = Progress(json, first_event_s=FIRST_LINE_S)
     where = bootstrap, properties, profile
     settings = client_config("consumer", *where) | {
         "isolation.level": isolation,
@@ -95,13 +99,16 @@ def verify_order(
     if generate is not None:
         work = Workload(client_config("producer", *where), topic, generate, keys, rate, partitioner)
         checker = OrderChecker(first=0)
-        _generated(work, checker, settings | {"group.id": group or f"verify-{work.run}"}, idle_ms)
+        _generated(
+            work, checker, settings | {"group.id": group or f"verify-{work.run}"}, idle_ms, progress
+        )
     elif group is not None:
         checker = OrderChecker(first=first)
-        _as_group(topic, checker, reads, settings | {"group.id": group}, idle_ms)
+        _as_group(topic, checker, reads, settings | {"group.id": group}, idle_ms, progress)
     else:
         checker = OrderChecker(by_partition=True, first=first)
-        _as_it_lies(topic, checker, reads, settings)
+        _as_it_lies(topic, checker, reads, settings, progress)
+    progress.end()
     report = checker.report()
     print(json_text.dumps(_row(report)) if json else _text(report))
     good = report.is_good(duplicates_allowed=allow_duplicates, gaps_allowed=allow_gaps)
@@ -125,7 +132,9 @@ def _see(checker: OrderChecker, reads: Reads, record: ConsumerRecord) -> None:
         checker.see(key, number, TopicPartition(record.topic, record.partition), record.offset)
 
 
-def _as_it_lies(topic: str, checker: OrderChecker, reads: Reads, settings: dict[str, Any]) -> None:
+def _as_it_lies(
+    topic: str, checker: OrderChecker, reads: Reads, settings: dict[str, Any], progress: Progress
+) -> None:
     from kstore.clients import Consumer
 
     with Consumer(settings) as consumer:
@@ -133,20 +142,26 @@ def _as_it_lies(topic: str, checker: OrderChecker, reads: Reads, settings: dict[
         consumer.assign([TopicPartition(topic, index) for index in range(count)])
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(consumer.assignment())
+        to_read = sum(ends.values()) - sum(consumer.beginning_offsets(list(ends)).values())
+        seen = 0
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             for record in consumer.poll(_POLL_MS):
                 if record.offset < ends[TopicPartition(record.topic, record.partition)]:
+                    seen += 1
                     _see(checker, reads, record)
+            progress.show(HowFar(seen, max(to_read - seen, 0)), {"records": seen})
 
 
 def _as_group(
-    topic: str, checker: OrderChecker, reads: Reads, settings: dict[str, Any], idle_ms: int
-) -> None:
+    topic: str, checker: OrderChecker, reads: Reads, settings: dict[str, Any], idle_ms: int,
+    progress: Progress,
+) -> None:  # fmt: skip
     from kstore.clients import Consumer
 
     with Consumer(settings) as consumer:
         consumer.subscribe([topic])
-        _until_idle(consumer, lambda record: _see(checker, reads, record), lambda: False, idle_ms)
+        see = partial(_see, checker, reads)
+        _until_idle(consumer, see, lambda: False, idle_ms, progress)
 
 
 def _until_idle(
@@ -154,14 +169,18 @@ def _until_idle(
     see: Callable[[ConsumerRecord], None],
     done: Callable[[], bool],
     idle_ms: int,
+    progress: Progress,
 ) -> None:
     last = time.monotonic()
+    seen = 0
     while not done() and time.monotonic() - last < idle_ms / 1000:
         records = consumer.poll(_POLL_MS)
         if records:
             last = time.monotonic()
         for record in records:
             see(record)
+        seen += len(records)
+        progress.show(HowFar(seen, None), {"records": seen})
 
 
 # ---- generating ----
@@ -211,8 +230,9 @@ class Workload:
 
 
 def _generated(
-    work: Workload, checker: OrderChecker, settings: dict[str, Any], idle_ms: int
-) -> None:
+    work: Workload, checker: OrderChecker, settings: dict[str, Any], idle_ms: int,
+    progress: Progress,
+) -> None:  # fmt: skip
     from kstore.clients import Consumer
 
     reads = field_reader("key"), field_reader("value")
@@ -228,7 +248,7 @@ def _generated(
     with Consumer(settings | {"metadata.max.age.ms": 1000}) as consumer:
         consumer.subscribe([work.topic])
         writer.start()
-        _until_idle(consumer, see, done, idle_ms)
+        _until_idle(consumer, see, done, idle_ms, progress)
     if work.error is not None:
         raise work.error
 

@@ -1,5 +1,5 @@
 """The folder of a cluster on one machine, and the processes of its brokers: what `kstore cluster`
-writes, starts, finds and ends. The commands themselves are cluster.py's.
+writes, starts, finds and ends. The commands themselves are in the room cluster.
 
     <folder>/coordination             the store that the brokers share
     <folder>/broker1/server.properties, data, log, pid
@@ -70,7 +70,7 @@ class BrokerFolder:
         lock = Path(self.config()["log.dirs"][0]) / ".lock"
         with contextlib.suppress(OSError, ValueError, IndexError):
             holder = int(lock.read_text().split()[1])  # "pid 123 (...)"
-            if _is_alive(holder) and _is_locked(lock):
+            if _is_alive(holder) and is_locked(lock):
                 return holder
         with contextlib.suppress(OSError, ValueError):
             spawned = int(self.pid_file.read_text())  # it may not have come to its lock yet
@@ -241,7 +241,8 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _is_locked(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of this file."""
     with open(path, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,0 +1,9 @@
+"""The one class of errors of backups. Its message says what was wrong and what to do."""
+
+from __future__ import annotations
+
+__all__ = ["BackupError"]
+
+
+class BackupError(Exception):
+    """A backup can't be made, read or restored."""

@@ -1,0 +1,93 @@
+"""The folder that backups are in: which there are, who works on it, and what is removed of it.
+
+<folder>/<name>.backup        a manifest for each backup
+<folder>/objects/ab/cdef...   the pool that they share
+<folder>/.lock                of the process that makes or removes a backup
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kstore.backup.errors import BackupError
+from kstore.backup.manifest import SUFFIX, Manifest, read_manifest
+from kstore.backup.objects import ObjectPool, sync_folder
+from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
+
+__all__ = ["BackupFolder"]
+
+
+class BackupFolder:
+    """The backups below one path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pool = ObjectPool(path / "objects")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Make the folder if it is not there, and keep others from writing to it."""
+        self._refuse_foreign()
+        self.path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT
+        with open(os.open(self.path / ".lock", flags, PRIVATE_FILE), "r+b") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BackupError(
+                    f"another process is writing to {self.path}: wait until it is done"
+                ) from None
+            self.pool.make()
+            for unfinished in self.path.glob(f"*{SUFFIX}.unfinished"):
+                unfinished.unlink()
+            yield
+
+    def _refuse_foreign(self) -> None:
+        if self.path.is_dir() and any(self.path.iterdir()) and not self.pool.path.is_dir():
+            raise BackupError(
+                f"{self.path} is not empty, and holds no backups: name an empty or a new folder"
+            )
+
+    def names(self) -> list[str]:
+        """The names of all backups, the oldest first; BackupError where this is no such folder."""
+        if not self.pool.path.is_dir():
+            raise BackupError(f"{self.path} holds no backups: make one with `kstore backup create`")
+        return sorted(path.name.removesuffix(SUFFIX) for path in self.path.glob(f"*{SUFFIX}"))
+
+    def manifest(self, name: str | None = None) -> Manifest:
+        """One backup, the newest where no name is given; BackupError."""
+        names = self.names()
+        if not names:
+            raise BackupError(f"{self.path} holds no finished backup")
+        if name is not None and name not in names:
+            raise BackupError(f"{self.path} has no backup {name}: it has {', '.join(names)}")
+        return read_manifest(self.path / ((name or names[-1]) + SUFFIX))
+
+    def newest_good(self) -> Manifest | None:
+        """The newest backup that can be read, for the next one to build on."""
+        for name in reversed(self.names()):
+            try:
+                return self.manifest(name)
+            except BackupError:
+                continue  # `list` and `verify` tell of it; a new backup does without
+        return None
+
+    def delete(self, name: str) -> int:
+        """Remove a backup and what no other one needs; how many bytes that frees. BackupError where
+        another one can't be read: nobody knows then what it needs.
+        """
+        if name not in self.names():
+            raise BackupError(f"{self.path} has no backup {name}: it has {', '.join(self.names())}")
+        wanted = {
+            part.object
+            for other in self.names()
+            if other != name
+            for part in self.manifest(other).parts()
+        }
+        (self.path / (name + SUFFIX)).unlink()
+        sync_folder(self.path)
+        return self.pool.remove_all_but(wanted)

@@ -1,0 +1,122 @@
+"""``kstore token``: delegation tokens. A secret is printed once, by ``create``; other commands name
+a token by its id, so that no secret is among a process's arguments.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstore.cli.admin_command import admin_command
+from kstore.cli.arguments import parse_duration_ms
+from kstore.cli.output import Output
+
+if TYPE_CHECKING:
+    from kstore.clients import AdminClient
+    from kstore.clients.admin import DelegationToken
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Create, list, renew and expire delegation tokens.", no_args_is_help=True
+)  # fmt: skip
+
+COLUMNS = ["token_id", "owner", "requester", "renewers", "issued", "expires", "max"]
+FAR_MS = 253_402_300_800_000
+"""The year 10000."""
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id.")]
+
+
+def _row(token: DelegationToken) -> dict[str, Any]:
+    return {
+        "token_id": token.token_id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": ",".join(token.renewers),
+        "issued": _time(token.issue_timestamp_ms),
+        "expires": _time(token.expiry_timestamp_ms),
+        "max": _time(token.max_timestamp_ms),
+    }
+
+
+def _time(ms: int) -> str:
+    if ms >= FAR_MS:
+        return "never"
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _find(admin: AdminClient, token_id: str) -> DelegationToken:
+    for token in admin.describe_delegation_tokens():
+        if token.token_id == token_id:
+            return token
+    raise typer.BadParameter(f"there is no token {token_id!r} that you may see: kstore token list")
+
+
+@admin_command(app, "create", "kstore token create --renewer User:bob --max-lifetime 2d")
+def create(
+    admin: AdminClient,
+    out: Output,
+    renewer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE:NAME", help="Who else may renew and expire it; repeat it."),
+    ] = None,
+    max_lifetime: Annotated[
+        str | None, typer.Option(help="It can't be renewed beyond; by default the broker's limit.")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="TYPE:NAME", help="As whom it acts; by default as you.")
+    ] = None,
+) -> None:
+    """Create a token and print its secret, the SCRAM password of whoever logs in with it."""
+    life_ms = None if max_lifetime is None else parse_duration_ms(max_lifetime)
+    token = admin.create_delegation_token(
+        renewers=renewer or (), max_lifetime_ms=life_ms, owner=owner
+    )
+    row = _row(token) | {"hmac": token.password}
+    out.say(row, f"{token.token_id} {token.password}")
+
+
+@admin_command(app, "list", "kstore token list --owner User:alice")
+def list_tokens(
+    admin: AdminClient,
+    out: Output,
+    owner: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE:NAME", help="Whose tokens; repeat it. By default all."),
+    ] = None,
+) -> None:
+    """List the tokens that you may see, without their secrets."""
+    out.table([_row(token) for token in admin.describe_delegation_tokens(owner or None)], COLUMNS)
+
+
+@admin_command(app, "renew", "kstore token renew sYkYOCEhS2ePBFTtAuoOcA --period 12h")
+def renew(
+    admin: AdminClient,
+    out: Output,
+    token_id: TokenId,
+    period: Annotated[
+        str | None, typer.Option(help="From now; by default the broker's limit.")
+    ] = None,
+) -> None:
+    """Put off a token's end."""
+    period_ms = None if period is None else parse_duration_ms(period)
+    end = _time(admin.renew_delegation_token(_find(admin, token_id), period_ms=period_ms))
+    out.say({"token_id": token_id, "expires": end}, f"{token_id} expires at {end}")
+
+
+@admin_command(app, "expire", "kstore token expire sYkYOCEhS2ePBFTtAuoOcA")
+def expire(
+    admin: AdminClient,
+    out: Output,
+    token_id: TokenId,
+    period: Annotated[
+        str | None, typer.Option(help="From now; by default it ends at once and is removed.")
+    ] = None,
+) -> None:
+    """End a token: at once, or after a while."""
+    period_ms = None if period is None else parse_duration_ms(period)
+    end = _time(admin.expire_delegation_token(_find(admin, token_id), period_ms=period_ms))
+    words = "is removed" if period_ms is None else f"expires at {end}"
+    out.say({"token_id": token_id, "expires": end}, f"{token_id} {words}")

@@ -1,0 +1,89 @@
+"""Options of ``kstore consume``: which records it reads, and where it starts and stops."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kstore.cli import completion
+
+__all__ = [
+    "Count",
+    "Exit",
+    "Format",
+    "FromTimestamp",
+    "Group",
+    "IsolationLevel",
+    "Offset",
+    "Partitions",
+    "SomeTopic",
+    "TopicRegex",
+]
+
+SomeTopic = Annotated[
+    str | None,
+    typer.Argument(help="Which topic; or give --topic-regex.", autocompletion=completion.topics),
+]
+TopicRegex = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX", help="All topics whose whole names match, also those to come; no TOPIC."
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group", "-G", metavar="NAME", autocompletion=completion.groups,
+        help="Read as a member of this consumer group: it continues at the committed offsets, "
+        "commits what was written every second and at the end, and leaves.",
+    ),
+]  # fmt: skip
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        "--offset", "-o", autocompletion=completion.words("earliest", "latest"),
+        help="Where to start: earliest (or beginning; the default), latest (or end), an offset, "
+        "-N for the last N of each partition, or @MS for a time in milliseconds since 1970. With "
+        "--group only partitions without a committed offset start there.",
+    ),
+]  # fmt: skip
+FromTimestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Start at the first record from this moment on: ISO 8601 (UTC where it names no "
+        "zone), or milliseconds since 1970. In place of --offset.",
+    ),
+]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be repeated.")
+]
+Count = Annotated[
+    int | None, typer.Option("--count", "-c", min=1, help="Stop after this many records.")
+]
+Exit = Annotated[
+    bool,
+    typer.Option(
+        "--exit", "-e",
+        help="Stop at what is the end when the command starts, with --group when it gets its "
+        "partitions.",
+    ),
+]  # fmt: skip
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f",
+        help="Fields topic, partition, offset, timestamp, key, value, headers in braces. A format "
+        "without any of them is kcat's: %t topic, %p partition, %o offset, %k key, %s value, %T "
+        "timestamp, %h headers, %K and %S sizes of key and value (-1 for null), %R the latter in 4 "
+        r"bytes, %% a %. In both: \n \t \r \0 \xHH.",
+    ),
+]  # fmt: skip
+IsolationLevel = Annotated[
+    str | None,
+    typer.Option(
+        help="read_uncommitted (the default) or read_committed",
+        autocompletion=completion.isolation_levels,
+    ),
+]

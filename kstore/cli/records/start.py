@@ -1,0 +1,74 @@
+"""Where ``kstore consume`` starts in its partitions: what --offset and --from-timestamp say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.cli.arguments import parse_datetime_ms
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.clients import Consumer
+
+__all__ = ["Start", "parse_offset", "parse_start", "place"]
+
+_WORDS = {"beginning": "beginning", "earliest": "beginning", "end": "end", "latest": "end"}
+
+
+class Start(NamedTuple):
+    """A kind (beginning, end, offset, last or time) and its number."""
+
+    kind: str
+    number: int = 0
+
+    @property
+    def reset(self) -> str | None:
+        """The auto.offset.reset that is the same for partitions without a committed offset."""
+        return {"beginning": "earliest", "end": "latest"}.get(self.kind)
+
+
+def parse_start(offset: str | None, moment: str | None) -> Start | None:
+    """Read --offset and --from-timestamp, of which one may be given; None for neither.
+
+    ValueError for both, or one that can't be read.
+    """
+    if moment is not None:
+        if offset is not None:
+            raise ValueError("--offset and --from-timestamp both say where to start: give one")
+        return Start("time", parse_datetime_ms(moment))
+    return None if offset is None else parse_offset(offset)
+
+
+def parse_offset(text: str) -> Start:
+    """Read --offset; ValueError if it is no such place."""
+    if text in _WORDS:
+        return Start(_WORDS[text])
+    kind = {"-": "last", "@": "time"}.get(text[:1], "offset")
+    digits = text if kind == "offset" else text[1:]
+    if not digits.isascii() or not digits.isdigit():
+        raise ValueError(f"--offset {text!r} is not earliest, latest, a number, -N or @MS")
+    return Start(kind, int(digits))
+
+
+def place(consumer: Consumer, partitions: Iterable[TopicPartition], start: Start) -> None:
+    """Put partitions of the consumer at the start."""
+    chosen = list(partitions)
+    kind, number = start
+    if not chosen:
+        return
+    if kind == "beginning":
+        consumer.seek_to_beginning(*chosen)
+    elif kind == "end":
+        consumer.seek_to_end(*chosen)
+    elif kind == "offset":
+        for tp in chosen:
+            consumer.seek(tp, number)
+    elif kind == "last":
+        first = consumer.beginning_offsets(chosen)
+        for tp, end in consumer.end_offsets(chosen).items():
+            consumer.seek(tp, max(end - number, first[tp]))
+    else:
+        ends = consumer.end_offsets(chosen)
+        for tp, found in consumer.offsets_for_times(dict.fromkeys(chosen, number)).items():
+            consumer.seek(tp, ends[tp] if found is None else found.offset)

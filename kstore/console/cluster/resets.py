@@ -1,0 +1,78 @@
+"""The reset of a group's committed offsets: what it would change, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kstore.console.cluster.admin import ConsoleAdmin
+from kstore.types import TopicPartition
+
+__all__ = ["WAYS", "Move", "plan"]
+
+WAYS = {
+    "earliest": "to the start",
+    "latest": "to the end",
+    "offset": "to an offset",
+    "shift": "by a number of records",
+    "time": "to a moment",
+}
+"""The ways to say where a group goes on; all but the first two need a number."""
+
+
+class Move(NamedTuple):
+    """A partition's committed offset (None: nothing), the new one, and the log's two ends."""
+
+    partition: TopicPartition
+    old: int | None
+    new: int
+    start: int
+    end: int
+
+
+async def plan(
+    admin: ConsoleAdmin, group: str, topic: str, way: str, number: int | None
+) -> list[Move]:
+    """What a reset would do: of one topic, or ("") of all that the group has committed offsets of.
+
+    The new offsets are within the log. ValueError for what is missing.
+    """
+    if way not in WAYS:
+        raise ValueError(f"{way!r} is not one of {', '.join(WAYS)}")
+    if number is None and way not in {"earliest", "latest"}:
+        raise ValueError(f"{way} needs a value")
+    committed = {tp: row.offset for tp, row in (await admin.list_group_offsets(group)).items()}
+    partitions = sorted(tp for tp in committed if topic in {"", tp.topic})
+    if topic:
+        (found,) = await admin.describe_topics([topic])
+        partitions = [TopicPartition(topic, row.partition) for row in found.partitions]
+    if not partitions:
+        raise ValueError(f"group {group!r} has committed no offsets: name a topic")
+    starts = await _offsets(admin, partitions, "earliest")
+    ends = await _offsets(admin, partitions, "latest")
+    wanted: Mapping[TopicPartition, int]
+    if way == "earliest":
+        wanted = starts
+    elif way == "latest":
+        wanted = ends
+    elif way == "time":
+        times = await _offsets(admin, partitions, number or 0)
+        wanted = {tp: at if at >= 0 else ends[tp] for tp, at in times.items()}
+    elif way == "offset":
+        wanted = dict.fromkeys(partitions, number or 0)
+    else:
+        partitions = [tp for tp in partitions if tp in committed]
+        wanted = {tp: committed[tp] + (number or 0) for tp in partitions}
+    return [
+        Move(
+            tp, committed.get(tp), min(max(wanted[tp], starts[tp]), ends[tp]), starts[tp], ends[tp]
+        )
+        for tp in partitions
+    ]
+
+
+async def _offsets(
+    admin: ConsoleAdmin, partitions: list[TopicPartition], spec: str | int
+) -> dict[TopicPartition, int]:
+    found = await admin.list_offsets(dict.fromkeys(partitions, spec))
+    return {tp: row.offset for tp, row in found.items()}

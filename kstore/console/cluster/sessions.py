@@ -1,0 +1,152 @@
+"""Sessions: who is logged in, with the connections and samples of each. All is in memory alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kstore.console.cluster.admin import ConsoleAdmin
+from kstore.console.cluster.sampler import Sampler
+from kstore.console.cluster.settings import ConsoleSettings, Login
+from kstore.errors import KafkaError
+
+__all__ = ["LoginError", "Session", "Sessions"]
+
+IDLE_S = 1800.0
+"""A session ends so long after its last request."""
+LONGEST_S = 12 * 3600.0
+MAX_SESSIONS = 100
+FAILED_S = 1.0
+"""A failed login is answered so much later, and one at a time."""
+CLEAN_S = 30.0
+CLIENT_ID = "kstore-console"
+
+
+class LoginError(Exception):
+    """Who tried to log in is not let in; the sentence says why."""
+
+
+class Session:
+    """One user's connections to the cluster, with the rights of ``principal``."""
+
+    def __init__(self, client: Mapping[str, Any], principal: str) -> None:
+        self.key = secrets.token_urlsafe(32)
+        self.csrf = secrets.token_urlsafe(32)
+        self.principal = principal
+        self.client = {"client.id": CLIENT_ID, **client}
+        self.admin = ConsoleAdmin(self.client)
+        self.sampler = Sampler(self.admin)
+        self.notices: list[tuple[str, str]] = []
+        """What the next page says: (ok or error, sentence)."""
+        self.began = self.used = time.monotonic()
+
+    def touch(self) -> None:
+        """A request has come."""
+        self.used = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether it has been unused for too long, or is too old."""
+        now = time.monotonic()
+        return now - self.used > IDLE_S or now - self.began > LONGEST_S
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.sampler.close()
+        await self.admin.close()
+
+
+class Sessions:
+    """All sessions of one console."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self._settings = settings
+        self._sessions: dict[str, Session] = {}
+        self._open: Session | None = None
+        self._failing = asyncio.Lock()
+        self._cleaning: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """End old sessions from now on."""
+        self._cleaning = asyncio.get_running_loop().create_task(self._clean())
+
+    async def close(self) -> None:
+        """End all."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            await asyncio.gather(self._cleaning, return_exceptions=True)
+        gone = [*self._sessions.values(), *([self._open] if self._open else [])]
+        self._sessions.clear()
+        self._open = None
+        for session in gone:
+            await session.close()
+
+    def find(self, key: str | None) -> Session | None:
+        """The session of a cookie; without logins the one that all share."""
+        if self._settings.login is Login.NONE:
+            if self._open is None:
+                self._open = Session(self._settings.client, _principal(self._settings.client))
+            return self._open
+        session = self._sessions.get(key or "")
+        if session is None or session.is_over():
+            return None
+        session.touch()
+        return session
+
+    async def log_in(self, user: str, password: str) -> Session:
+        """A new session; LoginError where the cluster, or the token, does not say yes."""
+        try:
+            session = await self._made(user, password)
+        except LoginError:
+            async with self._failing:
+                await asyncio.sleep(FAILED_S)
+            raise
+        if len(self._sessions) >= MAX_SESSIONS:
+            oldest = min(self._sessions.values(), key=lambda each: each.used)
+            await self.log_out(oldest)
+        self._sessions[session.key] = session
+        return session
+
+    async def _made(self, user: str, password: str) -> Session:
+        client = self._settings.client
+        if self._settings.login is Login.TOKEN:
+            if not hmac.compare_digest(password.encode(), (self._settings.token or "").encode()):
+                raise LoginError("this is not the console's token")
+            return Session(client, _principal(client))
+        if not user or not password:
+            raise LoginError("give a user and a password")
+        own = {**client, "sasl.username": user, "sasl.password": password}
+        refused = ""
+        for mechanism in self._settings.mechanisms or (client.get("sasl.mechanism", "PLAIN"),):
+            session = Session({**own, "sasl.mechanism": mechanism}, f"User:{user}")
+            try:
+                await session.admin.describe_cluster()
+            except KafkaError as error:
+                await session.close()
+                refused = str(error)
+            else:
+                return session
+        raise LoginError(refused)
+
+    async def log_out(self, session: Session) -> None:
+        """End one."""
+        self._sessions.pop(session.key, None)
+        await session.close()
+
+    async def _clean(self) -> None:
+        while True:
+            await asyncio.sleep(CLEAN_S)
+            for session in [each for each in self._sessions.values() if each.is_over()]:
+                await self.log_out(session)
+
+
+def _principal(client: Mapping[str, Any]) -> str:
+    """Whose rights the console's own connection has, as far as the settings tell."""
+    user = client.get("sasl.username")
+    if user:
+        return f"User:{user}"
+    has_key = client.get("ssl.keystore.location") or client.get("ssl.keystore.certificate.chain")
+    return "the console's certificate" if has_key else "User:ANONYMOUS"
