@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from kstore.pipeline.errors import message_first
 from kstore.pipeline.filters import Conditions
 from kstore.pipeline.planning import split
 from kstore.pipeline.ranges import OffsetRange
@@ -39,6 +40,7 @@ class _OptionalPushdown:
         return self._conditions.push(filters)
 
 
+@message_first
 class BatchReader(DataSourceReader):
     """Records between two sets of offsets."""
 

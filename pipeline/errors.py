@@ -1,13 +1,28 @@
 """The one class of errors of the Spark source and sink. Its message names topic, partition and
 offset as far as they are known, what is wrong, and what to do. It crosses from executors to the
 driver as text, so all of it is in the message.
+
+Spark's Python workers send an error to the JVM as a traceback with the message at its end. A
+PipelineError needs no traceback: `message_first` has the worker send only the message.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
 from kstore.errors import ErrorCode, KafkaError
 
-__all__ = ["PipelineError", "remedy_for"]
+__all__ = ["PipelineError", "message_first", "remedy_for"]
+
+C = TypeVar("C", bound=type)
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""PySpark reads it from the environment of a worker when it sends an error."""
 
 _REMEDIES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or correct its name in the options",
@@ -62,3 +77,48 @@ def _rebuilt(
 ) -> PipelineError:
     """The error that another process pickled."""
     return PipelineError(problem, topic=topic, partition=partition, offset=offset, remedy=remedy)
+
+
+def message_first(cls: C) -> C:
+    """Class decorator for what Spark calls in its workers: a PipelineError from one of the public
+    methods reaches the user without the traceback, so that the message comes first.
+    """
+    for name, method in list(vars(cls).items()):
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+            setattr(cls, name, _wrapped(method))
+    return cls
+
+
+def _wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.isgeneratorfunction(method):
+
+        @functools.wraps(method)
+        def iterate(*args: Any, **keywords: Any) -> Iterator[Any]:
+            with _no_traceback():
+                yield from method(*args, **keywords)
+
+        return iterate
+
+    @functools.wraps(method)
+    def call(*args: Any, **keywords: Any) -> Any:
+        with _no_traceback():
+            return method(*args, **keywords)
+
+    return call
+
+
+@contextmanager
+def _no_traceback() -> Iterator[None]:
+    """The environment is the worker's own, and a worker ends after an error."""
+    try:
+        yield
+    except PipelineError:
+        if _is_worker():
+            os.environ[_HIDE_TRACEBACK] = "1"
+        raise
+
+
+def _is_worker() -> bool:
+    """Whether PySpark started this process."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.errors import PipelineError, message_first
 from kstore.pipeline.options import PATH, check_names, flag
 from kstore.pipeline.schema import source_schema
 
@@ -26,6 +26,7 @@ OLDEST = (4, 2)
 """PySpark's first version whose Python data sources know limits of micro-batches."""
 
 
+@message_first
 class KstoreDataSource(DataSource):
     """Topics of Kafka or kstore brokers, or segment files of a log dir or an archive (``path``)."""
 

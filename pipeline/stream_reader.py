@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.errors import PipelineError, message_first
 from kstore.pipeline.expansion import Expansion
 from kstore.pipeline.planning import rate_limited, split
 from kstore.pipeline.positions import Position, Positions
@@ -46,6 +46,7 @@ _LOST = (
 )
 
 
+@message_first
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches of records. Spark makes one object on the driver, and sends copies that have
     not asked anything yet to executors.
@@ -148,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from kstore.pipeline.fetching import read_range
 
         spare_imports()
-        return read_range(partition, self._options, self._columns)
+        yield from read_range(partition, self._options, self._columns)
 
     def stop(self) -> None:
         """The query has ended."""

@@ -12,11 +12,17 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from kstore.clients.core.group.expansion_gate import PriorEpoch
+from kstore.clients.core.metadata import ClusterView, TopicView
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, list_offsets
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.config.client.configs import client_settings
-from kstore.errors import ErrorCode, KafkaError
+from kstore.errors import (
+    ErrorCode,
+    InvalidTopicError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
 from kstore.pipeline.errors import PipelineError, remedy_for
 from kstore.pipeline.read_options import EARLIEST, LATEST, OffsetLimit, ReadOptions
 from kstore.protocol.logs.leader_epoch_for_partition import (
@@ -32,7 +38,7 @@ __all__ = ["ISOLATION", "Life", "TopicClient"]
 T = TypeVar("T")
 ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _KIP_253 = "kstore.kip253"
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+_UNKNOWN = (UnknownTopicOrPartitionError, InvalidTopicError)
 
 
 class Life(NamedTuple):
@@ -93,7 +99,7 @@ class TopicClient:
                 names = [t.name for t in topics if not t.is_internal and selection.matches(t.name)]
             found = {}
             for name in names:
-                for row in view.topic(name).partitions:
+                for row in self._known(view, name).partitions:
                     topic_id = view.topic_id(name)
                     found[TopicPartition(name, row.partition)] = Life(
                         row.partition_epoch,
@@ -114,6 +120,17 @@ class TopicClient:
                     remedy="Correct option assign",
                 )
         return {tp: found[tp] for tp in selection.partitions}
+
+    def _known(self, view: ClusterView, name: str) -> TopicView:
+        """A topic that the brokers know."""
+        try:
+            return view.topic(name)
+        except _UNKNOWN as error:
+            raise PipelineError(
+                f"the brokers at {self._options.servers} do not have this topic",
+                topic=name,
+                remedy=remedy_for(error, "Check the topic's name"),
+            ) from error
 
     def offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
         """A FoundOffset for each timestamp in ms, EARLIEST or LATEST."""
@@ -272,7 +289,7 @@ class TopicClient:
                 answer = thread.run(ask(cluster))
             except KafkaError as error:
                 over = tries >= options.retries and time.monotonic() >= deadline
-                if over or not error.retriable or _is_unknown(error):
+                if over or not error.retriable or isinstance(error, _UNKNOWN):
                     raise self._problem(what, error) from error
                 time.sleep(options.retry_interval_ms / 1000)
             else:
@@ -288,13 +305,10 @@ class TopicClient:
     def _problem(self, what: str, error: KafkaError) -> PipelineError:
         """The error for the user."""
         return PipelineError(
-            f"the brokers at {self._options.servers} could not be asked {what}: {error}",
+            f"the brokers at {self._options.servers} could not be asked {what}: "
+            + str(error).removesuffix("."),
             remedy=remedy_for(
                 error,
                 "Check kafka.bootstrap.servers, kafka.security.protocol and that brokers run",
             ),
         )
-
-
-def _is_unknown(error: KafkaError) -> bool:
-    return error.code in _UNKNOWN

@@ -124,7 +124,7 @@ def _to_archive(
             f"to {part.start - 1}, which are not archived"
         )
         if options.on_loss == "fail":
-            raise JobError(f"{said}; --on-loss=skip goes on at {part.start}")
+            raise JobError(f"{said}; --on-loss=skip continues at {part.start}")
         report(f"{said}; going on at {part.start}")
         at = part.start
     return Range(part.topic, part.partition, at, part.end)
@@ -136,7 +136,7 @@ def _check_life(topic: Topic, known: Slice, path: str) -> None:
     if same_id:
         return
     raise JobError(
-        f"topic {topic.name}: it was deleted and created anew since it was archived in {path} "
+        f"topic {topic.name}: it was deleted and created again since it was archived in {path} "
         f"(topic id {known.topic_id} there, {topic.topic_id} now): archive it to another folder, or"
         " rename this one; nothing was archived"
     )

@@ -85,8 +85,8 @@ def read_slices(spark: SparkSession, path: str, *, must_exist: bool = True) -> l
             raise
         if must_exist:
             raise JobError(
-                f"{path} is no archive: it has no folder slices, which the first finished run of "
-                "`kstore pipeline archive` writes"
+                f"{path} is not an archive: it has no folder slices, which the first finished run "
+                "of `kstore pipeline archive` writes"
             ) from None
         return []
     slices = [Slice(**row.asDict()) for row in found]

@@ -67,18 +67,19 @@ def load(
     try:
         _, end_before = _watermarks(consumer, topic)
         began = time.monotonic()
-        sent = _produce(bootstrap, source, topic, Progress("loading", source.size_bytes, quiet))
+        with Progress("loading", source.size_bytes, quiet) as progress:
+            sent = _produce(bootstrap, source, topic, progress)
         produce_s = time.monotonic() - began
         _, end = _watermarks(consumer, topic)
         if end - end_before != sent.count:
             raise LoadError(
                 f"{topic} grew from {end_before} to {end}, by {end - end_before} records; "
                 f"{sent.count} were sent "
-                "(does somebody else write to it?)"
+                "(does another program write to it?)"
             )
         began = time.monotonic()
-        progress = Progress("reading back", source.size_bytes, quiet)
-        _compare(consumer, topic, end_before, source, sent, progress)
+        with Progress("reading back", source.size_bytes, quiet) as progress:
+            _compare(consumer, topic, end_before, source, sent, progress)
         read_s = time.monotonic() - began
     finally:
         consumer.close()
@@ -204,7 +205,6 @@ def _produce(bootstrap: str, source: SourceFile, topic: str, progress: Progress)
         raise LoadError(f"the client failed: {error.args[0].str()}") from None
     finally:
         producer.purge()
-        progress.done(sent.count)
     if refused:
         raise LoadError(refused[0])
     return sent
@@ -246,7 +246,6 @@ def _compare(
         offset += 1
         again.add(record)
         progress.show(again.size_bytes, again.count)
-    progress.done(again.count)
     if again.digest() != sent.digest() or next(arriving, None) is not None:
         raise LoadError(f"{source.path} changed while it was loaded; load it again")
 

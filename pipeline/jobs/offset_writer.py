@@ -155,7 +155,7 @@ class OffsetWriter:
                 topic=self._tp.topic,
                 partition=self._tp.partition,
                 offset=last,
-                remedy="Somebody else writes to the topic; write into a new one",
+                remedy="Another program writes to the topic; write into a new one",
             )
         self.position = log_end_offset
 
@@ -178,7 +178,7 @@ class OffsetWriter:
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=end,
-                remedy="A leader has lost records; start the job again to go on there",
+                remedy="A leader has lost records; start the job again to continue there",
             )
         self._target = Destination(tp, epoch)
         self.position = end
@@ -194,7 +194,7 @@ class OffsetWriter:
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=max(self.position, 0),
-                remedy="What was written stays; start the job again to go on there",
+                remedy="Written records stay; start the job again to continue there",
             ) from error
 
 

@@ -1,9 +1,15 @@
-"""One line of progress on stderr, rewritten in place on a terminal and left out elsewhere."""
+"""A line of progress on stderr while a file is loaded, by rich; nothing where stderr is not a
+terminal.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 __all__ = ["Progress"]
 
@@ -11,31 +17,41 @@ _INTERVAL_S = 0.2
 
 
 class Progress:
-    """How far a pass over ``total_bytes`` has come; silent when quiet or when stderr is no
-    terminal.
-    """
+    """How far a pass over ``total_bytes`` is; silent if quiet. To be used in a with block."""
 
     def __init__(self, name: str, total_bytes: int, quiet: bool = False) -> None:
-        self._name = name
-        self._total = max(total_bytes, 1)
-        self._shown = sys.stderr.isatty() and not quiet
-        self._began = time.monotonic()
-        self._next = self._began
+        self._bar: Bar | None = None
+        self._next = 0.0
+        if quiet or not sys.stderr.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[count]:,} records"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task(name, total=max(total_bytes, 1), count=0)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the line away."""
+        if self._bar is not None:
+            self._bar.stop()
 
     def show(self, size_bytes: int, count: int) -> None:
         """Say how many bytes and records are done; cheap enough to call for each record."""
-        if not self._shown:
+        if self._bar is None or time.monotonic() < self._next:
             return
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _INTERVAL_S
-        share = min(size_bytes / self._total, 1.0)
-        rate = count / max(now - self._began, 1e-9)
-        line = f"{self._name} {share:4.0%}  {count:,} records  {rate:,.0f}/s"
-        print(f"\r{line:<70}", end="", file=sys.stderr, flush=True)
-
-    def done(self, count: int) -> None:
-        """Take the line away."""
-        if self._shown:
-            print(f"\r{'':<70}\r", end="", file=sys.stderr, flush=True)
+        self._next = time.monotonic() + _INTERVAL_S
+        self._bar.update(self._task, completed=size_bytes, count=count)

@@ -199,7 +199,7 @@ def _checked(tp: TopicPartition, writer: OffsetWriter, rows: Iterator[Row]) -> I
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=row.offset,
-                remedy="Somebody else has written there; restore under another name (--rename), "
+                remedy="Another program has written there; restore under another name (--rename), "
                 "or delete the topic",
             )
         yield row

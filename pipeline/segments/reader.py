@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from kstore.pipeline.batch_reader import NOTHING, BatchReader
-from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.errors import PipelineError, message_first
 from kstore.pipeline.options import PATH, check_names, client_options, flag, number, text
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import ReadOptions, Selection, offset_limit, selection
@@ -29,6 +29,7 @@ _SETTINGS = {
 """The consumer settings that mean something here, and their values, the default first."""
 
 
+@message_first
 class SegmentReader(BatchReader):
     """Records of a log dir's segments, or of an archive."""
 

@@ -179,7 +179,7 @@ class _Writer:
                     raise PipelineError(
                         "a record is larger than the topic takes",
                         topic=target.tp.topic, partition=target.tp.partition,
-                        remedy="Raise its max.message.bytes and start the query again: it goes on",
+                        remedy="Raise its max.message.bytes and restart the query: it continues",
                     )  # fmt: skip
                 half = count // 2
                 await self._write(target, _cut(data, 0, half), first, half)
@@ -224,7 +224,7 @@ class _Writer:
             raise PipelineError(
                 f"the log ends at {end} now, though it went up to {target.seen}",
                 topic=tp.topic, partition=tp.partition, offset=target.seen,
-                remedy="The topic was created anew, or lost records: take a new checkpoint",
+                remedy="The topic was created again, or lost records: take a new checkpoint",
             )  # fmt: skip
         while target.seen < end:
             rows = await fetch(

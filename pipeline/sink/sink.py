@@ -50,7 +50,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.errors import PipelineError, message_first
 from kstore.pipeline.options import number, text
 from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.written import Written
@@ -72,6 +72,7 @@ def _run(task: Task, iterator: Iterator[Any]) -> Written:
     return task.write(itertools.chain([first], iterator))
 
 
+@message_first
 class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame. It is made in the driver and travels to the tasks and to the commit."""
 
@@ -110,6 +111,7 @@ class BatchWriter(DataSourceArrowWriter):
             forget(self._settings, self._sink)
 
 
+@message_first
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a query."""
 

@@ -113,7 +113,7 @@ class Plan:
         found = json.loads(data)
         if found.pop("format") != FORMAT:
             raise PipelineError(
-                "a newer kstore has begun to write this",
+                "a newer kstore has started to write this",
                 remedy="Let that version finish it",
             )
         found["staged"] = [StagedRange(*row) for row in found["staged"]]

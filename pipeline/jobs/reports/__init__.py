@@ -1,5 +1,5 @@
-"""What a verification and the statistics of topics are told as: tables, Parquet, and HTML pages
-without a script. It asks no broker but through the jobs.
+"""Reports of verifications and of topics' statistics: tables, Parquet, and HTML pages without a
+script. Only the jobs ask brokers.
 
 May import: kstore.clients.admin, kstore.pipeline.jobs, kstore.types.
 """

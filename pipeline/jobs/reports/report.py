@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kstore.pipeline.jobs.reports import pages
+from kstore.pipeline.jobs.reports import pages, plots
 from kstore.pipeline.jobs.session import small_frame
 from kstore.pipeline.jobs.verification.compare import BAD, FINDING_DDL, SUMMARY_DDL
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from pyspark.sql import SparkSession
 
     from kstore.pipeline.jobs.verification.verify import Verification
@@ -78,12 +79,12 @@ def verification_page(found: Verification, left: str, right: str) -> str:
     compared = sum(max(s.compared_end - s.compared_start, 0) for s in summaries)
     bad = len({(f.topic, f.partition) for f in found.findings})
     verdict = (
-        "Nothing was found that must not be."
+        "No differences and no damage found."
         if found.is_good
-        else f"{len(found.findings)} findings in {bad} of {len(summaries)} partitions."
+        else f"{_count(len(found.findings), 'finding')} in {bad} of {len(summaries)} partitions."
     )
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    body = [
+    body: list[Markup | None] = [
         pages.tiles(
             [
                 ("partitions", len(summaries)),
@@ -101,33 +102,38 @@ def verification_page(found: Verification, left: str, right: str) -> str:
     ]
     if found.notes:
         notes = pages.table(["note"], [[note] for note in found.notes])
-        body.append(pages.section("Notes", "These are no failures.", notes))
+        body.append(pages.section("Notes", "These are not failures.", notes))
     about = f"Left: {left}. Right: {right}. {when}."
-    return pages.page("kstore pipeline verify", verdict, about, filter(None, body))
-
-
-def _kinds(found: Verification) -> str:
-    if not found.findings:
-        return ""
-    counts: Counter[str] = Counter()
-    for finding in found.findings:
-        counts[finding.kind] += max(finding.records, 1)
-    rows = [(kind, [float(count)]) for kind, count in counts.most_common()]
-    explained = pages.table(["kind", "what it counts"], [[kind, BAD[kind]] for kind in counts])
-    plain = [(kind, [int(values[0])]) for kind, values in rows]
-    return pages.section(
-        "What was found", "Records by kind of finding.", pages.bars(plain, ["records"]), explained
+    return pages.page(
+        "kstore pipeline verify", verdict, about, [part for part in body if part is not None]
     )
 
 
-def _blocks(found: Verification) -> str:
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _kinds(found: Verification) -> Markup | None:
+    if not found.findings:
+        return None
+    counts: Counter[str] = Counter()
+    for finding in found.findings:
+        counts[finding.kind] += max(finding.records, 1)
+    rows = [(kind, [count]) for kind, count in counts.most_common()]
+    explained = pages.table(["kind", "what it counts"], [[kind, BAD[kind]] for kind in counts])
+    return pages.section(
+        "What was found", "Records by kind of finding.", plots.bars(rows, ["records"]), explained
+    )
+
+
+def _blocks(found: Verification) -> Markup | None:
     by_partition: dict[str, list[pages.Cell]] = defaultdict(list)
     for topic, partition, block, left, right, equal in found.blocks:
         look = "good" if equal else "bad" if not (left and right) else "half"
-        said = f"block {block}: {left:,} records on the left, {right:,} on the right"
-        by_partition[f"{topic}-{partition}"].append(pages.Cell(look, said))
+        text = f"block {block}: {left:,} records on the left, {right:,} on the right"
+        by_partition[f"{topic}-{partition}"].append(pages.Cell(look, text))
     if not by_partition:
-        return ""
+        return None
     worst = sorted(
         by_partition.items(), key=lambda row: (-sum(c.look != "good" for c in row[1]), row[0])
     )
@@ -138,14 +144,14 @@ def _blocks(found: Verification) -> str:
     )  # fmt: skip
 
 
-def _records(found: Verification) -> str:
+def _records(found: Verification) -> Markup:
     rows = [
         (f"{s.topic}-{s.partition}", [s.left_records, s.right_records]) for s in found.summaries
     ]
     rows.sort(key=lambda row: -abs(row[1][0] - row[1][1]))
     return pages.section(
         "Records by partition", f"Within the offsets that both cover.{_shown(len(rows))}",
-        pages.bars(rows[:SHOWN_PARTITIONS], ["left", "right"]),
+        plots.bars(rows[:SHOWN_PARTITIONS], ["left", "right"]),
     )  # fmt: skip
 
 
@@ -155,15 +161,15 @@ def _shown(count: int) -> str:
     return f" The {SHOWN_PARTITIONS} partitions that differ most, of {count}."
 
 
-def _findings(found: Verification) -> str:
+def _findings(found: Verification) -> Markup | None:
     if not found.findings:
-        return ""
+        return None
     names = ["kind", "topic", "partition", "from offset", "to before", "records", "side", "detail"]
     rows = [list(asdict(finding).values()) for finding in found.findings]
     return pages.section("Findings", "By topic, partition and offset.", pages.table(names, rows))
 
 
-def _partitions(found: Verification) -> str:
+def _partitions(found: Verification) -> Markup:
     names = [
         "topic", "partition", "left", "right", "compared", "blocks equal", "holes left",
         "holes right", "epoch left", "epoch right", "good",

@@ -6,11 +6,12 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kstore.pipeline.jobs.reports import pages
+from kstore.pipeline.jobs.reports import pages, plots
 from kstore.pipeline.jobs.reports.report import PAGE, write_table, write_text
 from kstore.pipeline.jobs.reports.stats import HOUR_MS, Stats, bucket_size
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from pyspark.sql import SparkSession
 
 __all__ = ["show_key", "stats_page", "topic_rows", "write_stats"]
@@ -57,7 +58,10 @@ def _times(found: Stats) -> Any:
 
 def show_key(key: bytes | None) -> str:
     """A key as people read it."""
-    return "(no key)" if key is None else key.decode("utf-8", "backslashreplace")
+    if key is None:
+        return "(no key)"
+    text = key.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def topic_rows(found: Stats) -> list[dict[str, Any]]:
@@ -96,7 +100,7 @@ def stats_page(found: Stats, source: str) -> str:
         pages.tiles(
             [
                 ("records", sum(row["records"] for row in rows)),
-                ("bytes of keys and values", sum(row["bytes"] for row in rows)),
+                ("keys and values", pages.Size(sum(row["bytes"] for row in rows))),
                 ("distinct keys", sum(row["keys"] for row in rows)),
                 ("partitions", len(found.partitions)),
                 ("groups behind", len({lag.group for lag in found.lags if lag.lag})),
@@ -105,24 +109,32 @@ def stats_page(found: Stats, source: str) -> str:
         pages.section(
             "Topics",
             "Sizes are of key and value; skew is the largest partition over the mean.",
-            pages.table(
-                [name.replace("_", " ") for name in rows[0]], [list(r.values()) for r in rows]
-            ),
+            _topics(rows),
         ),
     ]
-    for row in rows:
-        body += _topic(found, row["topic"])
+    body += [_topic(found, row["topic"]) for row in rows]
     if found.lags:
         body.append(_lag(found))
     return pages.page("kstore pipeline stats", verdict, f"Of {source}. {when}.", body)
 
 
-def _topic(found: Stats, topic: str) -> list[str]:
+def _topics(rows: list[dict[str, Any]]) -> Markup:
+    """The table of topics; what is in bytes is shown as a size."""
+    names = [name.replace("_bytes", " size").replace("_", " ") for name in rows[0]]
+    names[names.index("bytes")] = "size"
+    shown = [
+        [pages.Size(value) if name.endswith("bytes") else value for name, value in row.items()]
+        for row in rows
+    ]
+    return pages.table(names, shown)
+
+
+def _topic(found: Stats, topic: str) -> Markup:
     parts = found.of(topic)
     made = [
         pages.section(
             f"{topic}: records by partition", f"{len(parts)} partitions.",
-            pages.bars(
+            plots.bars(
                 [(f"partition {p.partition}", [p.records]) for p in parts[:SHOWN]], ["records"]
             ),
         )
@@ -133,19 +145,18 @@ def _topic(found: Stats, topic: str) -> list[str]:
         made.append(
             pages.section(
                 f"{topic}: most frequent keys", f"Records of each; {count:,} keys in all.",
-                pages.bars([(show_key(key.key), [key.records]) for key in keys], ["records"]),
+                plots.bars([(show_key(key.key), [key.records]) for key in keys], ["records"]),
             )
         )  # fmt: skip
     sizes = found.sizes.get(topic, {})
     if sizes:
         span = range(min(sizes), max(sizes) + 1)
-        plain = [(f"{bucket_size(b):,} B", float(sizes.get(b, 0))) for b in span]
-        counted = [(name, int(value)) for name, value in plain]
+        counted = [(pages.number(pages.Size(bucket_size(b))), sizes.get(b, 0)) for b in span]
         made.append(
             pages.section(
                 f"{topic}: sizes of records",
                 "Records by the size of key and value; each bar begins at the size below it.",
-                pages.columns(counted, "records by size"),
+                plots.columns(counted, "records by size"),
             )
         )  # fmt: skip
     times = found.times.get(topic, {})
@@ -154,10 +165,10 @@ def _topic(found: Stats, topic: str) -> list[str]:
         made.append(
             pages.section(
                 f"{topic}: records by time", f"By their timestamps; each bar is {step}.",
-                pages.columns(counted, "records by time"),
+                plots.columns(counted, "records by time"),
             )
         )  # fmt: skip
-    return made
+    return pages.grid(*made)
 
 
 def _spans(times: dict[int, int]) -> tuple[str, list[tuple[str, int]]]:
@@ -182,7 +193,7 @@ def _spans(times: dict[int, int]) -> tuple[str, list[tuple[str, int]]]:
     return name, named
 
 
-def _lag(found: Stats) -> str:
+def _lag(found: Stats) -> Markup:
     by_group: dict[tuple[str, str], int] = {}
     for lag in found.lags:
         place = lag.group, lag.topic
@@ -194,5 +205,5 @@ def _lag(found: Stats) -> str:
             for lag in found.lags]  # fmt: skip
     return pages.section(
         "Lag of groups", "Offsets between what a group has committed and the end.",
-        pages.bars(shown, ["offsets"]), pages.table(names, each),
+        plots.bars(shown, ["offsets"]), pages.table(names, each),
     )  # fmt: skip
