@@ -1,0 +1,61 @@
+"""Differences between a cluster of kstore brokers and a KRaft cluster."""
+
+from __future__ import annotations
+
+from docs.differences.table import Difference
+
+__all__ = ["ROWS"]
+
+ROWS = (
+    Difference(
+        "Where a cluster keeps its metadata",
+        "In a KRaft quorum.",
+        "In ZooKeeper, with the names and the format of Kafka's ZooKeeper releases, or in a folder "
+        "that the brokers of one machine share.",
+        "A broker needs no other process, and KIP-232 and KIP-253 were written for ZooKeeper.",
+    ),
+    Difference(
+        "DescribeQuorum, AddRaftVoter, RemoveRaftVoter, `kraft.version`",
+        "Show and change the quorum.",
+        "DescribeQuorum shows the controller as the only voter. Voters and `kraft.version` cannot "
+        "be changed.",
+        "There is no quorum.",
+    ),
+    Difference(
+        "Eligible leader replicas (KIP-966), leader recovery state (KIP-704)",
+        "Kept.",
+        "Only replicas in the ISR may become leader. After an unclean election the new leader "
+        "leads at once.",
+        "Not built yet.",
+    ),
+    Difference(
+        "`ControllerId` in Metadata and DescribeCluster",
+        "An arbitrary live broker.",
+        "The broker that answers. It forwards requests that only the controller can carry out.",
+        "librdkafka waits long for a controller that died. The broker that answers is alive.",
+    ),
+    Difference(
+        "Metadata with automatic creation: the first answer about a missing topic",
+        "`UNKNOWN_TOPIC_OR_PARTITION`; a later answer has the leaders.",
+        "Waits for the topic, and has the leaders at once.",
+        "The first record or fetch needs one round trip less.",
+    ),
+    Difference(
+        "UnregisterBroker for a broker that runs",
+        "Removes the broker from the metadata.",
+        "Succeeds, and the broker registers itself again at once.",
+        "A broker that runs is a part of the cluster.",
+    ),
+    Difference(
+        "`listeners`, `listener.security.protocol.map` at run time",
+        "Can be changed.",
+        "Read-only, as DescribeConfigs says.",
+        "Not built yet.",
+    ),
+    Difference(
+        "`sasl.enabled.mechanisms` and `sasl.jaas.config` of a listener at run time",
+        "Can be changed.",
+        "Can be changed; the change acts on new connections.",
+        "Open connections are authenticated already.",
+    ),
+)

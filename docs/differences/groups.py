@@ -1,0 +1,78 @@
+"""Differences in groups and their offsets."""
+
+from __future__ import annotations
+
+from docs.differences.table import Difference
+
+__all__ = ["ROWS"]
+
+ROWS = (
+    Difference(
+        "ShareFetch: how released records come again",
+        "In the batches in which they were first acquired, whole even beyond max_records; one by "
+        "one once a batch was acknowledged in parts.",
+        "In ranges of records that are alike, up to max_records and the end of a batch of the log.",
+        "The limit that the client set holds, and answers are smaller.",
+    ),
+    Difference(
+        "ShareFetch: a topic id that does not exist, an unknown acquire mode",
+        "UNKNOWN_SERVER_ERROR for the whole request.",
+        "UNKNOWN_TOPIC_ID for the topic; INVALID_REQUEST.",
+        "One deleted topic does not stop the others of a session.",
+    ),
+    Difference(
+        "A new share group with share.auto.offset.reset=latest",
+        "Its start offset is kept when the first record is acknowledged.",
+        "It is kept when the partition is first read.",
+        "After a restart before that, records would be passed over.",
+    ),
+    Difference(
+        "Dead letter queues of share groups (KIP-1191), metrics of share-partitions",
+        "Metrics are there.",
+        "Neither is.",
+        "Not built yet.",
+    ),
+    Difference(
+        "DescribeShareGroupOffsets: the lag of a partition that another broker leads",
+        "The end of the partition is asked of its leader.",
+        "-1: not known. Start offsets are given.",
+        "Not built yet.",
+    ),
+    Difference(
+        "DescribeShareGroupOffsets: a partition that does not exist",
+        "The answer waits for half a minute and more.",
+        "Start offset -1, at once.",
+        "The client is not kept waiting.",
+    ),
+    Difference(
+        "Share groups: which member gets which partition",
+        "Chosen by the order of members in a hash table.",
+        "By the order of member ids; the numbers of members per partition, and of partitions per "
+        "member, are Kafka's.",
+        "The same group gives the same assignment on every broker.",
+    ),
+    Difference(
+        "Consumer groups: the hash of the metadata of subscribed topics",
+        "XXH3 over Kafka's own form.",
+        "Another hash. After a group moves from one to the other, its epoch is increased once.",
+        "The hash is compared only with the group's own last one.",
+    ),
+    Difference(
+        "Consumer groups: members that subscribe to a regular expression, at a new coordinator",
+        "The coordinator knows the expressions from `__consumer_offsets`.",
+        "The coordinator learns them from the next heartbeat, and finds no new topics before.",
+        "Not built yet.",
+    ),
+    Difference(
+        "Streams groups: tasks that a member did not receive because an answer was lost",
+        "The member waits for the next rebalance.",
+        "A member that reports other tasks gets its tasks again.",
+        "The member works again after one heartbeat.",
+    ),
+    Difference(
+        "Streams groups: a member with a user endpoint while source topics are missing",
+        "`UNKNOWN_SERVER_ERROR`.",
+        "The status that says which topics are missing.",
+        "The client learns what is wrong.",
+    ),
+)

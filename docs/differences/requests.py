@@ -1,0 +1,259 @@
+"""Differences in requests, their answers and their limits."""
+
+from __future__ import annotations
+
+from docs.differences.table import Difference
+
+__all__ = ["LIMITS", "ODD_REQUESTS", "RECORDS"]
+
+RECORDS = (
+    Difference(
+        "Produce: records whose offset deltas do not start at 0",
+        "Checks the deltas of compressed batches only.",
+        "Refuses the batch with `INVALID_RECORD`, compressed or not.",
+        "The record format requires consecutive deltas.",
+    ),
+    Difference(
+        "Produce: an unknown compression codec",
+        "`UNKNOWN_SERVER_ERROR`.",
+        "`UNSUPPORTED_COMPRESSION_TYPE`.",
+        "The client learns what is wrong.",
+    ),
+    Difference(
+        "Produce: a producer id below -1, or without an epoch",
+        "Accepts the batch.",
+        "Refuses it with `INVALID_RECORD`.",
+        "Its sequence numbers would protect nothing.",
+    ),
+    Difference(
+        "Produce: the beginning of another batch, or bytes that are no batch, behind a partition's "
+        "batch or behind its compressed records",
+        "Drops them without a word where they are shorter than they say.",
+        "Refuses the batch with `INVALID_RECORD` or `CORRUPT_MESSAGE`.",
+        "Records may be lost that the producer believes to be written.",
+    ),
+    Difference(
+        "Produce: compressed records that cannot be decompressed, or whose offset deltas are not "
+        "consecutive",
+        "`UNKNOWN_SERVER_ERROR`.",
+        "`INVALID_RECORD`.",
+        "The client learns what is wrong.",
+    ),
+    Difference(
+        "Produce: a control batch, or one with something behind it, that is too large or has a "
+        "wrong checksum, too",
+        "`MESSAGE_TOO_LARGE` or `CORRUPT_MESSAGE`.",
+        "`INVALID_RECORD` or `CORRUPT_MESSAGE`.",
+        "It is refused before its size and its records are looked at. No client sends it.",
+    ),
+    Difference(
+        "Produce: which records of a refused batch are named (KIP-467)",
+        "All.",
+        "The first 1,000, and none of a compressed batch that expands to more than 256 KB.",
+        "It is found out in the event loop, which must not be held.",
+    ),
+    Difference(
+        "Produce: the append time of a duplicate batch, in a topic with `CreateTime`",
+        "The largest timestamp of the batch, which producers then show for each of its records.",
+        "-1; with `LogAppendTime` the time of the original's append, as in Kafka.",
+        "The producer shows each record's own timestamp.",
+    ),
+    Difference(
+        "Produce: bytes that are no record batch",
+        "`CORRUPT_MESSAGE`, mostly without a message.",
+        "The same error with a message.",
+        "The client learns what is wrong.",
+    ),
+    Difference(
+        "Produce: compressed batches that expand to very much",
+        "No limit.",
+        "A batch may expand to the largest of 16 MB, 32 times `max.message.bytes` and 256 times "
+        "its size, and to 256 MB at most. Above that the answer is `MESSAGE_TOO_LARGE`, at which "
+        "producers split the batch.",
+        "A small request must not fill the broker's memory.",
+    ),
+    Difference(
+        "Produce: the log start offset beside an error",
+        "Present with some errors.",
+        "-1 with every error.",
+        "Clients do not use it.",
+    ),
+    Difference(
+        "Fetch: `max_bytes` or the bytes of a partition below 0",
+        "`UNKNOWN_SERVER_ERROR` for each partition that has data.",
+        "Counts as 0: at least one batch is sent.",
+        "The consumer gets on.",
+    ),
+    Difference(
+        "Fetch: partitions that do not exist, beside others of their topic",
+        "In a second row of the topic, at the end.",
+        "In the topic's row.",
+        "Clients treat both alike.",
+    ),
+    Difference(
+        "Fetch sessions by topic id, for a topic that was deleted and made again",
+        "`UNKNOWN_TOPIC_OR_PARTITION`, then `INCONSISTENT_TOPIC_ID`.",
+        "`UNKNOWN_TOPIC_ID`, as without a session.",
+        "The id belongs to no topic; clients treat all three alike.",
+    ),
+    Difference(
+        "CreateTopics: two new topics in one request whose names differ only in `.` and `_`",
+        "Creates both, although the second would be refused in a request of its own.",
+        "Creates the first and refuses the others with `INVALID_TOPIC_EXCEPTION`.",
+        "The rule does not depend on how topics are put into requests.",
+    ),
+    Difference(
+        "Fetch: the end of an answer that is full",
+        "Ends with a part of the next batch.",
+        "Ends after a whole batch.",
+        "Clients throw the part away.",
+    ),
+    Difference(
+        "Fetch: aborted transactions beside an error",
+        "null with some errors.",
+        "An empty list.",
+        "Clients treat both alike.",
+    ),
+    Difference(
+        "EndTxn: when the answer is sent",
+        "Before the markers are written. A client that continues at once may get "
+        "`CONCURRENT_TRANSACTIONS`.",
+        "After the markers are written.",
+        "The next request of the client succeeds.",
+    ),
+    Difference(
+        "CreateTopics: when the answer is sent",
+        "For some milliseconds the new partitions answer `NOT_LEADER_OR_FOLLOWER`.",
+        "The partitions can be used.",
+        "The next request of the client succeeds.",
+    ),
+    Difference(
+        "Metadata that creates a topic",
+        "`UNKNOWN_TOPIC_OR_PARTITION`; the topic is created later.",
+        "The answer has the new topic.",
+        "It saves the client a retry.",
+    ),
+    Difference(
+        "Metadata, version 0: replicas on brokers that are down",
+        "Left out.",
+        "Included, as in later versions.",
+        "One rule for all versions.",
+    ),
+    Difference(
+        "CreatePartitions",
+        "Leader epochs of the existing partitions stay.",
+        "Existing partitions get new leader epochs.",
+        "They mark what was written before the expansion (KIP-253).",
+    ),
+    Difference(
+        "GetTelemetrySubscriptions, PushTelemetry in ApiVersions",
+        "Listed when a receiver of metrics is configured.",
+        "Always listed.",
+        "kstore's own metrics page is a receiver.",
+    ),
+    Difference(
+        "Documentation of settings in DescribeConfigs",
+        "Kafka's text.",
+        "kstore's own text.",
+        "It describes what kstore does.",
+    ),
+    Difference(
+        "DescribeConfigs of a broker: a static value in another unit, once a dynamic value is set",
+        "Shows the default: `log.retention.hours=168` where the file says 24.",
+        "Shows what the file says.",
+        "The file's value returns when the dynamic value is removed.",
+    ),
+    Difference(
+        "Topic configs: `NaN` as a ratio",
+        "Accepted; the log is never cleaned again.",
+        "Refused.",
+        "`NaN` is not a ratio.",
+    ),
+    Difference(
+        "`kafka-streams-groups --state NotReady`",
+        "Lists nothing.",
+        "Lists groups that are not ready.",
+        "It is what the option asks for.",
+    ),
+)
+
+LIMITS = (
+    Difference(
+        "Regular expressions from clients: subscriptions, `transactionalIdPattern`, `match` of "
+        "client metrics",
+        "Of any length. `match` is a Java expression.",
+        "RE2 only, and at most 4,096 steps (about 200 topic names joined by `|`). Otherwise the "
+        "answer is `INVALID_REGULAR_EXPRESSION`, for `match` `INVALID_CONFIG`.",
+        "The steps limit the time that an expression can take.",
+    ),
+    Difference(
+        "Elements in one request",
+        "As many as fit into `socket.request.max.bytes`.",
+        "At most `kstore.request.max.elements`. Above that the broker closes the connection and "
+        "names the setting in its log.",
+        "Memory and time of a request are limited.",
+    ),
+    Difference(
+        "Fetch: a consumer over `consumer_byte_rate`",
+        "Gets an empty answer with the throttle time, and fetches again afterwards.",
+        "Gets the records with the throttle time, and waits afterwards.",
+        "The records are read once. The rate is the same, and one answer holds no more than the "
+        "quota allows in a whole window, as in Kafka.",
+    ),
+    Difference(
+        "`request_percentage`",
+        "Measures the time of network and I/O threads.",
+        "Measures the time that the event loop spends on a client's requests. The throttle time "
+        "is in every answer except Metadata and ApiVersions.",
+        "There is one event loop. Answers to Metadata and ApiVersions are shared by all clients.",
+    ),
+)
+
+ODD_REQUESTS = (
+    Difference(
+        "A length between 2^31 and 2^32, or a negative length other than -1",
+        "null.",
+        "Refused.",
+        "No client means null by it.",
+    ),
+    Difference(
+        "Produce, Fetch: null where an array or a name is required",
+        "The connection is closed.",
+        "Counts as empty.",
+        "The client gets an answer.",
+    ),
+    Difference(
+        "Produce with null records, AlterConfigs and WriteTxnMarkers that name something twice, "
+        "AddPartitionsToTxn 4+ without transactions",
+        "No answer.",
+        "An answer.",
+        "The connection stays usable.",
+    ),
+    Difference(
+        "AlterReplicaLogDirs with a name that no topic can have, CreatePartitions with 2^31 - 1 "
+        "partitions, AlterUserScramCredentials with an empty salted password, "
+        "DescribeTopicPartitions with an empty name, Metadata 13 with neither name nor id",
+        "`UNKNOWN_SERVER_ERROR`.",
+        "The error that names the problem: `UNKNOWN_TOPIC_OR_PARTITION`, `INVALID_PARTITIONS`, "
+        "`UNACCEPTABLE_CREDENTIAL`, `INVALID_TOPIC_EXCEPTION`, `UNKNOWN_TOPIC_ID`.",
+        "The client learns what is wrong.",
+    ),
+    Difference(
+        "IncrementalAlterConfigs with an unknown operation",
+        "An error without a message.",
+        "The same error with a message.",
+        "The client learns what is wrong.",
+    ),
+    Difference(
+        "DescribeLogDirs with a partition named twice",
+        "One answer.",
+        "An answer for each.",
+        "No client does it.",
+    ),
+    Difference(
+        "OffsetCommit, TxnOffsetCommit with a topic named twice",
+        "Two rows in the answer.",
+        "One row.",
+        "No client does it.",
+    ),
+)
