@@ -3,12 +3,17 @@
 #   make run            build, start a broker, load a real file through an unmodified client, compare, stay up
 #   make run ONCE=1     the same, and stop the broker at the end
 #   make run FILE=path  load that file, one record per line
-#   make test           install what the tests need and run all of them
+#   make test           install what the tests need and run them
+#   make test-all       the tests that make test leaves out: live Kafka, all planted bugs, more examples
+#   make works-with     programs that people run beside Kafka, fetched from package registries
+#   make times          which test files of the last make test are over their budget; RECORD=yes records it
 #   make check          lint, types, house rules and the quick tests, in a few minutes
 #   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again,
 #                       RESUME=1 goes on where the last run was stopped
 #   make soak           a cluster under load, churn and kills for MINUTES (120): growth, odd log lines
 #   make bench          measure, and write the table and the plots
+#   make docs           build the site of the documentation in build/site, and check its links
+#   make ops            check the workflows, the container and the Kubernetes files against their schemas
 #   make audit          known vulnerabilities of dependencies; OFFLINE=yes asks nobody
 #   make lock           lock what is new in pyproject.toml; UPGRADE=yes: the newest version of everything
 
@@ -38,10 +43,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check quick sim soak bench build build-test prepare-test lint types tidy audit lock debug asan dist clean
+.PHONY: help run test test-all works-with times check quick sim soak bench docs build build-test prepare-test lint types tidy audit lock debug asan dist ops sbom release-check clean
 
 help:
-	@sed -n '3,13s/^# *//p' Makefile
+	@sed -n '3,18s/^# *//p' Makefile
 
 # --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
 # Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
@@ -61,7 +66,11 @@ $(VENV)/.test: pyproject.toml locks/test.txt | $(PY)
 	$(call install,test)
 	@touch $@ $(VENV)/.run
 
-# What only benchmarks need is not locked.
+# What only benchmarks or the documentation need is not locked.
+$(VENV)/.docs: $(VENV)/.run
+	$(INSTALL) -e '.[docs]'
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.test
 	$(INSTALL) -e '.[bench]'
 	@touch $@
@@ -80,20 +89,31 @@ prepare-test:
 
 # --- What it is for.
 
-PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+# One more than cores: tests of real processes wait for them much of the time.
+WORKERS ?= $(shell expr $$(nproc) + 1)
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 run: build
 	@exec $(PY) -m kstore.pipeline.jobs.run --data '$(DATA)' $(if $(FILE),--file '$(FILE)') \
 		$(if $(TOPIC),--topic '$(TOPIC)') $(if $(ONCE),--once)
 
 test: prepare-test build-test
-	$(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks
+	TEST_TIMES=build/test-times.json $(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks -m 'not thorough and not nightly'
+
+test-all: prepare-test build-test
+	$(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks -m 'thorough and not nightly'
+
+works-with: prepare-test build-test
+	$(PY) -m pytest -m nightly tests/works_with
+
+times: build-test
+	$(PY) -m tests.times $(if $(RECORD),--record)
 
 check: build-test lint types
-	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java'
+	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
 
 quick: build-test
-	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java'
+	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
 
 lint: build-test
 	$(PY) -m ruff check .
@@ -128,6 +148,10 @@ MINUTES ?= 120
 soak: build-test
 	$(PY) -m tests.soak --minutes $(MINUTES)
 
+docs: $(VENV)/.docs
+	@$(PY) -m docs.assemble
+	@$(VENV)/bin/zensical build --strict --config-file mkdocs.yml
+
 bench: $(VENV)/.bench $(VENV)/.built
 	$(PY) -m bench
 
@@ -154,6 +178,25 @@ asan: build-test
 
 dist: build-test
 	$(PY) -m build --no-isolation --outdir dist .
+
+# Tools that only these need, in an environment of their own.
+build/ops/.done:
+	$(PYTHON) -m venv build/ops
+	build/ops/bin/python -m pip --disable-pip-version-check install --quiet check-jsonschema kubernetes-validate cyclonedx-bom
+	@touch $@
+
+ops: build/ops/.done
+	build/ops/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	build/ops/bin/check-jsonschema --builtin-schema vendor.compose-spec ops/container/compose.yaml
+	build/ops/bin/kubernetes-validate --strict ops/kubernetes/*.yaml
+
+sbom: build/ops/.done
+	@mkdir -p dist
+	build/ops/bin/cyclonedx-py requirements locks/run.txt --pyproject pyproject.toml --mc-type library \
+		--output-reproducible --output-file dist/kstore.cdx.json
+
+release-check:
+	$(PYTHON) ops/release_check.py
 
 clean:
 	rm -rf build dist kstore/_fast/*/*.c kstore/_fast/*/*.so kstore.egg-info .pytest_cache .mypy_cache .ruff_cache

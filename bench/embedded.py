@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bench import queues, writers
 from bench.measure import Settings, in_turns, touch_memory
 from bench.report import Goal, Row
 from bench.stores import PEERS, KstoreBatches, KstoreInterval, KstoreLog, RawFile, Store
@@ -207,4 +208,10 @@ def _reads(settings: Settings) -> list[Row]:
 
 def rows(settings: Settings) -> list[Row]:
     """All rows of the group."""
-    return [*_unsynced(settings), *_synced(settings), *_reads(settings)]
+    return [
+        *_unsynced(settings),
+        *_synced(settings),
+        *_reads(settings),
+        *queues.rows(settings),
+        *writers.rows(settings),
+    ]

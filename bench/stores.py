@@ -161,7 +161,9 @@ class SqliteStore:
         self._synced = synced
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._connection().execute("CREATE TABLE log (id INTEGER PRIMARY KEY, value BLOB NOT NULL)")
+        self._connection().execute(
+            "CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, value BLOB NOT NULL)"
+        )
 
     def _connection(self) -> sqlite3.Connection:
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)

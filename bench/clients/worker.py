@@ -198,7 +198,7 @@ def kstore_consume_arrow(task: Task) -> Figures:
             found = 0
             while found < count:
                 batch = consumer.poll_arrow(1000)
-                found += 0 if batch is None else batch.num_rows
+                found += batch.num_rows
             return found
 
         taken = work(1)
