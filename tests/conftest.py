@@ -13,19 +13,23 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.order import FilesAndOneSpark, long_files_first
+from tests.times import TestTimes
+
 if TYPE_CHECKING:
     from tests.broker.runtime.security.sasl_harness import Signer
     from tests.broker.runtime.security.tls_harness import Authority
+    from tests.conformance.zookeeper_server import ZooKeeperServer
 
 TESTS = Path(__file__).parent
 REAL_PROCESSES = (
-    "broker", "cli", "clients", "conformance", "documents", "faults", "packaging", "pipeline",
-    "soak", "testing",
+    "broker", "cli", "clients", "conformance", "console", "documents", "faults", "packaging",
+    "pipeline", "soak", "testing", "upgrade",
 )  # fmt: skip
 PURE = ("broker/state",)
 
@@ -36,6 +40,9 @@ settings.load_profile("kstore")
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
 HOLDS = tempfile.NamedTemporaryFile(prefix="kstore-holds-", mode="r", encoding="utf-8")  # noqa: SIM115
 os.environ["KSTORE_LONG_HOLDS_FILE"] = HOLDS.name
+for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    # A JVM that lives for seconds spends most of them in its optimizing compiler.
+    os.environ.setdefault(variable, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever runs in the background inherits
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -67,23 +74,68 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     return Signer(tmp_path_factory.mktemp("signer"))
 
 
+@pytest.fixture(scope="session")
+def zookeeper_jars() -> None:
+    """ZooKeeper's jars are there; without Java or Maven the test is skipped, except in CI."""
+    from tests.conformance.kafka_jars import KafkaUnavailableError
+    from tests.conformance.zookeeper_server import zookeeper_classpath
+
+    try:
+        zookeeper_classpath()
+    except KafkaUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def zookeeper_server(zookeeper_jars: None, tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """A real ZooKeeper of the test's own."""
+    from tests.conformance.zookeeper_server import ZooKeeperServer
+
+    with ZooKeeperServer(tmp_path / "zookeeper") as running:
+        yield running
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Who leaves out the slow tests (`make check`) has properties tried on fewer examples, too."""
     if "not slow" in config.option.markexpr:
         settings.load_profile("quick")
+    if "TEST_TIMES" in os.environ:
+        written = Path(os.environ["TEST_TIMES"])
+        config.pluginmanager.register(TestTimes(written), "test-times")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndOneSpark | None:
+    """The scheduler of `make test`."""
+    return FilesAndOneSpark(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that is run again gets new fixtures of its module: the first try has left its topics
+    and groups in the broker that it shares with other tests.
+    """
+    if getattr(item, "execution_count", 1) == 1 or not isinstance(item, pytest.Function):
+        return
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        for definition in definitions:
+            if definition.scope == "module":
+                definition.finish(item._request)  # type: ignore[arg-type]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real processes (JVMs, brokers that are killed) share few cores with each other. One
-    that fails is run again, twice at most, and told among the reruns of pytest's summary: it is to
-    be mended. What is pure, or seeded, has no second chance.
+    that fails is run again, twice at most, and listed among the reruns of pytest's summary: it has
+    to be fixed. What is pure, or seeded, has no second chance.
     """
     if "not slow" in config.option.markexpr:
         for cls in {item.cls for item in items if isinstance(item, pytest.Function)}:
             wanted = getattr(cls, "settings", None)  # of a state machine, which has its own
             if isinstance(wanted, settings):
                 cls.settings = settings(wanted, max_examples=max(wanted.max_examples // 4, 5))
-    _long_files_first(items)
+    long_files_first(items)
     gc.freeze()  # thousands of items stay to the end: the collector need not walk them again
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return
@@ -91,15 +143,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         place = item.path.relative_to(TESTS)
         if place.parts[0] in REAL_PROCESSES and not place.as_posix().startswith(PURE):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
-
-
-def _long_files_first(items: list[pytest.Item]) -> None:
-    """Files with slow tests of JVMs, then other slow ones: workers that take file after file (the
-    Makefile's --dist loadfile --no-loadscope-reorder) are then done at about the same time.
-    """
-    ranks: dict[Path, int] = {}
-    for item in items:
-        is_slow, is_java = (item.get_closest_marker(name) for name in ("slow", "java"))
-        rank = 0 if is_slow and is_java else 1 if is_slow or is_java else 2
-        ranks[item.path] = min(rank, ranks.get(item.path, 2))
-    items.sort(key=lambda item: ranks[item.path])

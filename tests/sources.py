@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("kstore", "broker", "clients", "pipeline", "pyspark_kstore", "tests", "bench")
+FOLDERS = ("kstore", "broker", "clients", "pipeline", "pyspark_kstore", "tests", "bench", "docs")
 PRODUCT = ("kstore/", "broker/", "clients/", "pipeline/", "pyspark_kstore/")
 CODE = {".py", ".pyi", ".pyx", ".pxd", ".h"}
 TEXT = CODE | {".md", ".toml", ".yml", ".xml", ".in", ".sh", ""}

@@ -31,6 +31,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "kstore.errors",
         "kstore.types",
         "kstore.acls",
+        "kstore.items",
+        "kstore.other_protocols",
         "kstore.env",
         "kstore.config",
         "kstore.private_files",
@@ -39,9 +41,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore._fast.record",),
     ("kstore._fast.protocol",),
     ("kstore._fast.disk",),
+    ("kstore._fast.shared",),
+    ("kstore._fast.queue",),
     ("kstore._fast.log",),
     ("kstore._fast.broker",),
-    ("kstore._fast.network", "kstore._fast.replication", "kstore._fast.clients"),
+    (
+        "kstore._fast.network",
+        "kstore._fast.replication",
+        "kstore._fast.clients",
+        "kstore._fast.shares",
+    ),
     ("kstore.record", "kstore.protocol"),
     ("kstore.log", "kstore.net"),
     ("kstore.clients", "kstore.broker.state"),
@@ -50,13 +59,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore.broker.api",),
     ("kstore.broker.compose",),
     ("kstore.broker.server", "kstore.broker.metrics", "kstore.broker.http_server"),
-    ("kstore.broker.faults",),
+    ("kstore.broker.console", "kstore.broker.faults", "kstore.broker.http_probes"),
     ("kstore.broker.http_api",),
     ("kstore.broker.app",),
-    ("kstore.broker_process",),
+    ("kstore.broker_process", "kstore.backup"),
     ("kstore.pipeline",),
     ("pyspark_kstore",),
     ("kstore.cli", "kstore.testing"),
+    ("kstore.console",),
     ("kstore.__main__",),
 )
 FACES = {"kstore", "kstore.broker", "kstore.clients", "kstore.log", "kstore.pipeline"}
@@ -75,14 +85,22 @@ IMPURE = {
 }  # fmt: skip
 # Never imported when a broker or an embedded log starts: they cost start-up time and memory.
 HEAVY = {
-    "cryptography", "h11", "hypothesis", "jwt", "matplotlib", "numpy", "pyarrow", "pyspark",
-    "re2", "rich", "scramp", "typer",
+    "cryptography", "h11", "hypothesis", "jinja2", "jwt", "matplotlib", "numpy", "opentelemetry",
+    "pyarrow", "pyspark", "re2", "rich", "scramp", "starlette", "typer", "typing_extensions",
+    "uvicorn",
 }  # fmt: skip
-MAY_BE_HEAVY = ("kstore.cli", "kstore.pipeline", "kstore.broker.http_server", "pyspark_kstore")
+MAY_BE_HEAVY = (
+    "kstore.cli", "kstore.console", "kstore.pipeline", "kstore.broker.http_server",
+    "kstore.broker.console", "kstore.broker.http_probes",
+    "kstore.broker.runtime.request_log.request_spans", "kstore.clients.tracing", "pyspark_kstore",
+)  # fmt: skip
 
 # Where a user or the operating system comes in; every other module must be reached from one of
 # these. The store in memory is for tests and simulation, which begin with it.
 ENTRY_POINTS = (
+    "kstore.clients.compat.confluent",
+    "kstore.clients.compat.confluent.admin",
+    "kstore.clients.compat.confluent.serialization", "kstore.clients.tracing",
     "kstore", "kstore.__main__", "kstore.broker", "kstore.clients", "kstore.pipeline", "kstore.log",
     "pyspark_kstore",
     "kstore.record", "kstore.protocol", "kstore.broker.coordination.memory_store",

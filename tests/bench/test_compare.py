@@ -92,6 +92,7 @@ def test_a_group_of_raw_members_forms_and_closes_ranks(tmp_path):
             assert sorted(len(member.owned) for member in group.members) == [3, 4]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_quick_run_on_kstore_alone_counts_everything_and_says_what_is_not_there(tmp_path, capsys):
     words = ["librdkafka producer, 1 KB, acks=all", "librdkafka consumer, 1 KB", "raw sockets",

@@ -30,6 +30,7 @@ def test_a_client_that_never_goes_on_is_not_taken_for_a_quick_one() -> None:
     assert silence_s(killed_at, killed_at - 1) >= 100
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_kills_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"kstore": clients.KstoreSender, "librdkafka": clients.LibrdkafkaSender}

@@ -67,7 +67,7 @@ def test_a_profile_serves_all_kinds_of_clients() -> None:
 
 def test_what_no_client_knows_is_refused(home: Path) -> None:
     home.write_text("[profiles.p]\nlinger.sm = 5\n")
-    with pytest.raises(ConfigError, match=r"linger\.sm is no setting of any client"):
+    with pytest.raises(ConfigError, match=r"linger\.sm is not a client setting"):
         client_config("admin", profile="p")
 
 
@@ -118,9 +118,9 @@ def test_an_unknown_setting_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
     assert "did you mean client.id?" in capsys.readouterr().err
 
 
-def test_consume_reads_without_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+def test_consume_takes_no_group_id_but_a_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["consume", "t", "-X", "group.id=g"]) == 2
-    assert "no group.id" in capsys.readouterr().err
+    assert "give the group as --group" in capsys.readouterr().err
 
 
 def test_secrets_may_lie_elsewhere(

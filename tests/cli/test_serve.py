@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kstore.cli.serve import ServeArguments, UsageError, parse_arguments
+from kstore.cli.app import run
+from kstore.cli.serve import ServeArguments, plain_arguments
 
 HEAVY = ("typer", "rich", "numpy", "pyarrow", "hypothesis", "kstore.clients", "kstore.pipeline")
 
@@ -26,40 +27,71 @@ def kstore(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complet
     )  # fmt: skip
 
 
-def test_arguments_in_every_form() -> None:
-    given = parse_arguments(
+def test_a_plain_command_line_is_read_without_a_library() -> None:
+    given = plain_arguments(
         ["a.properties", "--override", "x=1=2", "--override=y=", "--json", "--config-print"]
     )
-    assert given == ServeArguments("a.properties", {"x": "1=2", "y": ""}, True, True, False)
-    assert parse_arguments(["-h"]).help
-    assert parse_arguments([]) == ServeArguments(None, {}, False, False, False)
+    assert given == ServeArguments("a.properties", {"x": "1=2", "y": ""}, True, True)
+    assert plain_arguments([]) == ServeArguments(None, {}, False, False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"], ["-h"], ["--override"], ["--override", "x"], ["--override==1"],
+        ["--port", "1"], ["a", "b"], ["--json=1"], ["--"],
+    ],
+)  # fmt: skip
+def test_anything_else_is_the_parsers(arguments: list[str]) -> None:
+    assert plain_arguments(arguments) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [], ["a.properties"], ["--override", "x=1=2", "--override=y=", "--json"],
+        ["--config-print", "a.properties", "--override", " x =1"],
+    ],
+)  # fmt: skip
+def test_the_parser_reads_the_same(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[ServeArguments] = []
+
+    def run_serve(given: ServeArguments) -> int:
+        read.append(given)
+        return 0
+
+    monkeypatch.setattr("kstore.cli.serve_command.run", run_serve)
+    assert run(["serve", *arguments]) == 0
+    assert read == [plain_arguments(arguments)]
+
+
+def test_help_has_an_example(tmp_path: Path) -> None:
+    for word in ("--help", "-h"):
+        done = kstore("serve", word, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Usage: kstore serve [OPTIONS] [server.properties]")
+        assert "Example: kstore serve --override log.dirs=./data" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--override"], "--override needs a KEY=VALUE after it"),
-        (["--override", "x"], "--override takes KEY=VALUE, such as num.partitions=4, not 'x'"),
-        (["--override==1"], "--override takes KEY=VALUE, such as num.partitions=4, not '=1'"),
-        (["--port", "1"], "kstore serve has no option --port; see kstore serve --help"),
-        (["a", "b"], "kstore serve takes one file, and was given a and b"),
+        (["--overide", "a=b"], "No such option: --overide"),
+        (["--override", "x"], "'x' is not KEY=VALUE, such as num.partitions=4"),
+        (["--override"], "Option '--override' requires an argument"),
+        (["a", "b"], "Got unexpected extra argument"),
     ],
 )
-def test_a_wrong_argument_is_told(arguments: list[str], sentence: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_arguments(arguments)
-    assert str(caught.value) == sentence
-
-
-def test_help_has_an_example(tmp_path: Path) -> None:
-    done = kstore("serve", "--help", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Examples:\n  kstore serve\n" in done.stdout
+def test_a_wrong_command_line_is_told_as_by_the_others(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    done = kstore("serve", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
 
 
 def test_a_mistake_is_one_sentence_on_stderr_and_exit_code_2(tmp_path: Path) -> None:
     for arguments, sentence in (
-        (["--overide", "a=b"], "kstore: kstore serve has no option --overide; see"),
         (
             ["--override", "num.partition=1"],
             "kstore: num.partition (override) is not a broker config",

@@ -245,7 +245,7 @@ def test_wrong_use_is_told(broker: FakeBroker) -> None:
             reader.seek(TopicPartition("u", 1), 0)
         with pytest.raises(ValueError, match="offset -4 is negative"):
             reader.seek(TP, -4)
-        with pytest.raises(TypeError, match="give a list"):
+        with pytest.raises(TypeError, match="pass a list"):
             reader.subscribe("t")
     with pytest.raises(ValueError, match=r"auto_offset_reset.*first"):
         Consumer(bootstrap_servers=broker.address, auto_offset_reset="first")
@@ -297,3 +297,11 @@ def test_a_closed_consumer_says_so(broker: FakeBroker) -> None:
     reader.close()
     with pytest.raises(RuntimeError, match="the client is closed"):
         reader.poll(10)
+
+
+def test_without_records_an_arrow_batch_is_empty(broker: FakeBroker) -> None:
+    with consumer(broker, Log(batch(0, b"a"))) as reader:
+        while not (full := reader.poll_arrow(1000, headers=True)).num_rows:
+            pass
+        empty = reader.poll_arrow(10, headers=True)
+        assert (empty.num_rows, empty.schema) == (0, full.schema)

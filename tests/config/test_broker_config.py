@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from kstore.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, ConfigErr
 from kstore.config import environment_name as variable
 from kstore.config.broker_configs import ALIASES
 from kstore.config.group_configs import GROUP_CONFIGS
-from kstore.config.no_effect import DYNAMIC_ONLY, NO_EFFECT, REFUSED
+from kstore.config.no_effect import NO_EFFECT, REFUSED
 
 
 def load(
@@ -269,6 +268,8 @@ def test_every_setting_acts() -> None:
     bounds = (
         "group.consumer.min.",
         "group.consumer.max.",
+        "group.share.min.",
+        "group.share.max.",
         "group.streams.min.",
         "group.streams.max.",
     )
@@ -304,20 +305,3 @@ def test_a_bad_value_at_run_time_changes_nothing() -> None:
     with pytest.raises(ConfigError, match=r"log\.retention\.ms"):
         config.set_dynamic({"message.max.bytes": "6000"}, {"log.retention.ms": "soon"})
     assert config["message.max.bytes"] == 1_048_588
-
-
-def test_what_does_nothing_is_listed() -> None:
-    """SKIPPED.md names every setting that has no effect, every one that is refused, and no other
-    in those tables.
-    """
-    text = (Path(__file__).parents[2] / "SKIPPED.md").read_text("utf-8")
-    tables = re.findall(r"^\| Settings \|.*\n\|---.*\n((?:\|.*\n)+)", text, re.MULTILINE)
-    idle, refused = (set(re.findall(r"`([a-z.]+)`", table)) for table in tables)
-    others = {
-        row.name
-        for table in (TOPIC_CONFIGS, GROUP_CONFIGS, DYNAMIC_ONLY)
-        for row in table.values()
-        if row.documentation.startswith("No effect here")
-    }  # fmt: skip
-    assert idle == {*NO_EFFECT, *others}
-    assert refused == set(REFUSED)

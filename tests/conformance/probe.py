@@ -4,7 +4,9 @@
 between the answers to stories (probes/story.py) and to requests and frames that a machine made
 wrong (probes/malformed/bent.py). `--only PART` restricts to cases whose name holds PART, `--full`
 bends every version instead of those where an API's form changes, `--accepted` shows the known
-differences too (probes/accepted.py says why each is there). Ids, hosts, session numbers and the
+differences too (probes/accepted.py says why each is there). `--recorded` takes Kafka's answers from
+the file that `--record` has written, and starts no Kafka; `--record --only PART` writes those cases
+anew and keeps the others. Ids, hosts, session numbers and the
 words of error messages are not compared; records are, byte for byte.
 """
 
@@ -18,7 +20,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -27,10 +29,11 @@ from tests.conformance import wire
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes import CASES
-from tests.conformance.probes.accepted import ACCEPTED, UNADVERTISED
+from tests.conformance.probes.accepted import ACCEPTED
 from tests.conformance.probes.compare import Difference, together
 from tests.conformance.probes.malformed import bent
 from tests.conformance.probes.peer import Peer
+from tests.conformance.probes.recorded.answers import Answers, record
 from tests.conformance.probes.story import Case, run_case
 
 __all__ = ["KSTORE_SETTINGS", "SAME_SETTINGS", "accepted", "compare", "probe"]
@@ -40,6 +43,7 @@ SAME_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",  # the records' times are in the past
 }
 # What KafkaBroker sets for every Kafka.
 KSTORE_SETTINGS = {
@@ -82,23 +86,29 @@ def raw_answer(peer: Peer, frame: bytes) -> str:
         peer.reset()
 
 
-Task = Callable[[Peer, Peer], Iterable[Difference]]
+Kafka = Peer | Answers
+"""A live one, or what it has answered."""
+Task = Callable[[Kafka, Peer], Iterable[Difference]]
 
 
-def _raw(name: str, frame: bytes, kafka: Peer, kstore: Peer) -> Iterator[Difference]:
-    said = [raw_answer(peer, frame) for peer in (kafka, kstore)]
-    if said[0] != said[1]:
-        yield Difference(name, -1, "bytes", *said)
+def _raw(name: str, frame: bytes, kafka: Kafka, kstore: Peer) -> Iterator[Difference]:
+    if isinstance(kafka, Answers):
+        theirs = kafka.said(name)
+    else:
+        theirs = kafka.noted[name] = raw_answer(kafka, frame)
+    ours = raw_answer(kstore, frame)
+    if theirs != ours:
+        yield Difference(name, -1, "bytes", theirs, ours)
 
 
-def _versions(kafka: Peer, kstore: Peer) -> Iterator[Difference]:
+def _versions(kafka: Kafka, kstore: Peer) -> Iterator[Difference]:
     for key in sorted(kafka.versions.keys() | kstore.versions.keys()):
         theirs, ours = kafka.versions.get(key), kstore.versions.get(key)
-        if theirs != ours and not (ours is None and key in UNADVERTISED):
+        if theirs != ours:
             yield Difference("ApiVersions ranges", -1, str(APIS.get(key, key)), theirs, ours)
 
 
-def _tasks(kafka: Peer, kstore: Peer, full: bool) -> Iterator[tuple[str, Task]]:
+def _tasks(kafka: Kafka, kstore: Peer, full: bool) -> Iterator[tuple[str, Task]]:
     """Everything to be asked, with the name that its differences begin with."""
     yield "ApiVersions ranges", _versions
     for name, frame in (*_RAW.items(), *bent.wrong_versions(kafka)):
@@ -111,16 +121,16 @@ def _tasks(kafka: Peer, kstore: Peer, full: bool) -> Iterator[tuple[str, Task]]:
             yield case.name, partial(_story, case)
 
 
-def _unit(key: int, version: int, frames: bool, *peers: Peer) -> Iterator[Difference]:
-    return bent.probe_unit(*peers, key, version, frames=frames)
+def _unit(key: int, version: int, frames: bool, kafka: Kafka, kstore: Peer) -> Iterator[Difference]:
+    return bent.probe_unit(kafka, kstore, key, version, frames=frames)
 
 
-def _story(case: Case, *peers: Peer) -> Iterator[Difference]:
-    return run_case(case, *peers)
+def _story(case: Case, kafka: Kafka, kstore: Peer) -> Iterator[Difference]:
+    return run_case(case, kafka, kstore)
 
 
 def compare(
-    kafka: Peer,
+    kafka: Kafka,
     kstore: Peer,
     wanted: Callable[[str], bool],
     *,
@@ -142,7 +152,8 @@ def compare(
             return list(task(*own.peers))
         except Exception as error:  # noqa: BLE001 (one case's end is not the probe's: it is shown)
             for peer in own.peers:
-                peer.reset()
+                if isinstance(peer, Peer):
+                    peer.reset()
             return [Difference(name, -1, "failed", None, repr(error))]
 
     tasks = [named for named in _tasks(kafka, kstore, full) if wanted(named[0])]
@@ -157,27 +168,40 @@ def _name(difference: Difference) -> str:
 
 
 @contextmanager
-def _both(folder: Path) -> Iterator[tuple[Peer, Peer]]:
-    with (
-        KafkaBroker(folder / "kafka", overrides=SAME_SETTINGS) as kafka,
-        KstoreBroker(folder / "kstore", overrides=SAME_SETTINGS | KSTORE_SETTINGS) as kstore,
-    ):
-        yield Peer("kafka", kafka.host, kafka.port), Peer("kstore", kstore.host, kstore.port)
+def _both(folder: Path, *, recorded: bool) -> Iterator[tuple[Kafka, Peer]]:
+    with ExitStack() as started:
+        theirs: Kafka
+        if recorded:
+            theirs = Answers()
+        else:
+            kafka = KafkaBroker(folder / "kafka", overrides=SAME_SETTINGS)
+            started.enter_context(kafka)
+            theirs = Peer("kafka", kafka.host, kafka.port)
+        kstore = KstoreBroker(folder / "kstore", overrides=SAME_SETTINGS | KSTORE_SETTINGS)
+        started.enter_context(kstore)
+        yield theirs, Peer("kstore", kstore.host, kstore.port)
 
 
-def probe(folder: Path, only: str = "", *, full: bool = False) -> list[Difference]:
+def probe(
+    folder: Path, only: str = "", *, full: bool = False, recorded: bool = False, write: bool = False
+) -> list[Difference]:
     """Starts both brokers and compares them. The cases with differences that are not accepted are
     asked once more, of new brokers and one after the other: what was only a matter of time, on
-    either side, is not found again and left out.
+    either side, is not found again and left out. ``recorded``: without a live Kafka; ``write``: a
+    live Kafka's answers are recorded.
     """
-    with _both(folder / "first") as peers:
+    with _both(folder / "first", recorded=recorded) as peers:
         found = compare(*peers, lambda name: only in name, full=full)
+    noted = peers[0].noted if isinstance(peers[0], Peer) else {}
     doubtful = {_name(row) for row in found if accepted(row, ACCEPTED) is None}
-    if not doubtful:
-        return found
-    with _both(folder / "second") as peers:
-        again = compare(*peers, lambda name: name in doubtful, full=full, workers=1)
-    return [row for row in found if _name(row) not in doubtful] + again
+    if doubtful:
+        with _both(folder / "second", recorded=recorded) as peers:
+            again = compare(*peers, lambda name: name in doubtful, full=full, workers=1)
+        found = [row for row in found if _name(row) not in doubtful] + again
+    if write and isinstance(peers[0], Peer):
+        peers[0].noted = noted | peers[0].noted
+        record(peers[0], keep=bool(only))
+    return found
 
 
 def accepted(difference: Difference, table: Mapping[str, str]) -> str | None:
@@ -192,9 +216,15 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--full", action="store_true", help="bend every version of every API")
     parser.add_argument("--accepted", action="store_true", help="show accepted differences too")
+    parser.add_argument("--recorded", action="store_true", help="Kafka's answers from their file")
+    parser.add_argument("--record", action="store_true", help="write Kafka's answers to their file")
     asked = parser.parse_args()
+    if asked.record and (asked.full or asked.recorded):
+        parser.error("--record asks a live Kafka: give it alone, or with --only")
     with tempfile.TemporaryDirectory(prefix="kstore-probe-") as folder:
-        found = probe(Path(folder), asked.only, full=asked.full)
+        found = probe(
+            Path(folder), asked.only, full=asked.full, recorded=asked.recorded, write=asked.record
+        )
     unexplained = 0
     for difference in found:
         why = accepted(difference, ACCEPTED)

@@ -269,3 +269,37 @@ def test_a_start_from_a_committed_offset_waits_for_metadata_that_is_not_older(
         write(cluster, topic, first, b"next")
         with Reader(cluster, topic, enabled, lagging) as reader:
             assert reader.read(1)[0] == (b"next" if enabled else OLD[0])
+
+
+def test_a_broker_that_remembers_the_predecessor_is_no_dead_end(cluster: CutOffCluster) -> None:
+    """A client that begins at the lagging broker hears of the deleted topic. Each of its requests
+    that the others refuse for that has it ask another broker, not the lagging one for ever.
+    """
+    lagging, first, second = cluster.victim()
+    topic = cluster.new_topic(first, second)
+    tp = TopicPartition(topic, 0)
+    write(cluster, topic, first, *OLD)
+    with Reader(cluster, topic, True, first) as reader:
+        assert reader.read(5) == OLD
+        reader.consumer.commit()
+    with cluster.admin(first) as admin:  # the groups' coordinator is not the one that is cut off
+        admin.alter_partition_reassignments({TopicPartition("__consumer_offsets", 0): [first]})
+        until(lambda: not admin.list_partition_reassignments(), "the coordinator has moved")
+    until(cluster.is_same_everywhere, "all brokers know the coordinator")
+    with cluster.cut_off(lagging):
+        recreate(cluster, topic, first, second)
+        with Reader(cluster, topic, True, first) as reader:
+            assert reader.read(10) == NEW
+            reader.consumer.commit()
+        with Reader(cluster, topic, True, lagging) as reader:  # OffsetFetch, by the topic's id
+            assert reader.consumer.position(tp, 30_000) == 10
+        write(cluster, topic, lagging, b"next")  # Produce
+        with Reader(cluster, topic, True, lagging) as reader:  # Fetch
+            reader.consumer.seek(tp, 10)
+            assert reader.read(1) == [b"next"]
+        with Reader(cluster, topic, True, lagging) as reader:  # ListOffsets
+            assert reader.consumer.end_offsets([tp]) == {tp: 11}
+        with Reader(cluster, topic, True, lagging) as reader:  # OffsetCommit
+            reader.consumer.commit({tp: 7})
+        with Reader(cluster, topic, True, first) as reader:
+            assert reader.consumer.position(tp) == 7

@@ -2,23 +2,17 @@
  * DISK_FAULTS_FOLDER block, or fail, for as long as the file DISK_FAULTS_CONTROL says so.
  *
  * The control file has an errno (0: block) and letters of what is struck: w writes, s syncs,
- * f space (fallocate, ftruncate), n names (open to create, unlink, rename, mkdir, rmdir), r reads.
- * Without the file, or where it is empty, every call goes through.
+ * f space (fallocate, ftruncate), n names (open to create, unlink, rename, mkdir, rmdir), r reads,
+ * p positioned writes into files without a name, as a probe makes them.
+ * Without the file, or where it is empty, every call goes through. The folder seems to have a
+ * device below it, also where it is in memory.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <sys/types.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
+#include "libc_calls.h"
 
+#include <sys/vfs.h>
+#include <time.h>
+
+#define FOLDER "DISK_FAULTS_FOLDER"
 #define LOOK_NS 5000000L
 
 /* What the control file says of this kind of call: an errno, 0 to block, -1 for nothing. */
@@ -36,12 +30,6 @@ static int said_of(char kind) {
     return letters != text && strchr(letters, kind) ? (int)number : -1;
 }
 
-static int is_below(const char *path) {
-    const char *folder = getenv("DISK_FAULTS_FOLDER");
-    size_t length = folder ? strlen(folder) : 0;
-    return length && !strncmp(path, folder, length) && (path[length] == '/' || !path[length]);
-}
-
 /* Wait while calls of this kind are blocked; 0, or -1 with errno where they fail. */
 static int struck(char kind) {
     int saved = errno, said;
@@ -53,40 +41,23 @@ static int struck(char kind) {
     return said > 0 ? -1 : 0;
 }
 
-static int path_of(int fd, char *path, size_t size) {
-    char link[40];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, size - 1);
-    path[length > 0 ? length : 0] = 0;
-    return length > 0;
-}
-
 static int on_fd(int fd, char kind) {
     int saved = errno;
     char path[4096];
     if (said_of(kind) < 0) return errno = saved, 0;
-    int below = path_of(fd, path, sizeof path) && is_below(path);
+    int below = path_of(fd, path, sizeof path) && is_below(FOLDER, path);
     errno = saved;
     return below ? struck(kind) : 0;
 }
 
 static int on_path(int folder, const char *name, char kind) {
     int saved = errno;
-    char path[8192];
+    char path[PATH_BYTES];
     if (said_of(kind) < 0) return errno = saved, 0;
-    size_t length = 0;
-    if (name[0] != '/' && folder != AT_FDCWD && path_of(folder, path, 4096)) {
-        length = strlen(path);
-        path[length++] = '/';
-    }
-    snprintf(path + length, sizeof path - length, "%s", name);
+    path_at(folder, name, path);
     errno = saved;
-    return is_below(path) ? struck(kind) : 0;
+    return is_below(FOLDER, path) ? struck(kind) : 0;
 }
-
-#define REAL(result, name, ...) \
-    static result (*real)(__VA_ARGS__); \
-    if (!real) real = (result (*)(__VA_ARGS__))dlsym(RTLD_NEXT, name)
 
 #define BY_FD(result, name, kind, parameters, arguments, ...) \
     result name parameters { \
@@ -97,7 +68,15 @@ static int on_path(int folder, const char *name, char kind) {
 BY_FD(ssize_t, write, 'w', (int fd, const void *b, size_t n), (fd, b, n), int, const void *, size_t)
 BY_FD(ssize_t, writev, 'w', (int fd, const struct iovec *v, int n), (fd, v, n),
       int, const struct iovec *, int)
-#define PWRITE(name) BY_FD(ssize_t, name, 'w', (int fd, const void *b, size_t n, off_t at), \
+static int is_unnamed(int fd) {
+    char path[4096];
+    int saved = errno;
+    size_t length = path_of(fd, path, sizeof path) ? strlen(path) : 0;
+    errno = saved;
+    return length > 10 && !strcmp(path + length - 10, " (deleted)");
+}
+
+#define PWRITE(name) BY_FD(ssize_t, name, is_unnamed(fd) && said_of('p') >= 0 ? 'p' : 'w', (int fd, const void *b, size_t n, off_t at), \
                            (fd, b, n, at), int, const void *, size_t, off_t)
 PWRITE(pwrite)
 PWRITE(pwrite64)
@@ -162,10 +141,7 @@ static char open_kind(int flags) { return flags & (O_CREAT | O_TRUNC) ? 'n' : 'r
 #define OPEN(name) \
     int name(const char *path, int flags, ...) { \
         REAL(int, #name, const char *, int, ...); \
-        va_list rest; \
-        va_start(rest, flags); \
-        mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
-        va_end(rest); \
+        MODE(mode, flags); \
         return on_path(AT_FDCWD, path, open_kind(flags)) ? -1 : real(path, flags, mode); \
     }
 OPEN(open)
@@ -173,11 +149,19 @@ OPEN(open64)
 #define OPENAT(name) \
     int name(int folder, const char *path, int flags, ...) { \
         REAL(int, #name, int, const char *, int, ...); \
-        va_list rest; \
-        va_start(rest, flags); \
-        mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
-        va_end(rest); \
+        MODE(mode, flags); \
         return on_path(folder, path, open_kind(flags)) ? -1 : real(folder, path, flags, mode); \
     }
 OPENAT(openat)
 OPENAT(openat64)
+
+#define EXT4 0xEF53
+#define STATFS(name, found) \
+    int name(const char *path, struct found *into) { \
+        REAL(int, #name, const char *, struct found *); \
+        int failed = real(path, into); \
+        if (!failed && is_below(FOLDER, path)) into->f_type = EXT4; \
+        return failed; \
+    }
+STATFS(statfs, statfs)
+STATFS(statfs64, statfs64)

@@ -1,5 +1,6 @@
 """Disks with faults, for real broker processes: one that a freeze holds still (a loop device, for
-root), and one below a library that the process loads (LD_PRELOAD), which blocks or fails calls.
+root), one whose device hangs while its page cache still takes writes (a loop device on that), and
+one below a library that the process loads (LD_PRELOAD), which blocks or fails calls.
 
 A test gives the process ``disk.environment`` and a log dir below ``disk.folder``.
 """
@@ -17,9 +18,13 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Disk", "FaultyDisk", "FrozenDisk", "disk", "faulty_disk", "frozen_disk"]
+__all__ = [
+    "Disk", "FaultyDisk", "FrozenDisk", "HangingDevice", "disk", "faulty_disk", "frozen_disk",
+    "hanging_device",
+]  # fmt: skip
 
 SIZE_MB = 128
+DEVICE_MB = 64
 LIBRARY_SOURCE = Path(__file__).with_name("disk_faults.c")
 WRITES = "wsfn"
 """Of the library's letters (disk_faults.c) those that change something, as a freeze holds them."""
@@ -60,7 +65,7 @@ class FrozenDisk(Disk):
         super().__init__(folder)
         self._guard: subprocess.Popen[bytes] | None = None
 
-    def mount(self, image: Path) -> str | None:
+    def mount(self, image: Path, size_mb: int = SIZE_MB) -> str | None:
         """Make the file system in a file and mount it; why that can't be, if it can't."""
         if os.geteuid() != 0:
             return "only root can mount a disk"
@@ -68,7 +73,7 @@ class FrozenDisk(Disk):
             if shutil.which(tool) is None:
                 return f"{tool} is missing"
         with open(image, "wb") as file:
-            file.truncate(SIZE_MB << 20)
+            file.truncate(size_mb << 20)
         for command in (
             ["mkfs.ext4", "-q", "-F", "-m", "0", str(image)],
             ["mount", "-o", "loop", str(image), str(self.folder)],
@@ -98,6 +103,37 @@ class FrozenDisk(Disk):
         guard, self._guard = self._guard, None
         if guard is not None:
             guard.communicate()
+
+
+class HangingDevice(Disk):
+    """A file system whose device hangs when it is frozen: its image lies on a disk that is. Writes
+    into the page cache go on, until the journal or the write-back needs the device.
+    """
+
+    def __init__(self, folder: Path, below: FrozenDisk) -> None:
+        super().__init__(folder)
+        self._below = below
+        self._upper = FrozenDisk(folder)
+
+    def mount(self) -> str | None:
+        """Make the file system on the disk below; why that can't be, if it can't."""
+        return self._upper.mount(self._below.folder / "image", DEVICE_MB)
+
+    def freeze(self) -> None:
+        """See Disk. What was written is on the device first: the journal begins anew, and its next
+        commit is five seconds away.
+        """
+        os.sync()
+        self._below.freeze()
+
+    def thaw(self) -> None:
+        """See Disk."""
+        self._below.thaw()
+
+    def unmount(self) -> None:
+        """Thaw it and let it be gone; the disk below stays."""
+        self.thaw()
+        self._upper.unmount()
 
 
 class FaultyDisk(Disk):
@@ -147,6 +183,21 @@ def frozen_disk(tmp_path: Path) -> Iterator[FrozenDisk]:
     folder.mkdir()
     made = FrozenDisk(folder)
     problem = made.mount(tmp_path / "frozen-disk.img")
+    if problem is not None:
+        pytest.skip(f"a disk to freeze can't be mounted here: {problem}")
+    try:
+        yield made
+    finally:
+        made.unmount()
+
+
+@pytest.fixture
+def hanging_device(tmp_path: Path, frozen_disk: FrozenDisk) -> Iterator[HangingDevice]:
+    """A disk whose device `freeze` has hang; skips as `frozen_disk` does."""
+    folder = tmp_path / "hanging-device"
+    folder.mkdir()
+    made = HangingDevice(folder, frozen_disk)
+    problem = made.mount()
     if problem is not None:
         pytest.skip(f"a disk to freeze can't be mounted here: {problem}")
     try:

@@ -76,6 +76,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed:
         assert len(traffic.reader.seen) > 100, done
 
 
+@pytest.mark.thorough
 def test_a_transactional_copy_has_each_record_once(tmp_path: Path, seed: int):
     with KstoreCluster(tmp_path, overrides=THREE_REPLICAS) as cluster:
         cluster.create_topic("source", PARTITIONS, 3)

@@ -33,9 +33,13 @@ EXTENSIONS = {"kstore.kip232", "kstore.kip253"}
 
 
 def asked(cluster: KstoreCluster, node_id: int, frame: bytes) -> bytes:
-    """One broker's answer to one request."""
+    """One broker's answer to one request, on a connection that asks for kstore's fields."""
     broker = cluster.brokers[node_id]
+    hello = ApiVersionsRequest(
+        client_software_name="t", client_software_version="1", extension_fields=True
+    )
     with socket.create_connection((broker.host, broker.port), timeout=30) as connection:
+        exchange(connection, encode_request(hello, 4, 1, "t"))
         return exchange(connection, frame)
 
 
@@ -56,6 +60,7 @@ def partition_epochs(cluster: KstoreCluster, node_id: int) -> list[int]:
     return [row.partition_epoch for row in rows]
 
 
+@pytest.mark.thorough
 def test_two_bounces_take_the_documents_up_and_nothing_is_lost(tmp_path: Path):
     with KstoreCluster(tmp_path, overrides=THREE_REPLICAS | {PROTOCOL: "4.2"}) as cluster:
         traffic = Traffic(cluster)

@@ -5,9 +5,7 @@ real ZooKeeper would keep a dead broker's session for two minutes here, longer t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,8 @@ from kstore.protocol.metadata.metadata import (
     MetadataRequestTopic,
     TopicRequest,
 )
-from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.peer import Peer
-from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -39,18 +35,11 @@ SETTINGS = {
 
 @pytest.fixture(params=["lmdb", pytest.param("zookeeper", marks=pytest.mark.java)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KstoreCluster]:
-    with ExitStack() as stack:
-        connect = None
-        if request.param == "zookeeper":
-            try:
-                zookeeper_classpath()
-            except KafkaUnavailableError as error:
-                if os.environ.get("CI"):
-                    raise
-                pytest.skip(str(error))
-            server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
-            connect = f"{server.bootstrap}/failover"
-        yield stack.enter_context(KstoreCluster(tmp_path, overrides=SETTINGS, zookeeper=connect))
+    connect = None
+    if request.param == "zookeeper":
+        connect = f"{request.getfixturevalue('zookeeper_server').bootstrap}/failover"
+    with KstoreCluster(tmp_path, overrides=SETTINGS, zookeeper=connect) as running:
+        yield running
 
 
 def leaders_by(peer: Peer) -> set[int]:

@@ -1,6 +1,8 @@
 """A real broker with two log dirs. One stands still, fails or is lost with the broker while
 appends to it are queued: they are done once and in order, or fail together, and those to the other
-log dir are acknowledged meanwhile.
+log dir are acknowledged meanwhile. And one with a single log dir, whose disk hangs while its page
+cache still takes writes: a probe notices it before the loop is held (conftest.py fails a test on a
+hold of a second).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from kstore.clients.admin import NewTopic
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import until
-from tests.faults.disks import Disk, FaultyDisk
+from tests.faults.disks import Disk, FaultyDisk, HangingDevice
 from tests.faults.test_log_dir_faults import broker_on, lies_on
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -25,6 +27,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 FROZEN_S = 4.0
 PATIENCE_S = 3.0
 """Less than the disk is frozen."""
+HANGS_S = 12.0
+"""The journal is committed every five seconds: then whoever writes to the page cache waits."""
+PATIENCE_MS = 5_000
 
 
 class Sent:
@@ -37,12 +42,18 @@ class Sent:
 
     def send(self, count: int) -> None:
         for _ in range(count):
-            number = len(self.values)
-            value = b"%d:" % number + b"x" * (100_000 if number % 5 == 1 else 20)
-            self.values.append(value)
-            self.results.append(
-                self.producer.send(self.place.topic, value, partition=self.place.partition)
-            )
+            self._send(100_000 if len(self.values) % 5 == 1 else 20)
+
+    def send_small(self, count: int) -> None:
+        for _ in range(count):
+            self._send(20)
+
+    def _send(self, size: int) -> None:
+        value = b"%d:" % len(self.values) + b"x" * size
+        self.values.append(value)
+        self.results.append(
+            self.producer.send(self.place.topic, value, partition=self.place.partition)
+        )
 
     def acknowledged(self) -> int:
         return sum(each.done and each.error is None for each in self.results)
@@ -141,4 +152,73 @@ def test_a_broker_that_is_killed_with_appends_queued_keeps_what_it_acknowledged(
             assert found[:acknowledged] == sent.values[:acknowledged]
             for each in sent.results:
                 each.result(60)
+        assert stored(broker, sent.place) == sent.values
+
+
+# ---- the only log dir ----
+
+
+def broker_with_one_dir(disk: Disk, folder: Path) -> KstoreBroker:
+    """A broker whose only log dir lies on the disk."""
+    settings = {
+        "log.dirs": str(disk.folder / "logs"),
+        "kstore.coordination.dir": str(folder / "coordination"),
+    }
+    return KstoreBroker(folder / "broker", overrides=settings, environment=disk.environment)
+
+
+def send_for(seconds: float, sent: Sent, admin: AdminClient) -> None:
+    """Small records, and questions that are answered meanwhile."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sent.send_small(5)
+        [known] = admin.describe_topics(["t"])
+        assert known.name == "t"
+        time.sleep(0.02)
+
+
+def test_a_device_that_hangs_below_the_only_log_dir_holds_no_loop(
+    tmp_path: Path, hanging_device: HangingDevice
+) -> None:
+    disk = hanging_device
+    with broker_with_one_dir(disk, tmp_path) as broker, patient(broker) as producer:
+        with AdminClient(broker.bootstrap, default_api_timeout_ms=PATIENCE_MS) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+            sent = Sent(producer, "t", 0)
+            send_for(1.0, sent, admin)
+            with disk.frozen():
+                send_for(HANGS_S, sent, admin)
+                said = f"the disk of {disk.folder / 'logs'} has not answered for"
+                until(lambda: said in broker.error_output(), "the log says what hangs", 5)
+                waits = f"an append to t-0 in {disk.folder / 'logs'} has been waiting"
+                until(lambda: waits in broker.error_output(), "the journal stands, too", 20)
+                acknowledged = sent.acknowledged()
+                assert acknowledged < len(sent.results)
+        offsets = [each.result(60) for each in sent.results]
+        assert offsets == list(range(len(sent.values))), "each once, in order"
+        until(lambda: "answers again" in broker.error_output(), "the log says that it goes on")
+        assert stored(broker, sent.place) == sent.values
+
+
+def test_appends_are_left_to_threads_while_the_probe_waits(
+    tmp_path: Path, faulty_disk: FaultyDisk
+) -> None:
+    disk = faulty_disk
+    with broker_with_one_dir(disk, tmp_path) as broker, patient(broker) as producer:
+        with AdminClient(broker.bootstrap, default_api_timeout_ms=PATIENCE_MS) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+            sent = Sent(producer, "t", 0)
+            send_for(0.5, sent, admin)
+            disk.block("p")
+            send_for(2.0, sent, admin)
+            said = f"the disk of {disk.folder / 'logs'} has not answered for"
+            until(lambda: said in broker.error_output(), "the log says what hangs", 5)
+            until(lambda: sent.acknowledged() == len(sent.results), "the page cache takes them")
+            disk.block("pw")
+            send_for(3.0, sent, admin)
+            assert sent.acknowledged() < len(sent.results)
+            disk.thaw()
+        offsets = [each.result(60) for each in sent.results]
+        assert offsets == list(range(len(sent.values))), "each once, in order"
+        until(lambda: "answers again" in broker.error_output(), "the log says that it goes on")
         assert stored(broker, sent.place) == sent.values

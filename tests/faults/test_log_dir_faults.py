@@ -145,6 +145,31 @@ def test_a_moved_partition_is_served_although_its_old_log_cannot_be_removed(
         assert (tmp_path / "healthy" / f"t-{moved}" / f"{0:020d}.log").stat().st_size > 0
 
 
+def test_the_end_of_a_move_waits_for_its_disk_and_holds_nobody_else(
+    broker: KstoreBroker, faulty_disk: FaultyDisk, tmp_path: Path
+) -> None:
+    with broker, AdminClient(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic("t", 2)])
+        [moved] = lies_on(faulty_disk, "t")
+        new = tmp_path / "healthy" / f"t-{moved}"
+        assert send(broker, "t", moved) == 0
+        faulty_disk.block("n")
+        admin.alter_replica_log_dirs({ReplicaOnBroker("t", moved, 1): str(tmp_path / "healthy")})
+        until(lambda: f"hangs: moving t-{moved} away" in broker.error_output(), "it hangs", 30)
+        with Producer(
+            bootstrap_servers=broker.bootstrap, delivery_timeout_ms=60_000, linger_ms=0
+        ) as producer:
+            waits = producer.send("t", b"value", partition=moved)
+            assert [send(broker, "t", 1 - moved) for _ in range(3)] == [0, 1, 2]
+            assert not waits.done, "after a crash the old log would be the partition"
+            assert (new / "kstore.future").exists()
+            faulty_disk.thaw()
+            assert waits.result(30) == 1
+        assert not (new / "kstore.future").exists()
+        assert lies_on(faulty_disk, "t") == []
+        assert send(broker, "t", moved) == 2
+
+
 def test_a_start_with_a_log_dir_that_cannot_be_read_is_one_with_the_others(
     broker: KstoreBroker, faulty_disk: FaultyDisk
 ) -> None:
@@ -319,3 +344,38 @@ def test_a_log_dir_that_hangs_holds_back_no_other(tmp_path: Path, disk: Disk) ->
         until(lambda: not lies_on(disk, "gone"), "the topic's logs are gone")
         until(lambda: "answers again" in broker.error_output(), "the log says that it goes on")
         neighbour.leave()
+
+
+def test_writes_of_a_lone_brokers_store_that_hang_hold_only_who_asked_for_them(
+    tmp_path: Path, faulty_disk: FaultyDisk
+) -> None:
+    dirs = faulty_disk.folder / "logs", tmp_path / "healthy"  # the store lies in the first
+    broker = KstoreBroker(
+        tmp_path / "broker",
+        overrides={"log.dirs": ",".join(map(str, dirs))},
+        environment=faulty_disk.environment,
+    )
+    with broker, ThreadPoolExecutor(4) as threads:
+        with AdminClient(broker.bootstrap) as admin:
+            admin.create_topics([NewTopic("t", 2), NewTopic("gone", 1)])
+        [there] = lies_on(faulty_disk, "t")
+        assert send(broker, "t", 1 - there) == 0
+        with faulty_disk.frozen():
+            waiting = [
+                threads.submit(asked(broker, ask))
+                for ask in (
+                    lambda admin: admin.create_topics([NewTopic("new", 1)]),
+                    lambda admin: admin.delete_topics(["gone"]),
+                )
+            ]
+            end, sent = time.monotonic() + FROZEN_S, 0
+            with AdminClient(broker.bootstrap, default_api_timeout_ms=PATIENCE_MS) as admin:
+                while time.monotonic() < end:
+                    [known] = admin.describe_topics(["t"])
+                    assert known.name == "t"
+                    sent += 1
+                    assert send(broker, "t", 1 - there) == sent
+            assert not any(each.done() for each in waiting)
+        for each in waiting:
+            each.result(60)
+        assert send(broker, "new", 0) == 0

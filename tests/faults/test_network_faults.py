@@ -108,6 +108,7 @@ def test_what_is_cut_is_cut_and_what_is_healed_is_whole(network: Network):
         listening.communicate()
 
 
+@pytest.mark.thorough
 def test_cables_between_brokers_are_cut_and_nothing_is_lost(tmp_path: Path, network: Network):
     rng = random.Random(int(os.environ.get("KSTORE_FAULT_SEED", "1")))
     with HostedCluster(tmp_path, network, THREE_REPLICAS) as cluster:

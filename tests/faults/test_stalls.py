@@ -25,6 +25,7 @@ BROKERS = THREE_REPLICAS | {
 ROUNDS = 3
 
 
+@pytest.mark.thorough
 def test_a_stopped_leader_is_replaced_long_before_its_session_would_end(tmp_path: Path) -> None:
     with KstoreCluster(tmp_path, overrides=BROKERS) as cluster:
         traffic = Traffic(cluster)

@@ -14,7 +14,6 @@ import pytest
 
 from kstore.errors import KafkaError, TopicAuthorizationFailedError
 from tests.conformance.broker_process import free_port
-from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_cluster import (
     PARTITIONS,
     THREE_REPLICAS,
@@ -22,10 +21,15 @@ from tests.conformance.kstore_cluster import (
     until,
 )
 from tests.conformance.sasl_listeners import SCRAM_PASSWORD, SCRAM_USER, client_settings
-from tests.conformance.zookeeper_server import ZooKeeperEnsemble, zookeeper_classpath
+from tests.conformance.zookeeper_server import ZooKeeperEnsemble
 from tests.faults.histories import Traffic, check_records
 
-pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.java,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("zookeeper_jars"),
+]
 
 SESSION_S = 6
 MECHANISM = "SCRAM-SHA-256"
@@ -42,14 +46,6 @@ SECURE = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-
-
-@pytest.fixture(autouse=True)
-def _zookeeper() -> None:
-    try:
-        zookeeper_classpath()
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -103,6 +99,7 @@ def refused_topic(cluster: KstoreCluster, node_id: int) -> KafkaError:
     return refused.value
 
 
+@pytest.mark.thorough
 def test_brokers_go_on_while_the_ensemble_has_no_majority(
     tmp_path: Path, ensemble: ZooKeeperEnsemble
 ) -> None:

@@ -9,25 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster, until
-from tests.conformance.zookeeper_server import ZooKeeperEnsemble, zookeeper_classpath
+from tests.conformance.zookeeper_server import ZooKeeperEnsemble
 from tests.faults.histories import Traffic
 
-pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.java,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("zookeeper_jars"),
+]
 
 SESSION_S = 6
 BROKERS = THREE_REPLICAS | {"zookeeper.session.timeout.ms": str(SESSION_S * 1000)}
 
 
-@pytest.fixture(autouse=True)
-def _zookeeper() -> None:
-    try:
-        zookeeper_classpath()
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
-
-
+@pytest.mark.thorough
 def test_an_ensemble_loses_its_leader_and_then_everybody(tmp_path: Path):
     with (
         ZooKeeperEnsemble(tmp_path / "zookeeper") as ensemble,

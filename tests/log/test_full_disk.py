@@ -14,7 +14,7 @@ import pytest
 
 import kstore
 from kstore.env import SystemEnv, SystemFileSystem
-from kstore.log.cursor import OFFSETS_TOPIC
+from kstore.log.cursors.group_offsets import OFFSETS_TOPIC
 from kstore.log.errors import DiskFullError
 
 CALLS = ("mkdir", "write_file", "open_segment")
@@ -52,19 +52,21 @@ class FullDisk(SystemFileSystem):
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("after", [0, 1, 30])
-def test_the_first_commit_of_a_cursor_is_tried_again(tmp_path: Path, call: str, after: int) -> None:
+def test_cursors_that_become_groups_are_tried_again(tmp_path: Path, call: str, after: int) -> None:
     fs = FullDisk(call, after, OFFSETS_TOPIC)
     with kstore.open_log(tmp_path, env=SystemEnv(fs=fs)) as log:
         log.append(b"x")
         log.append(b"y")
         cursor = log.cursor("mine")
         assert [record.value for record in cursor.poll()] == [b"x", b"y"]
+        assert cursor.commit(1) == 1
+        offsets = log.log_dir.committed_offsets
         for _ in range(2):
             with pytest.raises(DiskFullError, match="free some space and try again"):
-                cursor.commit(1)
-            assert cursor.committed is None
+                offsets.give_to_groups()
+            assert cursor.committed == 1
         fs.call = "none"
-        assert cursor.commit(1) == 1
+        assert offsets.give_to_groups() == 1
         assert cursor.committed == 1
         made = [tp for tp in log.log_dir.partitions() if tp.topic == OFFSETS_TOPIC]
         assert len(made) == 50
@@ -72,6 +74,25 @@ def test_the_first_commit_of_a_cursor_is_tried_again(tmp_path: Path, call: str, 
     with kstore.open_log(tmp_path) as log:
         assert log.cursor("mine").committed == 1
         assert [record.value for record in log.records()] == [b"x", b"y"]
+
+
+def test_a_commit_of_a_cursor_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with kstore.open_log(tmp_path) as log:
+        log.append_many([b"x", b"y"])
+        cursor = log.cursor("mine")
+        cursor.commit(1)
+        with monkeypatch.context() as patched:
+            for broken in (full, lambda *_: 7):  # nothing, or a part of it, is written
+                patched.setattr(os, "pwrite", broken)
+                with pytest.raises(DiskFullError, match="free some space and try again"):
+                    cursor.commit(2)
+                assert cursor.committed == 1
+        assert cursor.commit(2) == 2
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore._fast.log.notify import Watch
+from kstore._fast.shared.notify import Watch
 from kstore.log import Log, LogClosedError, OffsetOutOfRangeError
 
 WRITER = """
@@ -167,8 +168,9 @@ def reader(path: Path) -> Log:
 def test_another_processs_appends_wake_a_reader(tmp_path: Path, writer: Writer) -> None:
     with reader(tmp_path) as log:
         for number in range(20):
-            later(lambda: writer.do("log.append(b'x' * 50)"))
+            appending = later(lambda: writer.do("log.append(b'x' * 50)"))
             assert log.wait(number, 30)
+            appending.join()
             assert [r.value for r in log.read(number)] == [b"x" * 50]
 
 
@@ -181,8 +183,9 @@ def test_a_reader_follows_over_rolls_and_a_new_writer(tmp_path: Path, writer: Wr
         writer.kill()
         assert not log.wait(11, 0.05)
         second = Writer(tmp_path)
-        later(lambda: second.do("log.append(b'of the second')"))
+        appending = later(lambda: second.do("log.append(b'of the second')"))
         assert log.wait(11, 30)
+        appending.join()
         assert [r.value for r in log.read(11)] == [b"of the second"]
         second.close()
 
@@ -191,9 +194,10 @@ def test_a_reader_is_told_of_deletion_and_truncation(tmp_path: Path, writer: Wri
     with reader(tmp_path) as log:
         writer.do("for n in range(10): log.append(b'%d' % n * 20)")
         assert log.wait(9, 30)
-        later(lambda: writer.do("log.truncate(4)"))
+        truncating = later(lambda: writer.do("log.truncate(4)"))
         with pytest.raises(OffsetOutOfRangeError):
             log.wait(10, 30)
+        truncating.join()  # its answer is read before the next statement's
         writer.do("for n in range(10): log.append(b'new %d' % n)")
         assert [r.value for r in log.records(4)] == [b"new %d" % n for n in range(10)]
         writer.do("log.delete_before(8)")
@@ -218,8 +222,37 @@ def test_without_inotify_the_reader_looks_now_and_then(
 
     monkeypatch.setattr("kstore.log.tail.Watch", refuse)
     with reader(tmp_path) as log:
-        later(lambda: writer.do("log.append(b'x')"))
+        appending = later(lambda: writer.do("log.append(b'x')"))
         assert log.wait(0, 30)
+        appending.join()
+
+
+def test_a_reader_keeps_its_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To close one takes the kernel long: a follower would be late by that each time."""
+    made: list[Watch] = []
+
+    def count(path: str) -> Watch:
+        made.append(Watch(path))
+        return made[-1]
+
+    monkeypatch.setattr("kstore.log.tail.Watch", count)
+    with kstore.open_log(tmp_path) as log:
+        with reader(tmp_path) as follower:
+            for offset in range(5):
+                assert not follower.wait(offset, 0.01)
+                log.append(b"x")
+                assert follower.wait(offset, 30)
+            assert len(made) == 1
+            threads = [threading.Thread(target=follower.wait, args=(5, 30)) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            while len(made) < 6:
+                time.sleep(0.01)
+            log.append(b"y")
+            for thread in threads:
+                thread.join()
+        assert len(made) == 6
+        assert all(watch.fd < 0 for watch in made)  # closed with the log
 
 
 def test_a_watch_tells_of_writes_renames_and_removals(tmp_path: Path) -> None:
@@ -251,3 +284,34 @@ def test_a_signal_does_not_end_the_waiting(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGUSR1, old)
         watch.close()
+
+
+def test_asyncio_follows_the_log(tmp_path: Path) -> None:
+    async def follow(log: Log, count: int, offset: int | None) -> list[bytes | None]:
+        found = []
+        async for record in log.tail(offset):
+            found.append(record.value)
+            if len(found) == count:
+                break
+        return found
+
+    async def both() -> None:
+        with kstore.open_log(tmp_path) as log:
+            log.append_many([b"0", b"1"])
+            reader = kstore.open_log(tmp_path, read_only=True)
+            late = [asyncio.create_task(follow(each, 2, None)) for each in (log, reader)]
+            all_of_it = asyncio.create_task(follow(reader, 4, 0))
+            await asyncio.sleep(0.05)
+            log.append(b"2")
+            await asyncio.sleep(0.05)
+            log.append(b"3")
+            assert await asyncio.gather(*late) == [[b"2", b"3"]] * 2
+            assert await all_of_it == [b"0", b"1", b"2", b"3"]
+            cancelled = asyncio.create_task(follow(log, 1, None))
+            await asyncio.sleep(0.05)
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+            reader.close()
+
+    asyncio.run(both())

@@ -48,6 +48,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return sdist, wheel
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_sdist_holds_every_source_and_nothing_generated(shipped: tuple[Path, Path]) -> None:
@@ -61,6 +62,7 @@ def test_the_sdist_holds_every_source_and_nothing_generated(shipped: tuple[Path,
     assert not [name for name in names if name.endswith((".so", ".c", ".pyc"))]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) -> None:
@@ -76,11 +78,15 @@ def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) 
     assert {p.relative_to(ROOT).as_posix() for p in FAST.rglob("*.pyi")} <= names
     assert {p.relative_to(ROOT).as_posix() for p in FAST.rglob("*.pxd")} <= names
     assert "kstore/py.typed" in names
+    assert "kstore/pipeline/jobs/reports/report.html.jinja" in names
+    pages = [p for p in (ROOT / "kstore/console/pages").glob("*/*") if p.suffix != ".pyc"]
+    assert {p.relative_to(ROOT).as_posix() for p in pages} <= names
     built = {name.split(".")[0] for name in names if name.endswith(".so")}
     assert built == {p.relative_to(ROOT).as_posix().split(".")[0] for p in FAST.rglob("*.pyx")}
     assert not [name for name in names if name.startswith(("tests/", "bench/", "broker/"))]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_wheel_works_in_a_fresh_environment(shipped: tuple[Path, Path], tmp_path: Path) -> None:

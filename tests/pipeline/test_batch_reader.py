@@ -186,7 +186,7 @@ def test_uncommitted_records_are_left_out_where_that_is_asked_for(
 
 def test_missing_topics_and_partitions_are_named(broker: Broker, make_topic: MakeTopic) -> None:
     servers = broker.bootstrap_servers
-    with pytest.raises(PipelineError, match=r"'no-such-topic'.*Create the topic"):
+    with pytest.raises(PipelineError, match=r"topic no-such-topic: .*Create the topic"):
         batch_rows(servers, "no-such-topic")
     topic = make_topic()
     given = {"kafka.bootstrap.servers": servers, "assign": json.dumps({topic: [0, 3]})}

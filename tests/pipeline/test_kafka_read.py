@@ -14,9 +14,10 @@ from kstore.pipeline.errors import PipelineError
 from kstore.types import TopicPartition
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
+from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.pipeline.reading import Query, batch_rows, values, write
 
-pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [*LIVE_KAFKA, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ the same schema, checkpoints across restarts, and errors that reach the user.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,14 +156,45 @@ def test_a_topic_made_anew_ends_the_query_with_the_way_out(
     assert finished(stream(spark, broker, topic, tmp_path, **options)) == [8]
 
 
+def said_first(call: Callable[[], object]) -> tuple[str, str]:
+    """The first line of what Spark shows of an error: its last [CONDITION], and our message, which
+    comes without a traceback before it or after it.
+    """
+    with pytest.raises(PySparkException) as raised:
+        call()
+    assert "Traceback" not in str(raised.value)
+    line = str(raised.value).splitlines()[0]
+    found = re.search(r"\[(\w+)\] [^\[]*: kstore\.pipeline\.errors\.PipelineError: (.*)$", line)
+    assert found, line
+    return found[1], found[2]
+
+
+def missing(broker: Broker) -> str:
+    """What is said of a topic that there is not."""
+    return (
+        f"topic no-such-topic: the brokers at {broker.bootstrap_servers} do not have this topic."
+        " Create the topic, or correct its name in the options."
+    )
+
+
+def test_an_unknown_topic_of_a_stream_is_told_without_a_traceback(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    options = {"subscribe": "no-such-topic"}
+    assert said_first(lambda: finished(stream(spark, broker, "x", tmp_path, **options))) == (
+        "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", missing(broker),
+    )  # fmt: skip
+
+
 def test_what_is_wrong_is_told_in_the_driver(
     spark: SparkSession, broker: Broker, make_topic: MakeTopic
 ) -> None:
     quick = {"fetchOffset.retryIntervalMs": "10"}
     with pytest.raises(PySparkException, match="no option 'subscribes'; the nearest is subscribe"):
         read(spark, broker, "kstore", subscribes="a")
-    with pytest.raises(PySparkException, match=r"'no-such-topic'.*Create the topic"):
-        read(spark, broker, "kstore", subscribe="no-such-topic").collect()
+    assert said_first(read(spark, broker, "kstore", subscribe="no-such-topic").collect) == (
+        "PYTHON_DATA_SOURCE_ERROR", missing(broker)
+    )  # fmt: skip
     with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 could not be asked"):
         read(
             spark, broker, "kstore",

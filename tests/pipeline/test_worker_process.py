@@ -1,9 +1,18 @@
-"""What a worker imported is spared by garbage collection once; what comes later is collected."""
+"""What a worker imported is spared by garbage collection once; what comes later is collected. Its
+PipelineErrors reach the user without a traceback.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+
+import pytest
+
+from kstore.pipeline.errors import PipelineError, message_first
 
 _SCRIPT = """
 import gc
@@ -37,3 +46,36 @@ def test_imports_are_spared_once_and_later_garbage_is_collected():
     assert int(spared) > int(walked)
     assert int(again) <= int(spared)
     assert collected == "True"
+
+
+@message_first
+class Reader:
+    """What Spark calls."""
+
+    def partitions(self, error: Exception) -> None:
+        """Fails."""
+        raise error
+
+    def read(self, error: Exception) -> Iterator[int]:
+        """Fails after the first row."""
+        yield 1
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("main", "error", "hides"),
+    [
+        ("pyspark.daemon", PipelineError("gone"), True),
+        ("pyspark.daemon", ValueError("a bug"), False),
+        ("pytest.__main__", PipelineError("gone"), False),
+    ],
+)
+@pytest.mark.parametrize("name", ["partitions", "read"])
+def test_only_a_worker_s_pipeline_error_hides_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, main: str, error: Exception, hides: bool, name: str
+) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec(main, None))
+    with pytest.raises(type(error)):
+        list(getattr(Reader(), name)(error))
+    assert os.environ["SPARK_HIDE_TRACEBACK"] == ("1" if hides else "")

@@ -17,16 +17,22 @@ from typing import Any
 import pytest
 
 from kstore.protocol import registry, schema
+from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message, Struct
 from tests.conformance import kafka_jars
 from tests.reference.messages import all_messages
-from tests.reference.unserved.apis import all_apis
 
-JARS = ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator")
+JARS = (
+    "kafka-clients",
+    "kafka-group-coordinator",
+    "kafka-share-coordinator",
+    "kafka-transaction-coordinator",
+)
 ALWAYS = (0, schema.LAST_VERSION)
 
 # Structure -> kstore's own fields in it, with tag and first version.
 EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
+    "ApiVersionsRequest": {"extension_fields": (23202, "3+")},
     "ProduceRequest": {"use_offset": (39100, "9+")},
     "TopicProduceData": {"partition_count": (25300, "9+")},
     "PartitionProduceData": {"current_leader_epoch": (35900, "9+")},
@@ -191,7 +197,7 @@ def test_a_declaration_says_what_kafkas_schema_says(cls: type[Message]) -> None:
 
 @pytest.mark.java
 def test_the_registry_says_what_kafkas_schemas_say() -> None:
-    for api in all_apis():
+    for api in APIS.values():
         for suffix in ("Request", "Response"):
             if api.name + suffix in KSTORE_ONLY:
                 continue
@@ -203,7 +209,7 @@ def test_the_registry_says_what_kafkas_schemas_say() -> None:
 
 
 def test_the_registry_agrees_with_the_declarations() -> None:
-    for api in all_apis():
+    for api in APIS.values():
         for cls in (api.request, api.response):
             assert api.key == cls.API_KEY
             assert (api.min_version, api.max_version) == (cls.MIN_VERSION, cls.MAX_VERSION)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 from tests.reference.messages import messages, versions_of
-from tests.reference.unserved.apis import all_apis
 
 
 def kio_class(message: type[Message], version: int) -> Any:
@@ -52,7 +52,7 @@ WITHOUT_PEER = {4, 5, 6, 7, 25300}
 def cases() -> list[Any]:
     """(message, version) for each request and response."""
     found = []
-    for api in all_apis():
+    for api in APIS.values():
         if api.key in WITHOUT_PEER:
             continue
         for cls in (api.request, api.response):

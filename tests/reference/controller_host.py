@@ -63,6 +63,8 @@ class Node:
         self.epoch = -1
         self.mute = False
         """Answers nothing, as one that stands still."""
+        self.hangs = False
+        """Its log dir hangs: it can delete nothing yet."""
         self.unable: set[Place] = set()
         self.heard: list[Any] = []
         self.hosted: dict[Place, LeaderAndIsrPartition] = {}
@@ -134,11 +136,13 @@ class Node:
         for topic in request.topic_states:
             for row in topic.partition_states:
                 self.hosted.pop((topic.topic_name, row.partition_index), None)
-                if row.delete_partition:
+                if row.delete_partition and not self.hangs:
                     self.deleted.append((topic.topic_id, row.partition_index))
                 response.partition_errors.append(
                     StopReplicaPartitionError(
-                        topic_name=topic.topic_name, partition_index=row.partition_index
+                        topic_name=topic.topic_name,
+                        partition_index=row.partition_index,
+                        error_code=ErrorCode.REQUEST_TIMED_OUT if self.hangs else ErrorCode.NONE,
                     )
                 )
         return response

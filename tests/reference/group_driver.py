@@ -84,6 +84,7 @@ class GroupDriver:
             api_version=version,
             client_id=client_id,
             client_host=host,
+            extended=True,
             image=self.image,
         )
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import kstore.protocol
 from kstore.protocol import schema
 from kstore.protocol.schema import Message, Struct
-from tests.reference.unserved.apis import MODULES
 
 __all__ = ["all_messages", "exists", "fields_of", "is_extension", "messages", "versions_of"]
 
@@ -38,7 +37,7 @@ def all_messages() -> list[type[Message]]:
     found: dict[str, type[Message]] = {}
     walked = pkgutil.walk_packages(kstore.protocol.__path__, "kstore.protocol.")
     declaring = [importlib.import_module(info.name) for info in walked]
-    for module in (*declaring, *MODULES.values()):
+    for module in declaring:
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Message) and value is not Message:
                 found[value.__name__] = value

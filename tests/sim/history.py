@@ -33,6 +33,7 @@ RULES = {
     "recreated": "a recreated topic is never taken for the one before it",
     "one_owner": "a partition has one owner in a group at a time",
     "commits": "an acknowledged commit of a group's offset is not lost",
+    "share_state": "what a share-partition's leader has kept is what the next one reads",
     "topics": "what was answered about a topic holds, on every broker",
     "wrong_record": "a reader is never given a record that nobody sent",
     "silent_loss": "what a damaged disk has lost is repaired from another replica, or told",

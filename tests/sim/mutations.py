@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import kstore.broker.runtime.controller.store as controller_store
 import kstore.broker.runtime.groups.group_partition as group_partition
 import kstore.broker.runtime.metadata.image_updates as image_updates
+import kstore.broker.runtime.shares.share_coordinator as share_coordinator
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
 import kstore.broker.state.controller.events as controller_events
@@ -22,6 +23,7 @@ import kstore.broker.state.groups.consumer.reconcile as consumer_reconcile
 import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
 import kstore.broker.state.groups.offsets as offsets
 import kstore.broker.state.groups.streams.reconcile as streams_reconcile
+import kstore.broker.state.shares.share_shard as share_shard
 import kstore.log.log_dir as log_dir
 import kstore.log.recovery.producer_state as producer_state
 import kstore.log.recovery.recovery as recovery
@@ -232,6 +234,26 @@ def _lost_commits(put: Put) -> None:
     put(group_partition.GroupPartition, "_replay", forgetful)
 
 
+def _lost_updates(put: Put) -> None:
+    read_records = share_coordinator.read_records
+
+    async def forgetful(log: Any) -> AsyncIterator[Any]:
+        async for record in read_records(log):
+            if record.offset % 3 or record.key[:2] == b"\0\0":
+                yield record
+
+    put(share_coordinator, "read_records", forgetful)
+
+
+def _unfenced_leaders(put: Put) -> None:
+    write = share_shard.ShareShard.write
+
+    def trusting(self: Any, key: Any, change: Any, now_ms: int) -> Any:
+        return write(self, key, change._replace(leader_epoch=-1), now_ms)
+
+    put(share_shard.ShareShard, "write", trusting)
+
+
 def _no_failover(put: Put) -> None:
     async def look_away(self: Any) -> None:
         return
@@ -344,6 +366,14 @@ MUTATIONS: dict[str, Mutation] = {
     "lost-commits": Mutation(
         _lost_commits, "commits", "--faults kill --workloads produce,group",
         "some commits are passed over when a coordinator loads",
+    ),
+    "lost-updates": Mutation(
+        _lost_updates, "share_state", "--faults kill --workloads produce,share",
+        "some updates of share-partitions are passed over when a coordinator loads",
+    ),
+    "unfenced-leaders": Mutation(
+        _unfenced_leaders, "share_state", "--faults none --workloads produce,share",
+        "a share-partition's leader writes though another one has taken over",
     ),
     "no-deletion": Mutation(
         _no_deletion,

@@ -32,6 +32,7 @@ from tests.sim.workloads.owning import Owner
 from tests.sim.workloads.producing import IdempotentProducer
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
 from tests.sim.workloads.recreating import Recreator, Visitor
+from tests.sim.workloads.share_state import ShareLeader, ShareLedger
 
 __all__ = ["Options", "Report", "simulate"]
 
@@ -42,9 +43,9 @@ GROUPS: dict[str, type[Owner]] = {
     "streams": StreamsMember,
 }
 """The workloads that are groups of members on the topic; the group is called like its workload."""
-ORDERLY, VISITORS = "orderly", "visitors"
+ORDERLY, VISITORS, SHARERS = "orderly", "visitors", "sharers"
 ALWAYS = ("produce", "read")
-SOMETIMES = ("copy", "group", "topics", "classic", "streams", "expand", "recreate")
+SOMETIMES = ("copy", "group", "topics", "classic", "streams", "expand", "recreate", "share")
 WORKLOADS = ALWAYS + SOMETIMES
 NOT_ON_TOPIC = ("topics", "expand", "recreate")
 """Those that have topics of their own, which no damage hits."""
@@ -156,6 +157,10 @@ class _Run:
             "group.streams.heartbeat.interval.ms": "400",
             "group.streams.initial.rebalance.delay.ms": "0",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+            "share.coordinator.state.topic.num.partitions": "2",
+            "share.coordinator.snapshot.update.records.per.snapshot": "5",
+            "share.coordinator.state.topic.prune.interval.ms": "700",
+            "share.coordinator.cold.partition.snapshot.interval.ms": "900",
             "kstore.check.invariants": "true",
             "auto.create.topics.enable": "false",
         }
@@ -217,6 +222,7 @@ class _Run:
             (TransactionalCopy, "copies end"),
             (Reader, "readers end"),
             (Owner, "members end"),
+            (ShareLeader, "leaders of share-partitions end"),
             (Administrator, "topics rest"),
             (Recreator, "the topic is there"),
             (Visitor, "visitors end"),
@@ -319,6 +325,16 @@ class _Run:
             self._add("keyed", lambda c, h: KeyedProducer(c, h, ORDERED))
             self._add("grower", lambda c, h: Grower(c, h, ORDERED))
             self._add_members(ORDERLY, ConsumerMember, ORDERED)
+        if "share" in kinds:
+            for partition in range(2):
+                ledger = ShareLedger(self.history)
+                for number in range(2):
+                    self._add(
+                        f"sharer{partition}{number}",
+                        lambda c, h, p=partition, kept=ledger: ShareLeader(
+                            c, kept, SHARERS, TOPIC, p
+                        ),
+                    )
         if "recreate" in kinds:
             self._add("recreator", lambda c, h: Recreator(c, h, PHOENIX, replicas))
             for number in range(2):

@@ -73,6 +73,7 @@ def test_lines_without_an_explanation_are_counted_with_their_tracebacks():
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_short_soak_passes(tmp_path: Path):

@@ -121,6 +121,48 @@ def test_wait(kstore_broker, kstore_topic, kstore_faults):
 
 
 @pytest.mark.slow
+def test_faults_strike_share_consumers(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        SETUP
+        + """
+from kstore.clients import AdminClient, Producer, ShareConsumer, TopicPartition
+from kstore.clients.admin import ConfigResource
+from kstore.errors import KafkaError, NotLeaderOrFollowerError
+
+@pytest.fixture(scope="session")
+def kstore_settings():
+    return {"group.share.min.heartbeat.interval.ms": 500, "group.share.heartbeat.interval.ms": 500}
+
+def test_records_and_acknowledgements(kstore_broker, kstore_topic, kstore_admin, kstore_faults):
+    servers, tp = kstore_broker.bootstrap_servers, TopicPartition(kstore_topic, 0)
+    earliest = {"share.auto.offset.reset": "earliest"}
+    kstore_admin.alter_resource_configs({ConfigResource("group", "g"): earliest})
+    with Producer(servers) as producer:
+        producer.send(kstore_topic, b"v")
+    with ShareConsumer(
+        servers, kstore_topic, group_id="g", share_acknowledgement_mode="explicit"
+    ) as consumer:
+        with kstore_faults.error(
+            "ShareFetch", "NOT_LEADER_OR_FOLLOWER", topic=kstore_topic, count=1
+        ) as fault:
+            (record,) = consumer.poll(60_000)
+        assert fault.struck == 1
+        with kstore_faults.error("ShareAcknowledge", "NOT_LEADER_OR_FOLLOWER", topic=kstore_topic):
+            consumer.acknowledge(record)
+            (error,) = consumer.commit().values()
+            assert isinstance(error, NotLeaderOrFollowerError)
+    with ShareConsumer(servers, kstore_topic, group_id="g") as consumer:
+        (record,) = consumer.poll(60_000)
+        assert record.delivery_count == 2
+        with kstore_faults.disconnect("ShareAcknowledge", count=1):
+            (error,) = consumer.commit().values()
+            assert isinstance(error, KafkaError)
+"""
+    )
+    run(project).assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
 def test_settings_come_from_a_fixture_the_ini_file_and_the_command_line(
     project: pytest.Pytester,
 ) -> None:

@@ -7,7 +7,6 @@ from kstore.protocol.registry import APIS
 
 
 def test_every_api_that_is_declared_is_served_in_versions_that_it_has() -> None:
-    """What nobody serves is declared in tests/reference/unserved."""
     assert list(API_TABLE) == list(APIS)
     for key, row in API_TABLE.items():
         api = APIS[key]

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ for line in sys.stdin:
             store.create(path, parents=True)
         elif verb == "close":
             store.close()
+        elif verb == "unlock":
+            store._tree.backend.files.after_fork()
         elif verb == "stand-still":
             with store._tree.backend.write():
                 os.kill(os.getpid(), signal.SIGSTOP)
@@ -125,6 +128,21 @@ def test_a_killed_process_loses_its_ephemeral_nodes_at_once(
     os.kill(child.process.pid, signal.SIGKILL)
     changes.wait_for(WatchEvent("deleted", "/ids/2"))
     assert store.children("/ids") == []
+    store.close()
+
+
+def test_who_sees_that_a_process_is_about_to_end_has_its_nodes_removed(
+    tmp_path: Path, start: Callable[..., Child]
+) -> None:
+    """A killed process drops its locks first; to be gone may take it some 40 ms more."""
+    store = LmdbStore(tmp_path, shared=True, session_timeout_ms=3_600_000)
+    changes = Changes()
+    store.watch("/ids", changes)
+    child = start()
+    assert child.does("ephemeral /ids/2") == "done"
+    assert child.does("unlock /ids/2") == "done"
+    store.owner_has_ended("/ids/2")
+    changes.wait_for(WatchEvent("deleted", "/ids/2"))
     store.close()
 
 
@@ -360,3 +378,21 @@ def test_a_session_that_begins_while_its_process_looks_round_is_not_lost() -> No
     watcher._tree, watcher._processes = tree, {}
     watcher._look_at_sessions(set())
     assert lost == [set()]
+
+
+def test_a_store_that_is_closed_does_not_sleep_until_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LmdbStore(tmp_path / "store", shared=True, session_timeout_ms=3_600_000)
+    write = os.write
+
+    def write_and_pause(descriptor: int, data: bytes) -> int:
+        written = write(descriptor, data)
+        time.sleep(0.5)  # the thread that is woken looks meanwhile
+        return written
+
+    monkeypatch.setattr("kstore.broker.coordination.peers.os.write", write_and_pause)
+    closing = threading.Thread(target=store.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()

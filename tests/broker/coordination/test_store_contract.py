@@ -4,7 +4,6 @@ in its own file.
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -33,8 +32,7 @@ from kstore.broker.coordination.store import (
     StoreError,
     WatchEvent,
 )
-from tests.conformance.kafka_jars import KafkaUnavailableError
-from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
+from tests.conformance.zookeeper_server import ZooKeeperServer
 
 IMPLEMENTATIONS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda path: MemoryStore(),
@@ -47,14 +45,8 @@ ZOOKEEPER = pytest.param("zookeeper", marks=[pytest.mark.java, pytest.mark.slow]
 
 
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real ZooKeeper's address; without Java or Maven the test is skipped, except in CI."""
-    try:
-        zookeeper_classpath()
-    except KafkaUnavailableError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+def zookeeper(zookeeper_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real ZooKeeper's address, for all these tests."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server.bootstrap
 

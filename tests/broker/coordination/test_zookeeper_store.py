@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
@@ -23,15 +22,10 @@ from kstore.broker.coordination.store import (
 )
 from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
 from tests.conformance.broker_process import free_port
-from tests.conformance.kafka_jars import KafkaUnavailableError
-from tests.conformance.zookeeper_server import (
-    ZooKeeperEnsemble,
-    ZooKeeperServer,
-    zookeeper_classpath,
-)
+from tests.conformance.zookeeper_server import ZooKeeperEnsemble, ZooKeeperServer
 from tests.reference.store_changes import Changes
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("zookeeper_jars")]
 
 CHILD = """
 import sys
@@ -50,36 +44,22 @@ except StoreError as error:
 """
 
 
-@pytest.fixture(autouse=True)
-def jars() -> None:
-    try:
-        zookeeper_classpath()
-    except KafkaUnavailableError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tmp_path / "zookeeper") as running:
-        yield running
-
-
-def test_a_restarted_server_finds_session_nodes_and_watches_again(server: ZooKeeperServer) -> None:
-    store = ZooKeeperStore(f"{server.bootstrap}/a/chroot", session_timeout_ms=60_000)
+def test_a_restarted_server_finds_session_nodes_and_watches_again(
+    zookeeper_server: ZooKeeperServer,
+) -> None:
+    store = ZooKeeperStore(f"{zookeeper_server.bootstrap}/a/chroot", session_timeout_ms=60_000)
     changes = Changes()
     store.watch("/topics", changes)
     store.create("/mine", ephemeral=True)
-    server.kill()
-    server.start()
+    zookeeper_server.kill()
+    zookeeper_server.start()
     changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: look
     store.create("/topics/orders", parents=True)
     changes.wait_for(WatchEvent("created", "/topics/orders"))
     stat = store.stat("/mine")
     assert stat is not None
     assert stat.ephemeral_owner == store.session_id
-    outside = ZooKeeperStore(server.bootstrap)
+    outside = ZooKeeperStore(zookeeper_server.bootstrap)
     assert outside.children("/a/chroot") == ["mine", "topics"]
     assert outside.children("/") == ["a"]
     outside.close()
@@ -87,9 +67,9 @@ def test_a_restarted_server_finds_session_nodes_and_watches_again(server: ZooKee
 
 
 def test_who_hears_no_server_doubts_its_session_and_goes_on_with_it_when_one_is_back(
-    server: ZooKeeperServer,
+    zookeeper_server: ZooKeeperServer,
 ) -> None:
-    store = ZooKeeperStore(f"{server.bootstrap}/a", session_timeout_ms=3000)
+    store = ZooKeeperStore(f"{zookeeper_server.bootstrap}/a", session_timeout_ms=3000)
     store.create("/mine", ephemeral=True)
     changes = Changes()
     store.watch("/topics", changes)
@@ -101,7 +81,7 @@ def test_who_hears_no_server_doubts_its_session_and_goes_on_with_it_when_one_is_
         (doubt if store.in_doubt else back).set()
 
     store.on_contact(contact)
-    server.kill()
+    zookeeper_server.kill()
     assert doubt.wait(60)
     assert told == [(True, False), (True, True)]
     assert not store.over
@@ -110,7 +90,7 @@ def test_who_hears_no_server_doubts_its_session_and_goes_on_with_it_when_one_is_
     with pytest.raises(StoreUnavailableError, match="nothing was asked"):
         store.create("/topics")
     back.clear()
-    server.start()
+    zookeeper_server.start()
     changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: look
     assert back.wait(60)
     assert told[-1] == (False, False)
@@ -120,12 +100,14 @@ def test_who_hears_no_server_doubts_its_session_and_goes_on_with_it_when_one_is_
     store.close()
 
 
-def test_a_session_that_the_ensemble_ended_is_over_for_its_process(server: ZooKeeperServer) -> None:
-    store = ZooKeeperStore(server.bootstrap)
+def test_a_session_that_the_ensemble_ended_is_over_for_its_process(
+    zookeeper_server: ZooKeeperServer,
+) -> None:
+    store = ZooKeeperStore(zookeeper_server.bootstrap)
     changes = Changes()
     store.watch("/ids", changes)
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, server.bootstrap],
+        [sys.executable, "-c", CHILD, zookeeper_server.bootstrap],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -179,10 +161,10 @@ def test_nobody_there_is_said_with_the_address() -> None:
 
 
 def test_a_server_that_went_away_is_told_and_a_closed_store_stays_closed(
-    server: ZooKeeperServer,
+    zookeeper_server: ZooKeeperServer,
 ) -> None:
-    store = ZooKeeperStore(server.bootstrap, session_timeout_ms=1000)
-    server.kill()
+    store = ZooKeeperStore(zookeeper_server.bootstrap, session_timeout_ms=1000)
+    zookeeper_server.kill()
     with pytest.raises((StoreUnavailableError, StoreClosedError)):
         store.get("/")
     with pytest.raises((StoreUnavailableError, StoreClosedError)):

@@ -28,9 +28,10 @@ NODE_ID = 5
 
 
 class ManualLoop:
-    """call_soon and call_later as the test wants them."""
+    """call_soon and call_later as the test wants them, and a clock that only timers move."""
 
     def __init__(self) -> None:
+        self.now_ms = 1_000_000
         self.soon: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self.timers: list[Timer] = []
 
@@ -39,6 +40,7 @@ class ManualLoop:
 
     def call_later(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> Timer:
         timer = Timer(delay_s, callback, args)
+        timer.due_ms = self.now_ms + round(delay_s * 1000)
         self.timers.append(timer)
         return timer
 
@@ -51,6 +53,7 @@ class ManualLoop:
     def fire_timers(self) -> None:
         """Let every timer that was not cancelled run out."""
         timers, self.timers = self.timers, []
+        self.now_ms = max([self.now_ms, *(timer.due_ms for timer in timers if not timer.cancelled)])
         for timer in timers:
             if not timer.cancelled:
                 timer.callback(*timer.args)
@@ -62,6 +65,7 @@ class Timer:
     def __init__(self, delay_s: float, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.delay_s, self.callback, self.args = delay_s, callback, args
         self.cancelled = False
+        self.due_ms = 0
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -143,8 +147,11 @@ class Plane:
     def __init__(self, folder: Path, *, partitions: int = 2, **limits: Any) -> None:
         self.loop = ManualLoop()
         self.server = FakeServer(self.loop)
-        self.dir = open_log_dir(str(folder), flush=limits.pop("flush", "os"))
+        self.dir = open_log_dir(
+            str(folder), flush=limits.pop("flush", "os"), **limits.pop("dir", {})
+        )
         self.table = PartitionTable(NODE_ID, self.loop.call_soon)
+        self.table.replication.clock = lambda: self.loop.now_ms
         self.sessions: FetchSessionCache[Any] = FetchSessionCache(
             limits.pop("max_sessions", 10), iter(range(100, 10_000)).__next__
         )
@@ -159,11 +166,12 @@ class Plane:
         settings = {"max_request_bytes": 1 << 20, "max_queued_bytes": -1, **limits}
         self.plane = DataPlane(self.server, self.table, self.produce, self.fetch, **settings)
         # What a test hands over is handled at once, on any machine.
-        self.plane.turn_us = self.plane.turn_bytes = 1 << 40
+        self.plane.turn_us = self.plane.turn_bytes = self.plane.slice_us = 1 << 40
         for key, row in API_TABLE.items():
             self.plane.serve_api(
-                key, row.min_version, row.max_version, APIS[key].flexible_from, row.cached
-            )
+                key, row.min_version, row.max_version, APIS[key].flexible_from, row.cached,
+                row.in_turns,
+            )  # fmt: skip
         self.add_topic("t", TOPIC_ID, partitions)
 
     def add_topic(self, name: str, topic_id: UUID, partitions: int) -> TopicEntry:
@@ -201,12 +209,15 @@ class Client:
         self.connection.connection_made(self.transport)
         self._asked: dict[int, tuple[int, int]] = {}
         self._correlation_id = 0
+        self.client_id = "me"
 
     def feed(self, data: bytes, piece: int = 1 << 30) -> None:
         """Let bytes arrive, in pieces of at most so many."""
         while data:
             view = memoryview(self.connection.get_buffer(-1))  # type: ignore[arg-type]
             count = min(len(view), piece, len(data))
+            if count == 0:
+                return  # it is closed, and takes nothing more
             view[:count] = data[:count]
             view.release()
             self.connection.buffer_updated(count)
@@ -216,7 +227,7 @@ class Client:
         """A request's frame with a correlation id of its own."""
         self._correlation_id += 1
         self._asked[self._correlation_id] = (api_key, version)
-        return encode_request(request, version, self._correlation_id, "me")
+        return encode_request(request, version, self._correlation_id, self.client_id)
 
     def send(self, api_key: int, version: int, request: Message) -> int:
         """Let a request arrive; returns its correlation id."""

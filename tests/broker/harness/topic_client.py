@@ -29,6 +29,7 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderTopic,
 )
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.metadata.topics import (
     CreatableTopic,
@@ -47,7 +48,21 @@ TIMEOUT_S = 60.0
 
 
 class TopicClient(Wire):
-    """Creates, grows, deletes, produces, fetches, commits. Errors are the caller's to look at."""
+    """Creates, grows, deletes, produces, fetches, commits. Errors are the caller's to look at. Its
+    connection asks for kstore's fields unless ``extended`` is false.
+    """
+
+    def __init__(self, broker: Any, *, extended: bool = True) -> None:
+        super().__init__(broker)
+        if extended:
+            self.ask_for_fields()
+
+    def ask_for_fields(self) -> None:
+        """Say in ApiVersions that answers may have kstore's tagged fields."""
+        hello = ApiVersionsRequest(
+            client_software_name="t", client_software_version="1", extension_fields=True
+        )
+        assert self.call(hello).error_code == 0
 
     def create(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> Any:
         new = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
@@ -140,7 +155,7 @@ class TopicClient(Wire):
             fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": []} | fields
         return self.call(
             ConsumerGroupHeartbeatRequest(
-                group_id="g", member_id=member, member_epoch=epoch, **fields
+                **({"group_id": "g", "member_id": member, "member_epoch": epoch} | fields)
             )
         )
 

@@ -73,7 +73,8 @@ def test_every_broker_can_be_stopped_and_started_in_turn(cluster: KstoreCluster)
 
 
 def test_a_second_broker_of_one_id_is_refused(tmp_path: Path) -> None:
-    settings = {"kstore.coordination.session.timeout.ms": "100"}
+    # It waits so long for the first one's end, and must not lose its own session on a busy machine.
+    settings = {"kstore.coordination.session.timeout.ms": "2000"}
     with KstoreCluster(tmp_path, 1, overrides=settings) as cluster:
         twin = cluster.add(2, {"node.id": "1"})
         with pytest.raises(BrokerDiedError, match=r"broker 1 is registered already, by a process"):

@@ -5,9 +5,7 @@ cluster.
 from __future__ import annotations
 
 import errno
-import os
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,24 +13,11 @@ import pytest
 
 from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
 from tests.conformance.broker_process import BrokerDiedError
-from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster, until
-from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
+from tests.conformance.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
-    try:
-        zookeeper_classpath()
-    except KafkaUnavailableError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    with ZooKeeperServer(tmp_path / "zookeeper") as running:
-        yield running
 
 
 def topics(broker: KstoreBroker) -> set[str]:
@@ -42,11 +27,13 @@ def topics(broker: KstoreBroker) -> set[str]:
         return set(admin.list_topics())
 
 
-def test_topics_are_kept_in_zookeeper_over_a_kill(server: ZooKeeperServer, tmp_path: Path) -> None:
+def test_topics_are_kept_in_zookeeper_over_a_kill(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path
+) -> None:
     from kstore.clients import AdminClient, NewTopic
 
     settings = {
-        "zookeeper.connect": f"{server.bootstrap}/kstore",
+        "zookeeper.connect": f"{zookeeper_server.bootstrap}/kstore",
         "zookeeper.session.timeout.ms": "2000",
     }
     broker = KstoreBroker(tmp_path / "broker", overrides=settings)
@@ -56,16 +43,20 @@ def test_topics_are_kept_in_zookeeper_over_a_kill(server: ZooKeeperServer, tmp_p
         broker.kill()
         broker.start()  # waits until its old session is over
         assert "orders" in topics(broker)
-        store = ZooKeeperStore(f"{server.bootstrap}/kstore")
+        store = ZooKeeperStore(f"{zookeeper_server.bootstrap}/kstore")
         assert store.children("/brokers/ids") == ["1"]
         assert store.children("/brokers/topics/orders/partitions") == ["0", "1", "2"]
         store.close()
         assert not (broker.log_dir / ".coordination").exists()
 
 
-def test_brokers_on_one_zookeeper_are_a_cluster(server: ZooKeeperServer, tmp_path: Path) -> None:
+def test_brokers_on_one_zookeeper_are_a_cluster(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path
+) -> None:
     settings = {"zookeeper.session.timeout.ms": "2000"}
-    with KstoreCluster(tmp_path, overrides=settings, zookeeper=f"{server.bootstrap}/c") as cluster:
+    with KstoreCluster(
+        tmp_path, overrides=settings, zookeeper=f"{zookeeper_server.bootstrap}/c"
+    ) as cluster:
         first = cluster.wait_for_controller()
         until(lambda: cluster.broker_ids() == {1, 2, 3}, "all three are known")
         cluster.kill(first)

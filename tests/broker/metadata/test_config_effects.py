@@ -242,10 +242,8 @@ def test_replacing_leaves_only_what_is_given(client: Client) -> None:
 def test_what_does_nothing_is_said_once(running: KstoreBroker, client: Client) -> None:
     client.make("inert", remote_log_copy_disable="false")
     client.make("inert-too", remote_log_copy_disable="false")
-    assert client.alter(GROUP, "inert", "share.isolation.level", "read_committed") == (0, None)
     said = (running.folder / "kstore.err").read_text()
     assert said.count("remote.log.copy.disable was set. No effect here") == 1
-    assert said.count("share.isolation.level was set. No effect here: there are no share") == 1
 
 
 def test_a_loggers_level_changes_what_is_logged(running: KstoreBroker, client: Client) -> None:

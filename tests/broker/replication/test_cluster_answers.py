@@ -275,6 +275,11 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
         settings = {"kstore.request.max.elements": "1000"}
         async with opened(folder, **settings) as broker:
             broker.membership.controller = object()
+
+            async def loaded(api_key: int) -> None:
+                """Everything is loaded; there is no server here."""
+
+            monkeypatch.setattr(broker, "loaded", loaded)
             topics = [DeleteTopicState(name=f"t{number}") for number in range(count)]
             frame = encode_request(DeleteTopicsRequest(topics=topics), 6, 1, "me")[4:]
             envelope = EnvelopeRequest(

@@ -63,7 +63,7 @@ VERDICTS: list[tuple[str, bytes, str, int]] = [
     ("largest size", struct.pack(">i", 2**31 - 1), CLOSED, 0),
     ("one more than allowed", struct.pack(">i", 104857601), CLOSED, 0),
     ("as much as allowed, begun", struct.pack(">i", 104857600) + b"abc", OPEN, 0),
-    ("another protocol", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", CLOSED, 0),
+    ("another protocol", b"SSH-2.0-OpenSSH_9.6\r\n", CLOSED, 0),
     ("header cut", framed(b"\0\3\0"), CLOSED, 0),
     ("header without client id", framed(struct.pack(">hhi", 3, 12, 7)), CLOSED, 0),
     ("unknown key", framed(header(999, 0)), CLOSED, 0),

@@ -8,13 +8,14 @@ import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore._fast.record.crc32c import checksum
-from kstore.errors import ErrorCode
+from kstore.clients import Consumer, Producer
+from kstore.errors import ErrorCode, InvalidProduceOffsetError
 from kstore.protocol.logs.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -30,6 +31,7 @@ from kstore.protocol.metadata.configs import (
 from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
+from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
 
 FLEXIBLE = range(9, 14)
@@ -317,10 +319,41 @@ def test_idempotent_sequences_go_on_across_gaps_between_batches(topic: Topic) ->
 
 
 def test_a_retried_batch_is_told_where_to_go_on(topic: Topic) -> None:
-    producer = {"producer_id": 4001, "producer_epoch": 0, "base_sequence": 0}
-    topic.give(10, [b"a", b"b"], **producer)
-    answer = topic.give(10, [b"a", b"b"], **producer)
+    topic.give(10, [b"a", b"b"])
+    answer = topic.give(10, [b"a", b"b"])
     assert outcome(answer) == (ErrorCode.INVALID_PRODUCE_OFFSET, -1, 12)
+
+
+def test_an_idempotent_retry_is_the_duplicate_that_it_is(topic: Topic) -> None:
+    """Its first answer was lost: it gets the same one, with where the log ends by now."""
+    producer = {"producer_id": 4001, "producer_epoch": 3}
+    given = [(10, 0), (20, 2), (30, 4), (40, 6), (50, 8)]
+    for offset, sequence in given:
+        answer = topic.give(offset, [b"a", b"b"], base_sequence=sequence, **producer)
+        assert outcome(answer) == (0, offset, offset + 2)
+    for offset, sequence in given:  # the last five batches are remembered
+        again = topic.give(offset, [b"a", b"b"], base_sequence=sequence, **producer)
+        assert outcome(again) == (0, offset, 52)
+    moved = topic.give(45, [b"a", b"b"], base_sequence=6, **producer)
+    assert outcome(moved) == (0, 40, 52), "where it is stored, not where it is wanted now"
+    topic.give(60, [b"a", b"b"], base_sequence=10, **producer)
+    forgotten = topic.give(10, [b"a", b"b"], base_sequence=0, **producer)
+    assert outcome(forgotten) == (ErrorCode.INVALID_PRODUCE_OFFSET, -1, 62)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"producer_id": 4003}, {"producer_epoch": 4}, {"base_sequence": 2}, {"base_sequence": 1}],
+    ids=str,
+)
+def test_what_is_no_retry_is_refused_for_its_offset(topic: Topic, other: dict[str, int]) -> None:
+    producer = {"producer_id": 4002, "producer_epoch": 3, "base_sequence": 0}
+    assert outcome(topic.give(10, [b"a", b"b"], **producer)) == (0, 10, 12)
+    answer = topic.give(10, [b"a", b"b"], **(producer | other))
+    assert outcome(answer) == (ErrorCode.INVALID_PRODUCE_OFFSET, -1, 12)
+    assert outcome(topic.give(10, [b"a", b"b"], **producer)) == (0, 10, 12)
+    follows = topic.give(12, [b"c"], **(producer | {"base_sequence": 2}))
+    assert outcome(follows) == (0, 12, 13), "the refusals have left nothing behind"
 
 
 def test_compressed_batches_keep_their_offsets(topic: Topic) -> None:
@@ -340,3 +373,31 @@ def test_failure_without_acknowledgement_closes_the_connection(topic: Topic) -> 
     )
     topic.wire.sock.sendall(encode_request(request, NEWEST, 10, "test"))
     assert topic.wire.sock.recv(1) == b""
+
+
+def test_given_offsets_inside_a_transaction(running: KstoreBroker) -> None:
+    """They belong to it, and the marker of its end takes the offset behind them."""
+    topic, name = f"given-{uuid4().hex}", f"x-{uuid4().hex}"
+    tp = TopicPartition(topic, 0)
+    with Producer(running.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        for offsets, commits in (((5, 6), True), ((10, 12), False), ((20, 30), True)):
+            producer.begin_transaction()
+            sent = [producer.send(topic, b"%d" % at, partition=0, offset=at) for at in offsets]
+            assert [each.result(20) for each in sent] == list(offsets)
+            (producer.commit_transaction if commits else producer.abort_transaction)()
+        producer.begin_transaction()
+        marker = producer.send(topic, b"x", partition=0, offset=31)
+        with pytest.raises(InvalidProduceOffsetError):
+            marker.result(20)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        assert producer.send(topic, b"40", partition=0, offset=40).result(20) == 40
+        producer.commit_transaction()
+    found: list[tuple[int, bytes | None]] = []
+    settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    with Consumer(running.bootstrap, **settings) as consumer:
+        consumer.assign([tp])
+        while consumer.position(tp) < 42:
+            found += [(row.offset, row.value) for row in consumer.poll(200)]
+    assert found == [(at, b"%d" % at) for at in (5, 6, 20, 30, 40)]

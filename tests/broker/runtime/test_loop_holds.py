@@ -11,7 +11,8 @@ from functools import partial
 import pytest
 
 from kstore._fast.network.loop_watch import LoopWatch
-from kstore.broker.runtime.loop_holds import MAX_NAMES, LoopHolds
+from kstore.broker.runtime.loop_holds import HOLDS, LONGEST, MAX_NAMES, LoopHolds
+from kstore.broker.state.exposition import TEXT, page_lines
 
 PRODUCE = 0
 
@@ -22,7 +23,11 @@ class FakeNode:
     node_id = 7
 
     def __init__(self, slow_ms=50):
-        self.config = {"kstore.slow.loop.ms": slow_ms, "kstore.long.holds.file": None}
+        self.config = {
+            "kstore.slow.loop.ms": slow_ms,
+            "kstore.long.holds.file": None,
+            "kstore.logging.format": "text",
+        }
         self.told = []
 
     def report(self, sentence, about=""):
@@ -55,7 +60,9 @@ def note(watch, callback=None, api_key=-1, ms=60, core=5, waited=0, stood=0, col
 def counted(holds):
     """Names with their number."""
     start = "kstore_loop_hold_seconds_count"
-    rows = (line.rpartition(" ") for line in holds.lines() if line.startswith(start))
+    rows = (
+        line.rpartition(" ") for line in page_lines(holds.metrics(), TEXT) if line.startswith(start)
+    )
     return {name[len(start) :]: int(count) for name, _, count in rows}
 
 
@@ -121,14 +128,14 @@ def _named(name):
 def test_holds_are_told_as_a_histogram_in_seconds(holds, watch):
     for ms in (1, 2, 3, 60, 1500):
         note(watch, api_key=PRODUCE, ms=ms)
-    lines = list(holds.lines())
-    assert lines[0] == "# TYPE kstore_loop_hold_seconds histogram"
+    lines = list(page_lines(holds.metrics(), TEXT))
+    assert lines[0].endswith("# TYPE kstore_loop_hold_seconds histogram")
     buckets = [line.rpartition(" ")[2] for line in lines if "_bucket{" in line]
     assert buckets == ["2", "3", "3", "3", "3", "4", "4", "4", "4", "5"]
     assert 'kstore_loop_hold_seconds_bucket{held_by="Produce",le="0.002"} 2' in lines
     assert 'kstore_loop_hold_seconds_bucket{held_by="Produce",le="+Inf"} 5' in lines
     assert 'kstore_loop_hold_seconds_sum{held_by="Produce"} 1.566000' in lines
-    assert 'kstore_loop_hold_max_seconds{held_by="Produce"} 1.500000' in lines
+    assert 'kstore_loop_hold_max_seconds{held_by="Produce"} 1.5' in lines
     assert holds.max_ms == 1500
 
 
@@ -195,8 +202,5 @@ def test_nothing_is_left_once_it_is_closed(node, watch):
 def test_a_loop_that_nobody_watches_is_no_fault(node):
     holds = LoopHolds(node, None)
     holds.start()
-    assert list(holds.lines()) == [
-        "# TYPE kstore_loop_hold_seconds histogram",
-        "# TYPE kstore_loop_hold_max_seconds gauge",
-    ]
+    assert list(holds.metrics()) == [HOLDS, LONGEST]
     holds.close()

@@ -13,7 +13,7 @@ import pytest
 
 from kstore.cli.app import run
 from kstore.cli.cluster import commands
-from kstore.cli.cluster.folder import ClusterFolder
+from kstore.cli.cluster_folder import ClusterFolder
 from kstore.clients import AdminClient, NewTopic
 from kstore.config import SourceKind
 from tests.conformance.broker_process import free_ports

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kstore.cli.app import run
-from kstore.cli.cluster.folder import ClusterFolder
+from kstore.cli.cluster_folder import ClusterFolder
 from tests.conformance.broker_process import free_ports
 
 pytestmark = pytest.mark.slow
@@ -145,3 +145,35 @@ def test_a_broker_that_can_not_start_ends_the_others(cluster: Shell) -> None:
     assert "can't start" in problem
     assert "belongs to broker 2, and this is broker 1" in problem
     assert one.pid() is None
+
+
+def test_commands_find_the_living_brokers_of_a_folder(cluster: Shell, tmp_path: Path) -> None:
+    """The first broker is killed: neither the folder named, nor the default one, leads to it."""
+    cluster.folder = tmp_path / "kstore-cluster"
+    environment = {k: v for k, v in os.environ.items() if k != "KSTORE_BOOTSTRAP_SERVER"}
+
+    def kstore(*arguments: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "kstore", *arguments], cwd=tmp_path, env=environment,
+            capture_output=True, text=True, timeout=60, check=False, input="a line\n",
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "waiting for" not in done.stderr
+        return done.stderr if code else done.stdout
+
+    ports = free_ports(2)
+    cluster("start", "-n", "2", "-p", str(ports), "--override", "min.insync.replicas=1")
+    kstore("topic", "create", "t")
+    kstore("produce", "t", "-X", "linger.ms=0")
+    assert kstore("consume", "t", "-G", "g", "-c", "1") == "a line\n"
+    cluster("kill", "1")
+    assert kstore("topic", "list") == "t\n"
+    kstore("produce", "t")
+    assert kstore("group", "list", "--json", "-b", "kstore-cluster").count("\n") == 1
+    assert kstore("consume", "t", "-G", "g", "-e", "-b", str(cluster.folder)) == "a line\n"
+    both = f"localhost:{ports},localhost:{ports + 1}"
+    assert kstore("group", "list", "--json", "-b", both).count("\n") == 1
+    cluster("stop")
+    assert "no broker of kstore-cluster runs" in kstore(
+        "topic", "list", "-b", "kstore-cluster", code=1
+    )

@@ -12,7 +12,6 @@ from kstore.cli.records.record_text import (
     RecordFormatError,
     parse_json,
     parse_line,
-    template,
     to_json,
 )
 
@@ -49,20 +48,6 @@ def test_json_carries_everything() -> None:
 def test_what_is_wrong_with_json_is_said(line: bytes, sentence: str) -> None:
     with pytest.raises(RecordFormatError, match=sentence):
         parse_json(line)
-
-
-def test_a_template_writes_fields_byte_for_byte() -> None:
-    form = template(r"{topic}-{partition}@{offset} {timestamp}\t{key}={value}{headers}\n{{\\")
-    assert form(RECORD) == b"t-1@22 333\tk\xff=v\nh=1,n=\n{{\\"
-
-
-def test_a_template_with_an_unknown_field_says_which_there_are() -> None:
-    with pytest.raises(RecordFormatError, match=r"\{valu\}; the fields are topic, partition"):
-        template("{valu}")
-
-
-def test_null_key_and_value_are_written_as_nothing() -> None:
-    assert template("[{key}|{value}]")(OutputRecord("t", 0, 0, 0, None, None, ())) == b"[|]"
 
 
 data = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(str.encode)

@@ -40,6 +40,11 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from kstore.protocol.metadata.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 T = TypeVar("T")
 ROUNDS = 5
@@ -242,3 +247,49 @@ def test_an_errors_text_says_what_it_is_about() -> None:
     assert str(error).endswith("topic 'a': no such config")
     bare = item_error("topic 'a'", ErrorCode.INVALID_CONFIG)
     assert type(error_for(ErrorCode.INVALID_CONFIG)).description in str(bare)
+
+
+class LeavingCluster(FakeCluster):
+    """Metadata names the brokers 1, 2, 3; of them are alive what each DescribeCluster says."""
+
+    def __init__(self, *alive: tuple[int, ...]) -> None:
+        super().__init__()
+        self._alive = list(alive)
+
+    async def ask(self, node_id: int, request: Any, **_: Any) -> DescribeClusterResponse:
+        """The next answer; the last one stays."""
+        assert (node_id, type(request)) == (ANY, DescribeClusterRequest)
+        nodes = self._alive.pop(0) if len(self._alive) > 1 else self._alive[0]
+        rows = [DescribeClusterBroker(broker_id=n, host="b", port=n) for n in nodes]
+        return DescribeClusterResponse(brokers=rows)
+
+
+def every_broker(cluster: FakeCluster, dead: set[int]) -> tuple[Any, list[int]]:
+    """Ask all that are alive, of whom some can't be reached; the results, and who was asked."""
+    settings = {"default.api.timeout.ms": 1000, "request.timeout.ms": 1000}
+    base = AdminBase(cluster, settings)  # type: ignore[arg-type]
+    asked: list[int] = []
+
+    async def ask_one(node_id: int) -> str:
+        asked.append(node_id)
+        if node_id in dead:
+            raise NetworkError(f"no {node_id}")
+        return f"of {node_id}"
+
+    return asyncio.run(base._every_broker(ask_one)), asked
+
+
+def test_a_broker_that_metadata_still_names_is_not_asked() -> None:
+    found, asked = every_broker(LeavingCluster((2, 3)), {1})
+    assert (found, asked) == ({2: "of 2", 3: "of 3"}, [2, 3])
+
+
+def test_where_a_broker_leaves_meanwhile_the_others_are_asked_again() -> None:
+    found, asked = every_broker(LeavingCluster((1, 2, 3), (2, 3)), {1})
+    assert found == {2: "of 2", 3: "of 3"}
+    assert (asked.count(1), asked[-2:]) == (ROUNDS, [2, 3])
+
+
+def test_a_broker_that_is_there_and_does_not_answer_is_an_error() -> None:
+    with pytest.raises(NetworkError, match="no 1"):
+        every_broker(LeavingCluster((1, 2, 3)), {1})

@@ -58,8 +58,8 @@ def fake() -> Iterator[FakeBroker]:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "can't be read .*HTTP/1.1 400.*port of a Kafka"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "can't be read .*security.protocol"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers with HTTP, .*port of a web server"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "answers with TLS, .*security.protocol"),
         (b"", "closed the connection without an answer.*security.protocol"),
         (b"\x00\x00\x00\x10\x00\x00", "closed the connection without an answer"),
         (b"\x00\x00\x00\x04\x00\x00\x00\x07", "another request than the one in turn"),

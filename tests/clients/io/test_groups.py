@@ -283,7 +283,7 @@ def test_epochs_go_with_commits_and_old_ones_are_clear_errors(broker: KstoreBrok
             await here.admin.delete_topics([here.topic])
             await here.make_topic(1)
             await member.cluster.refresh([here.topic])
-            with pytest.raises(InvalidPartitionEpochError, match="deleted and made again"):
+            with pytest.raises(InvalidPartitionEpochError, match="deleted and created again"):
                 await member.group.commit({tp: OffsetAndMetadata(9, "", 3, encode(epoch, 3))})
 
     run(scene())

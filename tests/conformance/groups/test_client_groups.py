@@ -163,6 +163,7 @@ def test_with_librdkafka_against_kstore(
     asyncio.run(asyncio.wait_for(scene, 180))
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 @pytest.mark.parametrize(
     ("protocol", "ours_first"), [("range", True), ("cooperative", False), ("consumer", True)]

@@ -51,6 +51,7 @@ def test_kafkas_tool_reads_our_offsets_topic(tmp_path: Path, kafka_jars: Any) ->
     assert '"protocolType":"consumer","generation":1,"protocol":"range"' in said
 
 
+@pytest.mark.thorough
 def test_we_read_kafkas_offsets_topic(tmp_path: Path, kafka_jars: Any) -> None:
     with KafkaBroker(tmp_path, overrides=SETTINGS) as broker:
         folder = consume(broker)

@@ -69,6 +69,7 @@ def test_leaders_are_elected_already(peer, topic):
     assert tool(peer, "kafka-leader-election", *kind, "--all-topic-partitions").strip() == ""
 
 
+@pytest.mark.thorough
 def test_a_reassignment_to_the_same_broker_is_generated_executed_and_verified(
     peer, topic, tmp_path
 ):
@@ -91,6 +92,7 @@ def test_a_reassignment_to_the_same_broker_is_generated_executed_and_verified(
     assert "No partition reassignments found." in said
 
 
+@pytest.mark.thorough
 def test_a_partition_is_moved_to_the_other_log_dir(tmp_path, topic):
     folders = f"{tmp_path}/a,{tmp_path}/b"
     with KstoreBroker(tmp_path, overrides={"log.dirs": folders}) as kstore:
@@ -108,6 +110,7 @@ def test_a_partition_is_moved_to_the_other_log_dir(tmp_path, topic):
         assert log_dirs(kstore, topic)[f"{topic}-0"]["logDir"] == there
 
 
+@pytest.mark.thorough
 def test_features_are_described_and_changed(own_broker):
     levels = dict(
         re.findall(
@@ -165,6 +168,7 @@ def test_client_quotas_are_set_described_and_removed(peer, entity, shown):
     tool(peer, "kafka-configs", "--alter", "--delete-config", keys, *named)
 
 
+@pytest.mark.thorough
 def test_quotas_of_addresses_and_scram_credentials(peer):
     address = ["--entity-type", "ips", "--entity-name", "127.0.0.77"]
     tool(peer, "kafka-configs", "--alter", "--add-config", "connection_creation_rate=9", *address)
@@ -180,6 +184,7 @@ def test_quotas_of_addresses_and_scram_credentials(peer):
     tool(peer, "kafka-configs", "--alter", "--delete-config", "SCRAM-SHA-256", *user)
 
 
+@pytest.mark.thorough
 def test_client_metrics_subscriptions(peer):
     name = ["--name", "conformance"]
     what = ["--metrics", "org.apache.kafka.producer.", "--interval", "1000"]
@@ -191,6 +196,7 @@ def test_client_metrics_subscriptions(peer):
     tool(peer, "kafka-client-metrics", "--delete", *name)
 
 
+@pytest.mark.thorough
 def test_java_clients_push_their_metrics(tmp_path, topic):
     url = f"http://127.0.0.1:{free_port()}"
     with KstoreBroker(tmp_path, overrides={"kstore.metrics.listener": url}) as kstore:

@@ -55,6 +55,7 @@ def when(index: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.000")
 
 
+@pytest.mark.thorough
 def test_offsets_of_a_group_are_reset_in_every_way(peer, filled, tmp_path):
     group = commit(peer, filled, {0: 20, 1: 30})
     file = tmp_path / "reset.csv"

@@ -94,6 +94,7 @@ def test_a_java_group_commits_and_kafka_consumer_groups_describes_it(peer, topic
     assert group in tool(peer, "kafka-consumer-groups", "--list").stdout.split()
 
 
+@pytest.mark.thorough
 def test_the_perf_tools_move_every_record(peer, topic):
     create(peer, topic, 2)
     settings = ["acks=all", "compression.type=lz4", f"bootstrap.servers={peer.bootstrap}"]
@@ -123,6 +124,7 @@ def test_kafka_topics_creates_lists_describes_and_deletes(peer, topic):
     assert "does not exist" in missing.stdout + missing.stderr
 
 
+@pytest.mark.thorough
 def test_kafka_get_offsets_shows_ends_and_timestamps(peer, topic):
     create(peer, topic, 2)
     client = PYTHON_CLIENTS["confluent-kafka"](peer.bootstrap)

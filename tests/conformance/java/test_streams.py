@@ -164,6 +164,7 @@ def test_every_word_is_counted_exactly_once_over_two_kills(
     assert counts.seen == right_counts(lines_of(0, LINES))
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(200)
 def test_kafka_streams_groups_lists_and_describes_the_group(
     broker: KstoreBroker | KafkaBroker, tmp_path: Path

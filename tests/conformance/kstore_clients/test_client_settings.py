@@ -15,8 +15,8 @@ from tests.conformance.kafka_jars import classpath, java_program
 SOURCE = Path(__file__).parents[1] / "java" / "ClientConfigs.java"
 # Where a default is another one on purpose; client_configs.py says why.
 OTHER_DEFAULTS = {
-    "batch.size", "bootstrap.servers", "partition.assignment.strategy", "receive.buffer.bytes",
-    "send.buffer.bytes",
+    "batch.size", "bootstrap.servers", "group.protocol", "partition.assignment.strategy",
+    "receive.buffer.bytes", "send.buffer.bytes", "share.acquire.mode",
 }  # fmt: skip
 # kafka-python's, for what Java's consumer does with poll alone; and librdkafka's.
 OTHERS = {"consumer.timeout.ms", "sasl.password", "sasl.username"}
@@ -37,7 +37,8 @@ def test_every_setting_of_kafkas_clients_is_known() -> None:
     assert len(theirs) > 300
     problems = []
     for kind, name, type_name, default in theirs:
-        row = CLIENT_CONFIGS[kind].get(name)  # type: ignore[call-overload]
+        # Java has one table for consumers and share consumers.
+        row = CLIENT_CONFIGS["share" if name.startswith("share.") else kind].get(name)  # type: ignore[index]
         if row is None:
             if name not in NO_EFFECT and not any(
                 name.startswith(begin) for begin, _ in UNSUPPORTED
@@ -50,7 +51,7 @@ def test_every_setting_of_kafkas_clients_is_known() -> None:
         if ours != default and name not in OTHER_DEFAULTS:
             problems.append(f"{kind} {name} is by default {default}, not {ours}")
     for kind, rows in CLIENT_CONFIGS.items():
-        names = {row[1] for row in theirs if row[0] == kind}
+        names = {row[1] for row in theirs if row[0] == ("consumer" if kind == "share" else kind)}
         invented = [n for n in rows if n not in names | OTHERS and not n.startswith("kstore.")]
         problems += [f"{kind} {name} is not Kafka's" for name in invented]
     assert not problems

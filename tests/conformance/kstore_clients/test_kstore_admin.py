@@ -62,6 +62,7 @@ from kstore.protocol.groups.streams_groups import (
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_cluster import until
+from tests.conformance.live_kafka import LIVE_KAFKA
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +70,7 @@ LATER_MS = 10**14
 T0_MS = 1_700_000_000_000
 
 
-@pytest.fixture(params=["peer", pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
     """The address of a broker: the one under test, then a real Kafka."""
     address: str = request.getfixturevalue(request.param).bootstrap
@@ -448,6 +449,7 @@ def test_many_requests_at_once_on_the_users_own_loop(servers: str, topic: str) -
     asyncio.run(story())
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_acls_of_a_kafka_with_an_authorizer(kafka_jars: Path, tmp_path: Path) -> None:
     overrides = {

@@ -15,9 +15,10 @@ from kstore.errors import (
 )
 from kstore.types import Header, TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.live_kafka import LIVE_KAFKA
 
 
-@pytest.fixture(params=["peer", pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
     """The address of a broker: the one under test, then a real Kafka."""
     address: str = request.getfixturevalue(request.param).bootstrap

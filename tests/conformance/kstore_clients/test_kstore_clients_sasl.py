@@ -27,6 +27,7 @@ from kstore.types import TopicPartition
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.conformance.sasl_listeners import (
     MECHANISMS,
     SCRAM_PASSWORD,
@@ -58,7 +59,7 @@ class Secured(NamedTuple):
     scope="module",
     params=[
         pytest.param("kstore", marks=pytest.mark.slow),
-        pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.java]),
+        pytest.param("kafka", marks=LIVE_KAFKA),
     ],
 )
 def secured(

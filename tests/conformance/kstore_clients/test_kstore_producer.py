@@ -23,11 +23,12 @@ from kstore.errors import (
 )
 from kstore.types import ConsumerGroupMetadata, TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.live_kafka import LIVE_KAFKA
 
 WAIT_S = 60.0
 
 
-@pytest.fixture(params=["peer", pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
     """The address of a broker: kstore's, then a real Kafka's."""
     address: str = request.getfixturevalue(request.param).bootstrap
@@ -338,6 +339,7 @@ def test_offsets_that_are_given_are_kept_with_their_gaps(peer: KstoreBroker, top
     assert found == [(offset, b"%d" % offset) for offset in offsets] + [(1001, b"next")]
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_a_kafka_broker_takes_no_given_offsets(kafka: Any, topic: str) -> None:
     with Producer(kafka.bootstrap) as producer:

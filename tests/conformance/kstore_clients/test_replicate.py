@@ -14,9 +14,10 @@ import pytest
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import until
+from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.documents.readers import everything
 
-pytestmark = [pytest.mark.slow, pytest.mark.java]
+pytestmark = LIVE_KAFKA
 
 KAFKA = {
     "log.cleaner.backoff.ms": "200",

@@ -60,6 +60,7 @@ class TestKafkaConfigs:
         assert refused.returncode == 1
         assert "InvalidConfigurationException" in refused.stdout + refused.stderr
 
+    @pytest.mark.thorough
     def test_a_broker_and_all_brokers(self, peer):
         entity = ("--entity-type", "brokers", "--entity-name", "1")
         everyone = ("--entity-type", "brokers", "--entity-default")
@@ -80,6 +81,7 @@ class TestKafkaConfigs:
         refused = configs(peer, *entity, "--alter", "--add-config", "node.id=7", check=False)
         assert "InvalidRequestException" in refused.stdout + refused.stderr
 
+    @pytest.mark.thorough
     def test_groups(self, peer, group):
         entity = ("--entity-type", "groups", "--entity-name", group)
         configs(peer, *entity, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
@@ -90,6 +92,7 @@ class TestKafkaConfigs:
         configs(peer, *entity, "--alter", "--delete-config", "consumer.session.timeout.ms")
         assert not shown(configs(peer, *entity, "--describe").stdout)
 
+    @pytest.mark.thorough
     def test_client_metrics(self, peer, group):
         entity = ("--entity-type", "client-metrics", "--entity-name", group)
         given = "interval.ms=60000,metrics=[a.b,c],match=[client_id=x.*]"
@@ -100,6 +103,7 @@ class TestKafkaConfigs:
         }  # fmt: skip
         configs(peer, *entity, "--alter", "--delete-config", "interval.ms,metrics,match")
 
+    @pytest.mark.thorough
     def test_loggers(self, peer):
         entity = ("--entity-type", "broker-loggers", "--entity-name", "1")
         configs(peer, *entity, "--alter", "--add-config", "root=ERROR")

@@ -337,6 +337,7 @@ def processed(line: bytes) -> int:
     return 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")

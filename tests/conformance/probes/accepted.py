@@ -2,13 +2,7 @@
 difference's line, and the reason.
 """
 
-__all__ = ["ACCEPTED", "UNADVERTISED"]
-
-# APIs that Kafka lists and kstore leaves out for now.
-UNADVERTISED = {
-    **dict.fromkeys((38, 39, 40, 41), "delegation tokens come with the security issue"),
-    **dict.fromkeys((76, 77, 78, 79, *range(83, 88), 90, 91, 92), "share groups come later"),
-}
+__all__ = ["ACCEPTED"]
 
 ACCEPTED: dict[str, str] = {
     # Admin
@@ -28,8 +22,27 @@ ACCEPTED: dict[str, str] = {
     r"StreamsGroupHeartbeat life .*_tasks: Kafka None, kstore \[": (
         "a member that says it has other tasks has missed an answer, and is told again"
     ),
+    # Share groups
+    r"bent ShareGroupHeartbeat, .* v1: error_message: Kafka None, kstore '": (
+        "an error says why in words"
+    ),
+    r"bent (Describe|Alter)ShareGroupOffsets, .*(partitions|topics) doubled v": (
+        "a partition that is named twice is answered twice, as in DescribeLogDirs"
+    ),
+    r"bent DescribeShareGroupOffsets, groups\[0\]\."
+    r"(group_id = ''|topics\[0\]\.partitions = \[\]) v": (
+        "no such group, or no partition: kstore answers so; Kafka fails with UNKNOWN_SERVER_ERROR"
+    ),
+    r"bent (Describe|Alter)ShareGroupOffsets, .*partition(s\[0\]|_index) = -?\d+ v": (
+        "an unknown partition has its own error; Kafka fails with UNKNOWN_SERVER_ERROR for all, or "
+        "does not answer"
+    ),
+    r"bent \w+ShareGroupState(Summary)?, topics(\[0\]\.partitions)? ?(= \[\]|doubled) v": (
+        "between brokers, which name each partition once: kstore answers row by row"
+    ),
     # ApiVersions and topics
-    r"DescribeConfigs.*(offsets\.topic|transaction\.state\.log)\.(replication\.factor|min\.isr)"
+    r"DescribeConfigs.*(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic)"
+    r"\.(replication\.factor|min\.isr)"
     r" again.value: Kafka '[23]', kstore '1'": "one broker is the usual start: they default to 1",
     r"IncrementalAlterConfigs, spellings v1: \[5[247]\]": (
         "NaN is no ratio, and refused; Kafka takes it, and never cleans the log again"
@@ -66,10 +79,10 @@ ACCEPTED: dict[str, str] = {
     r"bent Fetch, (cluster_id claims|replica_state.tags claims) .*: : Kafka 'closed'": (
         "tagged fields that only followers send are skipped by their size, not looked into"
     ),
-    r"bent Fetch, (isolation_level|max_bytes|\S+partition_max_bytes|session_id) = -?\d+ "
+    r"bent Fetch, (max_bytes|\S+partition_max_bytes|session_id) = -?\d+ "
     r"v[\d,-]+: (error_code.*Kafka.*-1|session_id|responses|.*error_code)": (
-        "an unknown isolation level reads uncommitted, a negative size is 0, and a session is not "
-        "looked for when it is being closed; Kafka fails with UNKNOWN_SERVER_ERROR"
+        "a negative size is 0, and a session is not looked for when it is being closed; Kafka "
+        "fails with UNKNOWN_SERVER_ERROR"
     ),
     r"bent (AlterConfigs, resources|WriteTxnMarkers, markers\S* ?\S*) doubled .*'no answer'": (
         "what is named twice is answered; Kafka never answers"
@@ -100,15 +113,18 @@ ACCEPTED: dict[str, str] = {
     r"Produce v[\d,-]+: \[(2\d|3[2345])\]\..*base_offset: Kafka \d+, kstore \d+": (
         "behind batches that only one of them took, the offsets are others"
     ),
-    r"Produce v[\d,-]+: \[3[23]\]\..* again: Kafka None|bent Produce, .* doubled ": (
-        "a partition that is named twice in a request: kstore appends and answers both, Kafka one"
-    ),
     r"bent Produce, with .* v13: \S+base_offset: Kafka \d+, kstore \d+": (
         "behind a request whose huge length only Kafka took for null, the offsets are others"
     ),
-    r"bent Produce, .*partition_data = \[\] v[\d,-]+: responses: Kafka \[\]": (
-        "a topic without partitions is named in the answer"
+    r"Structures of flawed batches v[\d,-]+: .*\.log_start_offset": (
+        "beside an error, Kafka gives the log start offset for some errors only"
     ),
+    r"Structures of flawed batches v[\d,-]+: .*error_code: Kafka (2|10), kstore (2|87)": (
+        "a control batch, and what stands behind a batch, is refused before the batch's size and "
+        "checksum are looked at"
+    ),
+    r"(Produce.*|Structures of flawed batches) v[\d,-]+: \S+error_message: "
+    r"Kafka None, kstore '<some>'": ("bytes that are no batch are told so in words"),
     r"Produce v[\d,-]+: \[2[0123]\]\..*Kafka -1, kstore 76": (
         "an unknown codec is UNSUPPORTED_COMPRESSION_TYPE; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
@@ -118,18 +134,11 @@ ACCEPTED: dict[str, str] = {
     r"Produce, transactional v[\d,-]+: .*\.log_start_offset: Kafka 0, kstore -1": (
         "beside an error, Kafka gives the log start offset for some errors only"
     ),
-    r"Produce( to a compacted topic|, transactional)? v.*"
-    r"(error_message: Kafka '<some>', kstore None|record_errors: Kafka \[.*, kstore \[\])": (
-        "a batch that is refused comes without words"
+    r"Produce, transactional v[\d,-]+: .*error_message: Kafka '<some>', kstore None": (
+        "what the coordinator of transactions refuses comes without words"
     ),
     r"Produce, (idempotent|transactional) v.*log_append_time_ms: Kafka '<some>', kstore -1": (
         "a duplicate's answer has no append time with CreateTime; Kafka gives the batch's timestamp"
-    ),
-    # Groups
-    r"(OffsetCommit by member epoch|StreamsGroupHeartbeat life of a group) "
-    r"v[\d,-]+: \[(18|36)\].*error_code: Kafka 0, kstore 113": (
-        "KAFKA-19779 as its text says: a partition that the member does not own has no epoch that "
-        "may commit; Kafka 4.3 lets the current epoch commit anything"
     ),
     # Fetch and offsets
     r"Fetch v[\d,-]+: .*\.records: Kafka '[1-9]\d* bytes .*kstore '[1-9]\d* bytes": (
@@ -142,7 +151,6 @@ ACCEPTED: dict[str, str] = {
     r"Fetch.*\.aborted_transactions: Kafka None, kstore \[\]": (
         "no aborted transactions: an empty list beside every error, not null beside some"
     ),
-    r"bent Fetch, .* doubled ": "a partition that is named twice is answered twice, by Kafka once",
     r"bent Fetch, replica_id = \d+ v12: aborted_transactions, leader_epoch, leader_id: ": (
         "the leader is told beside an error; no follower has that id"
     ),

@@ -166,9 +166,6 @@ _REPLACED: dict[str, Callable[[Any], Any]] = {
     "start_timestamp": _unless(-1),
     "last_timestamp": _unless(-1),
     "transaction_start_time_ms": _unless(-1),
-    # Kafka has no partition epochs (KIP-232); who does not know the tags skips them.
-    "partition_epoch": lambda value: -1,
-    "max_partition_epoch": lambda value: -1,
 }
 
 

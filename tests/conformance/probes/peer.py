@@ -39,6 +39,8 @@ class Peer:
         self.name = name
         self.address = (host, port)
         self.versions: dict[int, tuple[int, int]] = {}
+        self.noted: dict[str, Any] = {}
+        """What it answered, by case; twins note it in one place."""
         self._sockets: dict[str, socket.socket] = {}
         frame = encode_request(ApiVersionsRequest(), 0, 1, "probe")
         _, answer = decode_response(self.exchange(frame), ApiVersionsResponse, 0)
@@ -48,7 +50,9 @@ class Peer:
 
     def twin(self) -> Peer:
         """The same broker with connections of its own, for another thread."""
-        return Peer(self.name, *self.address)
+        twin = Peer(self.name, *self.address)
+        twin.noted = self.noted
+        return twin
 
     def connect(self, on: str = "") -> socket.socket:
         """The open connection of that name, or a new one."""

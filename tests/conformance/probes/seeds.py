@@ -198,6 +198,13 @@ _BY_API: dict[int, dict[str, Any]] = {
     },
     34: {"path": "/absent"},
     37: {"count": 3, "assignments": None, "validate_only": True},
+    38: {
+        "owner_principal_type": "", "owner_principal_name": "", "principal_type": "User",
+        "principal_name": "x", "max_lifetime_ms": -1,
+    },
+    39: {"hmac": b"x", "renew_period_ms": -1},
+    40: {"hmac": b"x", "expiry_time_period_ms": -1},
+    41: {"principal_type": "User", "principal_name": "x"},
     43: {"timeout_ms": 10_000},
     44: {
         "resource_type": 2, "resource_name": lambda unit: unit.topic,

@@ -238,9 +238,11 @@ def test_what_is_no_rule_is_refused(secured: Secured) -> None:
         Acl(AclResourceType.ANY, "t", "User:a", AclOperation.READ): "one type",
         Acl(TOPIC, "t", "User:a", AclOperation.READ, AclPermission.ANY): "allows or denies",
         Acl(TOPIC, "t", "User:a", AclOperation.READ, host=""): "host",
+        Acl(TOPIC, "t", "User:a", AclOperation.READ, host="localhost"): "would never apply",
+        Acl(TOPIC, "t", "User:a", AclOperation.READ, host="10.0.0.1/8"): "is 10.0.0.0/8",
         Acl(TOPIC, "t" * 600, "User:a", AclOperation.READ): "can't be kept",
     }
-    good = Acl(TOPIC, "t", "User:a", AclOperation.READ)
+    good = Acl(TOPIC, "t", "User:a", AclOperation.READ, host="10.0.0.0/8")
     with AdminClient(secured.open) as admin:
         results = admin.create_acls([*wrong, good], raise_errors=False)
         assert admin.describe_acls() == [good]

@@ -25,6 +25,7 @@ from tests.conformance import wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.live_kafka import LIVE_KAFKA
 
 TOPIC = "t"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -62,7 +63,7 @@ class Client:
     scope="module",
     params=[
         pytest.param("kstore", marks=pytest.mark.slow),
-        pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.java]),
+        pytest.param("kafka", marks=LIVE_KAFKA),
     ],
 )
 def quotas(

@@ -30,6 +30,15 @@ ACCEPTED = {
     r"(AddPartitionsToTxn|OffsetDelete) v\d .*: (topics|results_by_transaction): Kafka \[\]": (
         "beside the error of the whole answer, each row has it"
     ),
+    r"(Share(Fetch|Acknowledge)|(Alter|Delete)ShareGroupOffsets) v\d .*: responses: Kafka \[\]": (
+        "beside the error of the whole answer, each row has it"
+    ),
+    r"ShareGroupHeartbeat v1 .*error_code: Kafka 42, kstore 29": (
+        "the right to a topic is asked for before the request's fields are judged"
+    ),
+    r"AlterShareGroupOffsets v0 .*topic_id: Kafka '<some>', kstore UUID": (
+        "who may not see a topic is not told its id"
+    ),
     r"ListPartitionReassignments .*: topics: Kafka \{.*, kstore \[\]": (
         "a refusal does not repeat what was asked for"
     ),

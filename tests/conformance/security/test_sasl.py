@@ -205,6 +205,7 @@ def told(address: str, story: tuple[Said, ...]) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_wire_is_kafkas(broker: Broker, tmp_path: Path) -> None:
     mine = addresses(broker)
     with SaslKafka(tmp_path) as kafka, ThreadPoolExecutor(16) as pool:

@@ -157,19 +157,22 @@ def test_unknown_topics_and_partitions(plane: Plane, version: int) -> None:
     [(-1, 0), (3, 0), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 def test_leader_epochs_are_checked(plane: Plane, epoch: int, error: int) -> None:
-    wanted = request(12, part(0, current_leader_epoch=epoch))
-    answer = only(plane.client().call(FETCH, 12, wanted))
+    wanted = request(16, part(0, current_leader_epoch=epoch))
+    answer = only(plane.client().call(FETCH, 16, wanted))
     assert answer.error_code == error
     if error == ErrorCode.FENCED_LEADER_EPOCH:
         assert answer.current_leader == LeaderIdAndEpoch(leader_id=NODE_ID, leader_epoch=3)
 
 
-def test_partition_that_is_led_elsewhere(plane: Plane) -> None:
+@pytest.mark.parametrize("version", [12, 15, 16, 18])
+def test_partition_that_is_led_elsewhere(plane: Plane, version: int) -> None:
+    """The leader is told from version 16 on (KIP-951), as by Kafka."""
     partition = plane.partition()
     partition.online, partition.leader_id = False, 9
-    answer = only(plane.client().call(FETCH, 12, request(12, part(0))))
+    answer = only(plane.client().call(FETCH, version, request(version, part(0))))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert answer.current_leader == LeaderIdAndEpoch(leader_id=9, leader_epoch=3)
+    leader = (9, 3) if version >= 16 else (-1, -1)
+    assert answer.current_leader == LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
 
 
 @pytest.mark.parametrize("version", [14, 15])
@@ -248,8 +251,8 @@ def test_frame_cut_anywhere_ends_the_connection(plane: Plane, version: int) -> N
 # ---- the long poll ----
 
 
-def poll(client: Client, *parts: FetchPartition, min_bytes: int = 1, version: int = 12) -> None:
-    client.send(FETCH, version, request(version, *parts, max_wait_ms=500, min_bytes=min_bytes))
+def poll(client: Client, *parts: FetchPartition, **more: Any) -> None:
+    client.send(FETCH, 12, request(12, *parts, **{"max_wait_ms": 500, "min_bytes": 1} | more))
 
 
 def test_a_fetch_without_data_waits_for_an_append(plane: Plane) -> None:
@@ -264,7 +267,7 @@ def test_a_fetch_without_data_waits_for_an_append(plane: Plane) -> None:
 
     [(_, response)] = client.answers()
     assert [p.high_watermark for p in response.responses[0].partitions] == [0, 2]
-    assert plane.loop.timers[0].cancelled
+    assert plane.fetch.parked == 0
     assert plane.partition().waiting == plane.partition(1).waiting == 0
 
 

@@ -108,6 +108,31 @@ def test_a_small_batch_goes_behind_the_bulk_of_its_log(plane: Plane) -> None:
     assert values(plane) == [BULK, b"behind"]
 
 
+def test_a_partition_count_is_not_refused_while_an_earlier_try_may_still_be_appended(
+    plane: Plane,
+) -> None:
+    """KIP-253: INVALID_PARTITION_COUNT says that the batch is not in the log. A client whose first
+    try hangs in a slow disk asks again on another connection, when the topic has grown.
+    """
+    threads, client, other = Threads(plane), plane.client(), plane.client()
+    records = batch(BULK, producer_id=5, producer_epoch=0, base_sequence=0)
+
+    def produce(count: int) -> ProduceRequest:
+        parts = [PartitionProduceData(index=0, records=records)]
+        row = TopicProduceData(name="t", partition_data=parts, partition_count=count)
+        return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[row])
+
+    client.send(PRODUCE, VERSION, produce(4))
+    plane.partition().entry.partition_count = 5
+    other.send(PRODUCE, VERSION, produce(4))
+    assert answers(other) == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]]
+    threads.run()
+    other.send(PRODUCE, VERSION, produce(4))
+    threads.run()
+    assert (answers(client), answers(other)) == ([[(0, 0)]], [[(0, 0)]])
+    assert values(plane) == [BULK]
+
+
 def test_a_roll_is_left_to_a_thread_before_anything_is_changed(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     log = plane.partition().log

@@ -4,10 +4,15 @@ one before, and counts that are not believed. Answers are test_produce_path.py's
 
 from __future__ import annotations
 
+import itertools
 import struct
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
@@ -57,13 +62,61 @@ def test_requests_of_any_size_follow_one_another(plane: Plane, version: int) -> 
 
     answer = asked(client, version, request(version, left, [], right))
 
-    assert answer == [[(i, unknown) for i in left], [], [(i, unknown) for i in right]]
+    assert answer == [[(i, unknown) for i in {*left, *right}]]
     assert asked(client, version, small) == [[(1, 0)]]
     topics = [[i] for i in range(2, LEFT)] + [[0, 1]]
     answer = asked(client, version, request(version, *topics, records=batch))
-    assert answer == [[(i, unknown)] for i in range(2, LEFT)] + [[(0, 0), (1, 0)]]
+    assert answer == [[(i, unknown) for i in range(2, LEFT)] + [(0, 0), (1, 0)]]
     assert asked(client, version, small) == [[(1, 0)]]
     assert (plane.partition(0).log_end_offset, plane.partition(1).log_end_offset) == (1, 4)
+
+
+NAMED_TOPICS = st.lists(
+    st.tuples(st.sampled_from(["t", "u", "v"]), st.lists(st.integers(0, 3), max_size=4)),
+    max_size=5,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(named=NAMED_TOPICS, version=st.sampled_from((3, 9)))
+def test_of_what_is_named_twice_the_last_batch_counts(
+    named: list[tuple[str, list[int]]], version: int
+) -> None:
+    """As in Kafka: one entry for each topic that has partitions, one batch for each of these."""
+    with TemporaryDirectory() as folder, closing(Plane(Path(folder))) as plane:
+        numbers = itertools.count()
+        last: dict[str, dict[int, bytes]] = {}
+        topics = []
+        for name, indexes in named:
+            parts = []
+            for index in indexes:
+                value = b"batch %d" % next(numbers)
+                last.setdefault(name, {})[index] = value
+                records = build_batch([value], timestamp=1_700_000_000_000)
+                parts.append(PartitionProduceData(index=index, records=records))
+            topics.append(TopicProduceData(name=name, partition_data=parts))
+        wanted = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+
+        response = plane.client().call(PRODUCE, version, wanted)
+
+        def code(name: str, index: int) -> int:
+            there = name == "t" and index < 2
+            return ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+        answered = {
+            topic.name: {row.index: row.error_code for row in topic.partition_responses}
+            for topic in response.responses
+        }
+        assert answered == {
+            name: {index: code(name, index) for index in rows} for name, rows in last.items()
+        }
+        assert sum(len(topic.partition_responses) for topic in response.responses) == sum(
+            len(rows) for rows in last.values()
+        )
+        for index in (0, 1):
+            kept = [record.value for record in plane.partition(index).log.read(0)]
+            value = last.get("t", {}).get(index)
+            assert kept == ([] if value is None else [value])
 
 
 @pytest.mark.parametrize("count", [-2, -1, 50, 0x7FFFFFFF])

@@ -215,6 +215,9 @@ def test_a_shrinking_isr_counts_in_full_until_it_is_agreed(leader: Leader) -> No
     assert leader.led.high_watermark == 0
     assert leader.led.isr_applied((NODE_ID, 6, 7), 2, 3)
     assert (leader.led.high_watermark, leader.led.isr) == (2, (NODE_ID, 6, 7))
+    assert (leader.table.isr_shrinks, leader.table.isr_expands) == (1, 0)
+    assert leader.led.isr_applied((NODE_ID, 6, 7, 8), 3, 3)
+    assert (leader.table.isr_shrinks, leader.table.isr_expands) == (1, 1)
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(1, 3), (0, 3), (2, 2), (2, 4)])

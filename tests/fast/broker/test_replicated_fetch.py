@@ -334,6 +334,9 @@ class Quotas:
 
     def spent(self, connection: Any, began: int) -> None: ...
 
+    def fetch_bytes(self, connection: Any) -> int:
+        return 0
+
     def charge(self, connection: Any, api_key: int, size: int) -> int:
         self.charged.append(api_key)
         return 100

@@ -108,6 +108,24 @@ def test_appends_of_one_log_are_in_order_and_all_are_told(log_dir: LogDir, loop:
     assert log.core.queued == 0
 
 
+def test_held_appends_of_one_log_wait_for_their_release_in_order(
+    log_dir: LogDir, loop: Loop
+) -> None:
+    held, other = log_dir.log("held"), log_dir.log("t")
+    log_dir.appends.hold(held.core)
+    for value in (b"1", b"2"):
+        leave(loop, held, batch(value))
+    leave(loop, other, batch(b"beside it"))
+    [beside] = loop.until(1)
+    assert (beside.problem, values(other)) == (None, [b"beside it"])
+    assert (held.core.queued, held.log_end_offset) == (2, 0)
+    log_dir.appends.release(held.core)
+    leave(loop, held, batch(b"3"))
+    loop.until(4)
+    assert values(held) == [b"1", b"2", b"3"]
+    assert held.core.queued == 0
+
+
 def test_what_hangs_holds_its_log_and_nothing_of_the_other_lane(
     log_dir: LogDir, loop: Loop
 ) -> None:

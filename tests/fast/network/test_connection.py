@@ -227,7 +227,7 @@ def test_a_lost_connection_gives_its_budget_back(tmp_path: Path) -> None:
     [
         (struct.pack(">i", -1), "-1 bytes"),
         (struct.pack(">i", (1 << 20) + 1), "socket.request.max.bytes"),
-        (b"GET / HTTP/1.1\r\n\r\n", "socket.request.max.bytes"),
+        (b"\x16\x03\x01\x02\x00\x01", "speaks TLS"),
         (framed(b""), "shorter than a header"),
         (framed(b"\0\0\0\x09\0\0\0"), "shorter than a header"),
         (framed(struct.pack(">hhih", 999, 0, 1, -1)), "API key 999"),

@@ -5,7 +5,10 @@ share, and no more, whatever else it has to send or to get; the others have thei
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +18,14 @@ import uvloop
 
 from kstore._fast.network.connection import Connection
 from kstore._fast.record.builder import build_batch
+from kstore.protocol.groups.classic import HeartbeatRequest
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from tests.broker.harness.plane_harness import Plane
 
-PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+PRODUCE, FETCH, HEARTBEAT, API_VERSIONS = 0, 1, 12, 18
 MB = 1 << 20
 SHARE = 256 * 1024
 SLACK = 4096  # whoever asks may read: there is always some room
@@ -233,3 +238,68 @@ def test_tls_is_closed_when_the_last_share_is_handed_over(plane: Plane) -> None:
     plane.loop.turn()
     assert client.transport.closed
     assert len(client.raw_answers()) == 1
+
+
+def spin() -> bytes:
+    """An answer that takes longer than a slice of `served_in_slices`."""
+    end = time.perf_counter() + 20e-6
+    while time.perf_counter() < end:
+        pass
+    return b"\x00" * 6
+
+
+def heartbeat_frame(correlation_id: int) -> bytes:
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id=f"m{correlation_id}")
+    return encode_request(request, 3, correlation_id, "member")
+
+
+def test_requests_of_all_members_of_a_group_share_one_slice_of_a_turn(plane: Plane) -> None:
+    plane.plane.slice_us = 1  # of two in a turn the second would have to wait
+    plane.server.answers[HEARTBEAT] = spin
+    small = encode_request(FetchRequest(max_wait_ms=0, session_epoch=-1), 12, 7, "small")
+
+    async def story(served: Served) -> None:
+        members = [await served.connect() for _ in range(20)]
+        other, gone = await served.connect(), members.pop()
+        for number, member in enumerate((gone, *members, members[0])):
+            member.sock.send(heartbeat_frame(number))
+        handled, answered, turns = plane.server.dispatched, 0, 0
+        while len(handled) < 20:
+            before = len(handled)
+            other.sock.send(small)
+            await asyncio.sleep(0)
+            turns += 1
+            answered += other.pull() > 0
+            assert len(handled) - before <= 1
+            if turns == 5:
+                gone.sock.close()
+        assert answered >= turns - 2  # who asks for something else is not behind them
+        first = [body for key, _, _, body in handled if key == HEARTBEAT]
+        assert len(set(first)) == len(first) in (20, 21)
+        await asyncio.sleep(0)
+        assert [member.pull() > 0 for member in members] == [True] * 19
+
+    on_sockets(plane, story)
+
+
+def test_a_request_that_waits_for_its_slice_keeps_its_place_on_its_connection(plane: Plane) -> None:
+    plane.plane.slice_us = 1
+    plane.server.answers[HEARTBEAT] = spin
+
+    async def story(served: Served) -> None:
+        peer = await served.connect()
+        versions = encode_request(ApiVersionsRequest(), 0, 99, "member")
+        peer.sock.send(b"".join(heartbeat_frame(n) for n in range(3)) + versions)
+        answers = b""
+        while len(answers) < 3 * 14 + 18:
+            await asyncio.sleep(0)
+            with contextlib.suppress(BlockingIOError):
+                answers += peer.sock.recv(MB)
+        ids, place = [], 0
+        while place < len(answers):
+            size, correlation_id = struct.unpack_from(">ii", answers, place)
+            ids.append(correlation_id)
+            place += 4 + size
+        assert ids == [0, 1, 2, 99]
+
+    on_sockets(plane, story)

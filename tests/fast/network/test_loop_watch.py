@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -185,6 +186,21 @@ def test_what_still_holds_the_loop_is_told_while_it_does(watch, capfd):
     assert told == began > 0
     assert running == over.wait
     assert "WARNING the loop has been held for" in capfd.readouterr().err
+
+
+def test_what_still_holds_the_loop_is_told_as_json_where_the_log_is(watch, capfd):
+    stop, end = os.pipe()
+    over = threading.Event()
+    watch.writes_json = True
+    thread = threading.Thread(target=guard, args=(watch, stop, 20, lambda began_us: over.set()))
+    thread.start()
+    watch.run(over.wait)
+    os.close(end)
+    thread.join()
+    os.close(stop)
+    told = json.loads(capfd.readouterr().err)
+    assert (told["level"], told["logger"]) == ("WARN", "kstore.broker")
+    assert told["message"].startswith("the loop has been held for ")
 
 
 def test_a_disk_that_hangs_is_named_though_pythons_lock_is_held(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,3 +149,17 @@ def test_header_keys_that_are_no_utf8_survive(key) -> None:
     expected = reference.varint(len(key)) + key + reference.varint(-1)
     assert encode_headers([(key.decode("utf-8", "surrogateescape"), None)]) == expected
     assert encode_headers([(key, None)]) == expected
+
+
+@pytest.mark.parametrize("headers", ["ab", b"ab", iter([("a", b"1")]), ["ab"], [("a", b"1", 2)], 7])
+def test_what_is_no_headers_is_refused_with_a_sentence(headers: Any) -> None:
+    with pytest.raises(TypeError, match=r"pass a list of \(key, value\) pairs, or a dict"):
+        build_batch([(b"k", b"v", None, headers)])
+
+
+def test_headers_may_be_a_mapping() -> None:
+    pairs = [("a", b"1"), ("b", None)]
+    assert build_batch([(b"k", b"v", 1, dict(pairs))]) == build_batch([(b"k", b"v", 1, pairs)])
+    assert build_batch([(b"k", b"v", 1, MappingProxyType(dict(pairs)))]) == build_batch(
+        [(b"k", b"v", 1, pairs)]
+    )

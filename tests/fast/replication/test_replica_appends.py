@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from tests.fast.replication.test_replica_fetcher import (
@@ -47,6 +49,25 @@ def test_a_partition_that_a_thread_appends_to_is_asked_for_when_it_has(leader: L
     threads.run()
     assert named(leader.asked()) == {(IDS["t"], 0): (5, 3, 5)}
     assert (slow.partition.log_end_offset, slow.partition.high_watermark) == (3, 3)
+    assert not other.held
+
+
+@pytest.mark.parametrize(("size", "left_to_threads"), [(200_000, 0), (300_000, 1)])
+def test_what_came_of_some_batches_is_appended_at_once(
+    leader: Leader, size: int, left_to_threads: int
+) -> None:
+    threads = Threads(leader)
+    leader.dir.appends.calm.over_budget = False
+    followed, other = leader.follow("t", 0), leader.follow("t", 1)
+    leader.connect()
+    leader.asked()
+    large = build_batch([b"l" * size], timestamp=1, leader_epoch=5)
+    leader.answer(("t", part(0, large, high_watermark=1)), ("t", part(1)))
+    assert len(threads.runs) == left_to_threads
+    assert followed.partition.log_end_offset == 1 - left_to_threads
+    asked = leader.asked()
+    assert len(asked.forgotten_topics_data) == left_to_threads
+    assert named(asked) == ({} if left_to_threads else {(IDS["t"], 0): (5, 1, 5)})
     assert not other.held
 
 

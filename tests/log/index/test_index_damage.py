@@ -1,5 +1,5 @@
 """A damaged index: the records are all there, none of them is wrong, the process lives, and the
-index is made anew from the segments.
+index is rebuilt from the segments.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore.cli.app import run
 from kstore.log import LogDirLockedError, open_log_dir
 from kstore.log.offline.repair import repair
 from tests.log.segments.test_damage import COUNT, flip, make, read_all, remove_index
@@ -86,3 +87,31 @@ def test_a_good_log_and_a_torn_tail_are_left_alone(tmp_path: Path) -> None:
     before = file.read_bytes()
     assert repair(tmp_path, open_dir=open_log_dir) == []
     assert file.read_bytes() == before
+
+
+def test_the_command_says_what_it_would_do_and_does_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log"
+    rows = make(path)
+    flip(rows[2][0], rows[2][1] + 7, 0)
+    flip(rows[5][0], rows[5][2] - 3, 2)
+    before = {file: file.read_bytes() for file in path.rglob("*.log")}
+    command = ["log", "verify", str(path)]
+    assert run(command) == 1
+    assert "2 problems" in capsys.readouterr().err
+    assert run([*command, "--repair", "--dry-run"]) == 1
+    said = capsys.readouterr()
+    assert "would restore: base offset" in said.out
+    assert "would remove: " in said.out
+    assert "2 repairs would be made" in said.out
+    assert "run it without --dry-run" in said.err
+    assert {file: file.read_bytes() for file in path.rglob("*.log")} == before
+    assert run([*command, "--repair"]) == 0
+    assert "2 repairs made" in capsys.readouterr().out
+    assert run([*command, "--repair", "--dry-run"]) == run(command) == 0
+    with open_log_dir(path):
+        assert run([*command, "--repair"]) == 1
+    assert "is in use by" in capsys.readouterr().err
+    assert run(["log", "verify", str(rows[0][0]), "--repair"]) == 1
+    assert "name the partition's folder" in capsys.readouterr().err

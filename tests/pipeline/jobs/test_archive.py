@@ -158,7 +158,7 @@ def test_a_restore_refuses_a_topic_that_holds_something_else(
 def test_an_archive_refuses_what_would_mix_or_lose_records(
     spark: SparkSession, broker: Broker, admin: AdminClient, tmp_path: Path
 ) -> None:
-    with pytest.raises(JobError, match="no archive"):
+    with pytest.raises(JobError, match="not an archive"):
         read_slices(spark, str(tmp_path / "nowhere"))
     with pytest.raises(JobError, match="no topic of the cluster matches 'gone'"):
         archived(spark, broker, tmp_path, "gone")
@@ -184,7 +184,7 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
 
     admin.delete_topics(["gone"])
     admin.create_topics([NewTopic("gone", 1)])
-    with pytest.raises(JobError, match=r"gone: it was deleted and created anew .* another folder"):
+    with pytest.raises(JobError, match=r"gone: it was deleted and created again .* another folder"):
         archived(spark, broker, tmp_path, "gone")
 
 

@@ -161,6 +161,7 @@ def test_jobs_one_after_the_other_on_one_topic(
     assert "most frequent keys" in (report / "report.html").read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.java
 def test_spark_submit_takes_the_same_command(

@@ -21,11 +21,12 @@ from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 from kstore.pipeline.jobs.verification.verify import VerifyOptions, verify
 from kstore.testing.brokers import Broker
 from tests.conformance.kafka_broker import KafkaBroker
+from tests.conformance.live_kafka import LIVE_KAFKA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.java]
+pytestmark = LIVE_KAFKA
 TOPICS = re.compile("from-kafka-.*")
 
 

@@ -20,7 +20,7 @@ from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
 from tests.pipeline.own_processes import ROOT, OwnProcesses
 
-pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough, pytest.mark.timeout(400)]
 
 TOPIC, PARTITIONS = "orders", 8
 TRANSACTIONS, RECORDS = 150, 160

@@ -51,6 +51,7 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
         yield started
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1000)
 def test_nothing_is_written_twice_or_lost_when_executors_and_drivers_are_killed(
     own_broker: Broker, tmp_path: Path

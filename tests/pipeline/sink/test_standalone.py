@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.thorough
 def test_a_query_runs_on_two_workers(broker: Broker, admin: AdminClient, tmp_path: Path) -> None:
     source, target = (f"t-{uuid.uuid4().hex[:12]}" for _ in range(2))
     values = [b"%d" % n for n in range(1000)]

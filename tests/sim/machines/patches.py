@@ -152,7 +152,7 @@ def _make_broker(*given: Any) -> Broker:
     assert life is not None
     life.made.append(broker)
     # How long a request takes here is the machine's time: it must decide nothing.
-    broker.plane.turn_us = 1 << 40
+    broker.plane.turn_us = broker.plane.slice_us = 1 << 40
     broker.table.replication.clock = lambda: int(life.loop.time() * 1000)
     return broker
 

@@ -164,7 +164,10 @@ class Link(asyncio.Protocol):
     async def agree(self) -> None:
         """Learn the broker's versions."""
         answer = await self.ask(
-            ApiVersionsRequest(client_software_name="sim", client_software_version="1"), 3
+            ApiVersionsRequest(
+                client_software_name="sim", client_software_version="1", extension_fields=True
+            ),
+            3,
         )
         self._versions = {
             row.api_key: (row.min_version, row.max_version) for row in answer.api_keys

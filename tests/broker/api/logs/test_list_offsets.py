@@ -1,15 +1,19 @@
-"""ListOffsets by time of a large compressed batch: the loop does not look into it."""
+"""ListOffsets by time: the loop looks into no large compressed batch, and waits for no disk."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from kstore._fast.disk.page_cache import is_resident
 from kstore.errors import ErrorCode
 from kstore.log import timestamps
+from kstore.log.recovery import segment_index
+from kstore.log.segments.segment_names import SegmentOpener
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -98,4 +102,69 @@ def test_a_leader_that_is_none_any_more_after_the_look_says_so(tmp_path: Path) -
         [(error, offset, _)] = await waiting
         assert (error, offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
+    in_world(tmp_path, ask)
+
+
+def drop_pages(folder: Path) -> bool:
+    """Have the system forget the pages of all segments; whether it did."""
+    dropped = []
+    for path in folder.glob("*-*/*.log"):
+        descriptor = os.open(path, os.O_RDWR)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        size = os.fstat(descriptor).st_size
+        dropped.append(size == 0 or is_resident(descriptor, 0, size) is False)
+        os.close(descriptor)
+    return all(dropped)
+
+
+def test_cold_partitions_are_read_in_by_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions, threads = 5, []
+    load, opened = segment_index.load_whole, SegmentOpener.__call__
+
+    def loading(*given: object) -> None:
+        threads.append(threading.get_ident())
+        load(*given)  # type: ignore[arg-type]
+
+    def opening(*given: object, **more: object) -> object:
+        threads.append(threading.get_ident())
+        return opened(*given, **more)  # type: ignore[arg-type]
+
+    async def fill(world: World) -> None:
+        topic = CreatableTopic(name="t", num_partitions=partitions, replication_factor=1)
+        await answer(world, CreateTopicsRequest(topics=[topic]))
+        for index in range(partitions):
+            place = TopicPartition("t", index)
+            for number in range(60):
+                batch = build_batch([(None, bytes(20_000), 1000 + number)])
+                world.broker.partition_writer().append(place, batch)
+                if number in {20, 40}:
+                    partition = world.broker.partition_writer().partition(place)
+                    assert partition is not None
+                    partition.log.roll()
+
+    async def ask(world: World) -> None:
+        dropped = drop_pages(tmp_path)
+        monkeypatch.setattr(segment_index, "load_whole", loading)
+        monkeypatch.setattr(SegmentOpener, "__call__", opening)
+        (pages,) = [log_dir.pages for log_dir in world.broker.log_manager.dirs]
+        asked = [
+            ListOffsetsPartition(partition_index=index, timestamp=1000 + 7 * index)
+            for index in range(partitions)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)]
+        )
+        _, response = decode_response(await answer(world, request), ListOffsetsResponse, 7)
+        found = {row.partition_index: row.offset for row in response.topics[0].partitions}
+        assert found == {index: 7 * index for index in range(partitions)}
+        assert len(threads) >= 2 * partitions  # each has a file opened, and an index loaded
+        assert threading.get_ident() not in threads
+        if not dropped:
+            pytest.skip("this system does not say what is in the page cache, or drops nothing")
+        assert pages.cold_reads >= partitions
+
+    in_world(tmp_path, fill)
     in_world(tmp_path, ask)

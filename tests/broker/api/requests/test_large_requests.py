@@ -77,6 +77,7 @@ def test_a_wide_request_gives_others_their_turns(
     give_turns(tmp_path, key, path, distinct=distinct, parts=PARTS)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "path", "distinct"), CASES)
 def test_a_wide_request_gives_others_their_turns_at_its_full_size(

@@ -17,6 +17,24 @@ from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, To
 from tests.reference.controller_host import Cluster, fail_once, run, until
 
 
+def test_a_log_dir_that_hangs_holds_back_nothing_but_its_own_deletions() -> None:
+    async def story(cluster: Cluster) -> None:
+        old = await cluster.controller.create_topic(NewTopic("old", 1, 3))
+        await cluster.settle()
+        hanging = cluster.nodes[1]
+        hanging.hangs = True
+        await cluster.controller.delete_topic("old")
+        await cluster.controller.create_topic(NewTopic("new", 1, 3))
+        await cluster.settle()
+        assert ("new", 0) in hanging.hosted
+        assert hanging.deleted == []
+        hanging.hangs = False
+        await until(lambda: not cluster.controller.state.deletions)
+        assert hanging.deleted == [(old.topic_id, 0)]
+
+    run(story)
+
+
 def test_a_deleted_topic_is_gone_from_all_live_brokers_and_its_name_is_free() -> None:
     async def story(cluster: Cluster) -> None:
         made = await cluster.controller.create_topic(NewTopic("t", 2, 3))

@@ -51,6 +51,8 @@ SETTINGS: dict[str, Any] = {
     "kstore.flush.policy": "interval",
     "group.consumer.max.size": 100,
     "group.streams.max.size": 100,
+    "group.share.max.size": 100,
+    "kstore.commit.require.assignment": False,
     "group.consumer.assignors": ("uniform", "range"),
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.regex.refresh.interval.ms": 600_000,

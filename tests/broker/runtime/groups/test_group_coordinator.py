@@ -47,8 +47,10 @@ SETTINGS: dict[str, Any] = {
     "group.max.session.timeout.ms": 1_800_000,
     "group.max.size": 100,
     "kstore.check.invariants": True,
+    "kstore.commit.require.assignment": False,
     "group.consumer.max.size": 100,
     "group.streams.max.size": 100,
+    "group.share.max.size": 100,
     "group.consumer.assignors": ("uniform", "range"),
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.regex.refresh.interval.ms": 600_000,
@@ -409,7 +411,7 @@ def test_records_of_other_kinds_are_left_alone(tmp_path: Path) -> None:
     async def write(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.handle("g", commit(7), ASKED)
         place = TopicPartition(OFFSETS_TOPIC, partition_of("g", 3))
-        host.logs[place].append(b"\x00\x00x", key=b"\x00\x0ba share group of KIP-932")
+        host.logs[place].append(b"\x00\x00x", key=b"\x7f\xf0of a later version")
 
     async def read(host: Host, coordinator: GroupCoordinator) -> None:
         shard = (await coordinator.loaded_partition("g")).shard

@@ -10,8 +10,10 @@ from uuid import uuid4
 
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore.broker.runtime.dir_threads import DirThreads
+from kstore.broker.runtime.log_dirs.dir_calls import LOGS_AT_ONCE
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
+from kstore.broker.state.work import ROWS_BETWEEN
 from kstore.config import BrokerConfig
 from kstore.types import TopicPartition
 
@@ -42,12 +44,44 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
         again.close()
 
 
+def test_many_logs_are_taken_away_with_turns_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("kstore.broker.runtime.slices.SLICE_S", 0)  # each piece takes a whole slice
+    log_manager = _log_manager()
+    log_manager.open([str(tmp_path)])
+    loop = log_manager._loop
+    count = 5 * ROWS_BETWEEN
+    _open(log_manager, "t", count)
+    turns = 0
+
+    def turn():
+        nonlocal turns
+        turns += 1
+        loop.call_soon(turn)
+
+    async def take_away():
+        loop.call_soon(turn)
+        keys = [TopicPartition("t", index) for index in range(count)]
+        taking = await log_manager.take_away([*keys, TopicPartition("t", 999)])
+        assert turns >= count // LOGS_AT_ONCE - 1
+        assert log_manager.places() == []
+        taken = await taking
+        assert sum(len(each.folders) for each in taken) == len(keys)
+        await log_manager.remove(taken)
+
+    try:
+        loop.run_until_complete(take_away())
+    finally:
+        log_manager.close()
+
+
 def _log_manager() -> LogManager:
     table = PartitionTable(1, lambda call: call())
     loop = asyncio.new_event_loop()
     dirs = DirThreads(loop, print)
     config = BrokerConfig.load(overrides={})
-    node: Any = SimpleNamespace(config=config, node_id=1, report=print, dirs=dirs, loop=loop)
+    node: Any = SimpleNamespace(
+        config=config, node_id=1, report=print, dirs=dirs, dir_reads=dirs, loop=loop
+    )
     return LogManager(node, table, replicated=False)
 
 

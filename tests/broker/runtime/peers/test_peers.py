@@ -19,6 +19,8 @@ from kstore.protocol.controller.broker_requests import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from kstore.protocol.logs.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from tests.reference.connection import RequestReceived, ServerConnection
 
@@ -118,6 +120,27 @@ def test_requests_asked_before_the_connection_is_there_go_out_in_their_order() -
             )
         )
         assert epochs == list(range(50))
+
+    run(story)
+
+
+def test_a_connection_whose_answers_may_have_kstores_fields_asks_for_them_first() -> None:
+    async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
+        def answer(request: RequestReceived) -> Any:
+            asked = type(request.message) is ApiVersionsRequest
+            return ApiVersionsResponse() if asked else ListOffsetsResponse(throttle_time_ms=7)
+
+        peer.answer = answer
+        for connections in (1, 2):
+            answers = [await peers.ask(2, ListOffsetsRequest()) for _ in range(2)]
+            assert [each.throttle_time_ms for each in answers] == [7, 7]
+            hello, *rest = [request.message for request in peer.seen]
+            assert isinstance(hello, ApiVersionsRequest)
+            assert hello.extension_fields
+            assert [type(each) for each in rest] == [ListOffsetsRequest] * 2
+            assert peer.connections == connections
+            peer.seen.clear()
+            peers.forget(2)  # a new connection asks anew
 
     run(story)
 

@@ -104,6 +104,13 @@ def used_by_others(entity: Any, user: str, client_id: str) -> bool:
     return held.charge(connection(user, client_id), FETCH, 1) > 0
 
 
+def test_a_fetch_is_bounded_by_the_quota_of_a_whole_window() -> None:
+    held = throttles({(("user", "u"),): 1000.0, (("user", "v"),): 1e18})
+    assert held.fetch_bytes(connection("u", "c")) == 10_000
+    assert held.fetch_bytes(connection("v", "c")) == 2**31 - 1
+    assert held.fetch_bytes(connection("w", "c")) == 2**31 - 1
+
+
 @pytest.mark.parametrize(
     ("entity", "shared_by_clients", "shared_by_users"),
     [

@@ -132,6 +132,18 @@ def test_a_consumer_over_its_quota_is_told_and_waits(broker, admin, version):
     assert parked.receive(fetch(version), version).throttle_time_ms > 30_000
 
 
+def test_one_answer_brings_no_more_than_a_whole_window_allows(broker, admin):
+    """As in Kafka: or a consumer that is far behind would wait for hours after its first fetch."""
+    for _ in range(5):
+        admin.call(produce(), 9)
+    admin.call(quota({"client-id": "small"}, "consumer_byte_rate", 100.0))
+    admin.call(quota({"client-id": "larger"}, "consumer_byte_rate", 1100.0))
+    batch = len(Client(broker, "free").call(fetch(12), 12).responses[0].partitions[0].records) // 5
+    for client_id, batches in (("small", 1), ("larger", 2)):
+        records = Client(broker, client_id).call(fetch(12), 12).responses[0].partitions[0].records
+        assert len(records) == batches * batch
+
+
 def test_a_short_wait_ends(broker, admin):
     admin.call(quota({"client-id": "p"}, "producer_byte_rate", 10_000.0))
     producer = Client(broker, "p")

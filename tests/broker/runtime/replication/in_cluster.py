@@ -57,6 +57,9 @@ class Fetchers:
     def stop(self, place: TopicPartition) -> None:
         self.followed.pop(place, None)
 
+    def is_settled(self, place: TopicPartition) -> bool:
+        return True
+
     async def settle(self, place: TopicPartition) -> None: ...
 
     def close(self) -> None: ...

@@ -36,6 +36,7 @@ from kstore.broker.state.replication.fetch_session_cache import FetchSessionCach
 from kstore.env import Env
 from kstore.log import open_log_dir
 from kstore.net.transport import new_loop
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kstore.protocol.registry import APIS
 from kstore.types import TopicPartition
 
@@ -79,10 +80,12 @@ class Server:
         self, connection: Any, api_key: int, version: int, correlation_id: int,
         client_id: bytes | None, body: bytes,
     ) -> Any:  # fmt: skip
+        if api_key == ApiVersionsRequest.API_KEY:
+            return ApiVersionsResponse().encode(version)
         assert api_key == LIST_OFFSETS
         request: Any = APIS[api_key].request.decode(body, version)
         broker: Any = SimpleNamespace(table=self._node.table)
-        ctx: Any = SimpleNamespace(api_version=version)
+        ctx: Any = SimpleNamespace(api_version=version, extended=connection.extended)
         return handle_list_offsets(broker, request, ctx).encode(version)
 
 

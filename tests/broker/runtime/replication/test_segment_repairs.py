@@ -145,7 +145,7 @@ def test_a_leader_drops_damage_that_is_not_committed_and_that_nobody_else_has(
         c.follow(1, 0)
         await until(lambda: not partition.log.damaged_parts())
         # Who waits for what is gone is told; the partition is led as before.
-        await until(lambda: answers)
+        await until(lambda: answers and partition.online)
         assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert roles == [(PLACE, False, 0), (PLACE, True, 0)]
         assert (partition.online, partition.isr, partition.isr_version) == (True, (1,), 1)

@@ -219,7 +219,7 @@ def test_a_node_that_cannot_be_read_is_not_skipped(store: MemoryStore, data: byt
         Side(store)
     run(side.acls.reload({"/kafka-acl/Topic/orders"}))
     [report] = side.reports
-    assert "put the node right" in report
+    assert "correct the node" in report
     assert side.known == {ORDERS}
     problems = run(side.acls.create([NO_WRITE]))
     assert list(problems) == [NO_WRITE]

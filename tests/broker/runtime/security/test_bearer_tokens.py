@@ -147,7 +147,7 @@ def test_a_url_that_can_not_be_is_refused(url: str | None) -> None:
 def test_claims_have_the_names_that_are_set(signers: list[Signer]) -> None:
     tokens, _ = trusted(signers[0].path.as_uri(), sub_claim_name="client", scope_claim_name="may")
     assert tokens.check(signers[0].token("x", client="app", may=["read"])).user == "app"
-    with pytest.raises(TokenRefusedError, match="names nobody"):
+    with pytest.raises(TokenRefusedError, match="names no principal"):
         tokens.check(signers[0].token("x"))
     with pytest.raises(TokenRefusedError, match="scope"):
         tokens.check(signers[0].token("x", client="app", may=["read", ""]))

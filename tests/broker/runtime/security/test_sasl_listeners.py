@@ -16,6 +16,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import admin
 
+from kstore.clients import AdminClient
 from kstore.errors import ErrorCode
 from kstore.protocol.controller.envelope import EnvelopeRequest
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
@@ -261,6 +262,21 @@ def test_a_size_that_nobody_needs_ends_the_connection(broker: Broker) -> None:
     until(lambda: "sasl.server.max.receive.size" in broker.output())
 
 
+def test_who_asks_for_kstores_fields_before_authentication_gets_them(
+    broker: Broker, signer: Signer
+) -> None:
+    where = addresses(broker)
+    produce(client_settings(where["OPEN"], "PLAIN", signer), "fields", [b"v"])
+    settings = {
+        "bootstrap.servers": where["OPEN"], "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN", "sasl.jaas.config":
+            f'x.PlainLoginModule required username="alice" password="{PASSWORD}";',
+    }  # fmt: skip
+    with AdminClient(settings) as client:
+        [topic] = client.describe_topics(["fields"])
+        assert [row.partition_epoch for row in topic.partitions] > [0]
+
+
 def test_names_can_not_write_lines_into_the_log(broker: Broker) -> None:
     evil = "eve\n2026-01-01 INFO all is well\x1b[2J"
     with RawClient(addresses(broker)["OPEN"]) as client:
@@ -314,7 +330,7 @@ def counted(broker: Broker) -> dict[str, int]:
     with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
     rows = [line.rpartition(" ") for line in lines if "authentication_total{" in line]
-    return {name: int(value) for name, _, value in rows}
+    return {name: int(value) for name, _, value in rows if name.startswith("kstore_")}
 
 
 def test_who_shows_who_it_is_and_who_does_not_is_counted_by_listener_and_mechanism(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
+from prometheus_client.parser import text_string_to_metric_families
 
 from kstore.broker.runtime.telemetry import client_metrics as telemetry
 from kstore.broker.runtime.telemetry.client_metrics import MAX_BYTES, MAX_CLIENT_BYTES, Telemetry
+from kstore.broker.state.exposition import OPENMETRICS, TEXT, Form, page_lines
 from kstore.broker.state.telemetry.otlp import OtlpError, OtlpTooLargeError, Point
 from tests.broker.state.telemetry.test_telemetry import MANY, written
 
@@ -22,7 +28,7 @@ def push(to: Telemetry, *points: Point, who: UUID = ONE, client_id: str = "c") -
 
 
 def rows(of: Telemetry) -> list[str]:
-    return [line for line in of.lines() if line and not line.startswith("#")]
+    return [line for line in of.metrics() if line and isinstance(line, str)]
 
 
 def test_the_last_value_counts_and_deltas_are_added_up() -> None:
@@ -34,6 +40,25 @@ def test_the_last_value_counts_and_deltas_are_added_up() -> None:
     whose = f'client_instance_id="{ONE}",client_id="c"'
     assert rows(found) == [f"kafka_client_a{{{whose}}} 5.0", f'kafka_client_d{{{whose},k="v"}} 2.0']
     assert found.bytes == size
+
+
+@pytest.mark.parametrize(
+    ("form", "parse", "kind"),
+    [
+        (TEXT, text_string_to_metric_families, "counter"),
+        (OPENMETRICS, openmetrics_families, "unknown"),
+    ],
+)
+def test_what_is_pushed_is_read_in_both_forms(form: Form, parse: Any, kind: str) -> None:
+    found = Telemetry()
+    counter = GAUGE._replace(name="a.total", counter=True, attributes=(("k", 'v"\n\\'),))
+    push(found, GAUGE._replace(name="a"), counter, GAUGE._replace(name="a-total"))
+    page = "\n".join((*filter(None, page_lines(found.metrics(), form)), ""))
+    gauge, pushed = parse(page)
+    assert (gauge.name, gauge.type) == ("kafka_client_a", "gauge")
+    assert pushed.type == kind
+    assert {row.name for row in pushed.samples} == {"kafka_client_a_total"}
+    assert {row.labels.get("k") for row in pushed.samples} == {'v"\n\\', None}
 
 
 @pytest.mark.parametrize("key", ["client_id", "client.id", "client-instance-id"])

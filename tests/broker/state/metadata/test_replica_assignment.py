@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstore.broker.state.metadata.image import BrokerImage
+from kstore.broker.state.metadata.image import BrokerImage, PartitionImage, new_partitions
 from kstore.broker.state.metadata.replica_assignment import assign_replicas
 
 
@@ -49,3 +49,23 @@ def test_every_assignment_is_sound(
         assert len(used) == min(factor, len(set(racks)))
     leaders = Counter(replicas[0] for replicas in assigned)
     assert max(leaders.values()) <= -(-count // len(racks))
+
+
+def test_of_many_partitions_only_the_different_ones_are_worked_out() -> None:
+    for count in (1, 2, 3, 4):
+        nodes = brokers([None] * count)
+        assigned = assign_replicas(nodes, 50, count, start=5)
+        assert assigned == tuple(
+            assign_replicas(nodes, 1, count, start=5 + index)[0] for index in range(50)
+        )
+        assert len({id(replicas) for replicas in assigned}) <= count * max(1, count - 1)
+
+
+def test_new_partitions_on_the_same_brokers_are_one_object() -> None:
+    assigned = assign_replicas(brokers([None] * 3), 6000, 2)
+    partitions = new_partitions(assigned)
+    assert [each.replicas for each in partitions] == list(assigned)
+    assert all(
+        each == PartitionImage(each.replicas[0], 0, *[each.replicas] * 2) for each in partitions
+    )
+    assert len({id(each) for each in partitions}) == 6

@@ -18,7 +18,8 @@ from kstore.acls import (
     AclResourceType,
 )
 from kstore.broker.state.security import authorizer as rules
-from kstore.broker.state.security.authorizer import NO_RULES, Authorizer, Rules, one_host
+from kstore.broker.state.security.authorizer import NO_RULES, Authorizer, Rules
+from kstore.broker.state.security.hosts import host_refusal, one_host
 from tests.reference.acl_rules import load
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
@@ -142,6 +143,52 @@ def test_a_rule_for_a_host_is_for_that_alone() -> None:
 def test_addresses_that_are_the_same_are_one(rule: str, client: str) -> None:
     assert one_host(rule) == one_host(client)
     assert may(with_rules(acl("orders", READ, host=rule)), READ, host=client)
+
+
+@pytest.mark.parametrize(
+    ("rule", "inside", "outside"),
+    [
+        ("127.0.0.0/8", "127.1.2.3", "128.0.0.1"),
+        ("10.0.0.7/32", "10.0.0.7", "10.0.0.8"),
+        ("0.0.0.0/0", "9.9.9.9", "::1"),
+        ("fd00::/8", "FD12:0::1", "fe80::1"),
+        ("::/0", "::1", "10.0.0.1"),
+        ("::ffff:10.0.0.0/104", "::ffff:10.9.9.9", "11.0.0.1"),
+        ("10.0.0.0/255.0.0.0", "10.9.9.9", "11.0.0.1"),
+    ],
+)
+def test_a_rule_for_a_network_is_for_who_is_in_it(rule: str, inside: str, outside: str) -> None:
+    assert host_refusal(rule) is None
+    some = with_rules(acl("orders", READ, host=rule))
+    assert may(some, READ, host=inside)
+    assert not may(some, READ, host=outside)
+    forbidden = with_rules(acl("orders", READ), acl("orders", READ, DENY, host=rule))
+    assert not may(forbidden, READ, host=inside)
+    assert may(forbidden, READ, host=outside)
+    assert forbidden.denying(ALICE, one_host(inside), READ, TOPIC, "orders") is not None
+    assert forbidden.authorize_by_type(ALICE, outside, READ, TOPIC)
+    assert not may(some, READ, host="no-address")
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("kafka.example", "none of these, and would never apply"),
+        ("localhost", "none of these"),
+        ("010.0.0.1", "none of these"),
+        ("10.0.0.1/8", "the network is 10.0.0.0/8"),
+        ("10.0.0.0/33", "is no network"),
+        ("kafka.example/8", "is no network"),
+        ("10.0.0.*", "none of these"),
+    ],
+)
+def test_a_host_that_no_client_can_have_is_refused(host: str, told: str) -> None:
+    assert told in (host_refusal(host) or "")
+
+
+@pytest.mark.parametrize("host", ["*", "10.0.0.1", "::1", "fe80::1%eth0", "10.0.0.0/8", "fd00::/8"])
+def test_a_host_that_a_client_can_have_is_taken(host: str) -> None:
+    assert host_refusal(host) is None
 
 
 def test_what_is_no_address_stays_as_it_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import struct
 from typing import NamedTuple
 from uuid import UUID
@@ -54,8 +55,14 @@ def fixed(number: int, data: bytes) -> bytes:
     return varint(number << 3 | 1) + data
 
 
+@functools.cache
 def attribute(key: str, value: str) -> bytes:
     return field(1, key.encode()) + field(2, field(1, value.encode()))
+
+
+@functools.cache
+def resource_attribute(key: str, value: str) -> bytes:
+    return field(1, attribute(key, value))
 
 
 def written(point: Point, resource: list[tuple[str, str]]) -> bytes:
@@ -70,7 +77,7 @@ def written(point: Point, resource: list[tuple[str, str]]) -> bytes:
     else:
         body = field(5, body)
     metric = field(2, field(1, point.name.encode()) + field(3, b"unit") + body)
-    about = field(1, b"".join(field(1, attribute(k, v)) for k, v in resource))
+    about = field(1, b"".join(resource_attribute(k, v) for k, v in resource))
     return field(1, field(2, metric) + about)  # the resource may stand behind its metrics
 
 
@@ -144,6 +151,7 @@ LONG = "x" * (MAX_TEXT_BYTES + 1)
         field(1, field(1, field(1, field(9, b"") * 100))),
         field(1, field(1, field(1, field(2, field(9, b"") * 100)))),
     ],
+    ids=lambda data: f"{len(data)} bytes",
 )
 def test_metrics_that_cost_more_than_a_clients_are_refused(data):
     with pytest.raises(OtlpTooLargeError):

@@ -19,7 +19,9 @@ from kstore.broker.state.transactions.state import (
     TV_2,
     Transaction,
     from_value,
+    in_order,
     record_of,
+    topics_of,
 )
 from kstore.broker.state.transactions.steps import (
     Claim,
@@ -270,3 +272,10 @@ def test_a_pattern_matches_whole_ids(pattern: str, name: str, matches: bool) -> 
 def test_a_pattern_that_is_none_in_re2_is_refused(pattern: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern=pattern))
+
+
+def test_partitions_are_told_in_the_order_of_topics_and_indexes() -> None:
+    places = [TopicPartition(topic, index) for topic in "cab" for index in (30, 4, 11, 0)]
+    assert in_order(frozenset(places)) == sorted(places)
+    told = topics_of(frozenset(places))
+    assert [(topic, told[topic]) for topic in told] == [(t, [0, 4, 11, 30]) for t in "abc"]

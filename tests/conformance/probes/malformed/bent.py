@@ -26,6 +26,7 @@ from tests.conformance.probes.malformed.encoding import (
     unsigned_varint,
 )
 from tests.conformance.probes.peer import CORRELATION_ID, Peer
+from tests.conformance.probes.recorded.answers import Answers, as_recorded
 from tests.conformance.probes.seeds import NOT_BENT, Unit, prepare, seed
 
 __all__ = ["probe_unit", "units"]
@@ -216,8 +217,10 @@ class _Side:
         if request_header_version(api_key, version) == 2:
             self.header += b"\x00"
 
-    def send(self, body: bytes) -> None:
-        frame = self.header + body
+    def send(self, number: int, make: Maker) -> None:
+        """Make the request and send it."""
+        self.unit.number = number
+        frame = self.header + make(self.unit)
         peer = self.unit.peer
         try:
             peer.connect().sendall(struct.pack(">i", len(frame)) + frame)
@@ -243,7 +246,30 @@ class _Side:
         except ProtocolError as error:
             unit.peer.reset()
             return f"not understood: {error}"
-        return plain(answer, ours=unit.owns)
+        return as_recorded(plain(answer, ours=unit.owns))
+
+    def reset(self) -> None:
+        """Close what is open."""
+        self.unit.peer.reset()
+
+
+class _RecordedSide:
+    """The same for answers that are recorded."""
+
+    def __init__(self, said: list[Any]) -> None:
+        self._said = said
+        self._number = 0
+
+    def send(self, number: int, make: Maker) -> None:
+        """Nothing is sent: the answer with this number is taken next."""
+        self._number = number
+
+    def take(self, patience_s: float) -> Any:
+        """What Kafka has answered."""
+        return self._said[self._number]
+
+    def reset(self) -> None:
+        """Nothing is open."""
 
 
 def _as_one(case: str, version: int, found: list[tuple[str, Any, Any]]) -> Difference:
@@ -256,34 +282,51 @@ def _as_one(case: str, version: int, found: list[tuple[str, Any, Any]]) -> Diffe
 
 
 def probe_unit(
-    kafka: Peer, kstore: Peer, api_key: int, version: int, *, frames: bool
+    kafka: Peer | Answers, kstore: Peer, api_key: int, version: int, *, frames: bool
 ) -> Iterator[Difference]:
     """Asks both brokers every wrong request of an API at a version."""
-    for peer in (kafka, kstore):
-        peer.reset()
-    sides = [_Side(peer, api_key, version) for peer in (kafka, kstore)]
     name = f"bent {APIS[api_key].name}"
-    for number, (label, make) in enumerate(_makers(sides[0].unit, frames=frames)):
-        for side in sides:
-            side.unit.number = number
-            side.send(make(side.unit))
-        said = [side.take(SHORT_S) for side in sides]
-        if said[0] != said[1]:
-            said = [
-                side.take(LONG_S) if what == "no answer" else what
-                for side, what in zip(sides, said, strict=True)
-            ]
-        if "no answer" in said:
-            for side in sides:
-                side.unit.peer.reset()
+    key = f"{name} v{version}"
+    kstore.reset()
+    ours = _Side(kstore, api_key, version)
+    makers = list(_makers(ours.unit, frames=frames))
+    theirs: _Side | _RecordedSide
+    noted: list[Any] = []
+    if isinstance(kafka, Answers):
+        theirs = _RecordedSide(kafka.said(key))
+    else:
+        kafka.reset()
+        theirs = _Side(kafka, api_key, version)
+        kafka.noted[key] = noted
+    for number, (label, make) in enumerate(makers):
+        said = _both_answers(theirs, ours, number, make)
+        noted.append(said[0])
         found = list(differences(*said))
         if found:
             yield _as_one(f"{name}, {label}", version, found)
+    for side in (theirs, ours):
+        side.reset()
+
+
+def _both_answers(
+    theirs: _Side | _RecordedSide, ours: _Side, number: int, make: Maker
+) -> list[Any]:
+    sides = (theirs, ours)
     for side in sides:
-        side.unit.peer.reset()
+        side.send(number, make)
+    said = [side.take(SHORT_S) for side in sides]
+    if said[0] != said[1]:
+        said = [
+            side.take(LONG_S) if what == "no answer" else what
+            for side, what in zip(sides, said, strict=True)
+        ]
+    if "no answer" in said:
+        for side in sides:
+            side.reset()
+    return said
 
 
-def units(kafka: Peer, kstore: Peer, *, every_version: bool) -> list[tuple[int, int]]:
+def units(kafka: Peer | Answers, kstore: Peer, *, every_version: bool) -> list[tuple[int, int]]:
     """The APIs and versions that both serve; else only those where an API's form changes most:
     the first, the last, and both sides of the first flexible one.
     """
@@ -303,7 +346,7 @@ def units(kafka: Peer, kstore: Peer, *, every_version: bool) -> list[tuple[int, 
     return found
 
 
-def wrong_versions(kafka: Peer) -> Iterator[tuple[str, bytes]]:
+def wrong_versions(kafka: Peer | Answers) -> Iterator[tuple[str, bytes]]:
     """A request of each API at versions that are not, and of APIs that are not."""
     for key in (*sorted(kafka.versions), -1, 93, 9999, 25300, 32767):
         low, high = kafka.versions.get(key, (0, 0))

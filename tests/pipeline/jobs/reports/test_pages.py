@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from html.parser import HTMLParser
 
-from kstore.pipeline.jobs.reports import pages
+import pytest
+
+from kstore.pipeline.jobs.reports import pages, plots
 from kstore.pipeline.jobs.reports.report import verification_page
 from kstore.pipeline.jobs.reports.stats import KeyStats, Lag, PartitionStats, Stats, bucket_size
-from kstore.pipeline.jobs.reports.stats_report import stats_page, topic_rows
+from kstore.pipeline.jobs.reports.stats_report import show_key, stats_page, topic_rows
 from kstore.pipeline.jobs.verification.compare import BAD, Finding, Summary
 from kstore.pipeline.jobs.verification.verify import Verification
 
@@ -47,20 +51,20 @@ def test_a_verification_s_page_shows_findings_and_is_whole() -> None:
     assert Tags(text).open == []
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
-    assert "1 findings in 1 of 2 partitions." in text
-    assert text.count("<rect") < 400
+    assert "1 finding in 1 of 2 partitions." in text
+    assert text.count("<i class") == pages.MAX_CELLS
     assert BAD["missing"] in text
 
 
 def test_a_good_verification_says_so() -> None:
     text = verification_page(Verification(summaries=[Summary("t", 0)]), "a", "b")
-    assert "Nothing was found that must not be." in text
+    assert "No differences and no damage found." in text
     assert Tags(text).open == []
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert [pages.number(v) for v in (None, True, 1234567, 0.5, "x")] == [
-        "–", "yes", "1,234,567", "0.50", "x",
+    assert [pages.number(v) for v in (None, True, 1234567, 0.5, "x", pages.Size(47_100_000))
+    ] == ["–", "yes", "1,234,567", "0.50", "x", "47.1 MB",
     ]  # fmt: skip
 
 
@@ -88,19 +92,51 @@ def test_statistics_are_summed_by_topic() -> None:
     assert sample().size_at("t", 1.0) == 40 < bucket_size(25)  # no record is larger
 
 
-def test_names_at_the_edge_of_a_plot_stay_in_it() -> None:
-    svg = pages.columns([(f"2026-11-22 {n:02}", 7) for n in range(100)], "records by hour")
-    assert svg.count(">7</text>") == 1
-    assert 'x="0" y="168" class="soft" text-anchor="start">2026-11-22 00<' in svg
-    assert 'x="900" y="168" class="soft" text-anchor="end">2026-11-22 96<' in svg
-    assert 'text-anchor="middle">2026-11-22 48<' in svg
+def texts(svg: str) -> list[str]:
+    """What a plot says."""
+    return [unescape(text) for text in re.findall(r">([^<>]+)</text>", svg)]
+
+
+def test_columns_name_the_first_the_middle_and_the_last() -> None:
+    svg = plots.columns([(f"2026-11-22 {n:02}", 7) for n in range(100)], "records by hour")
+    named = [text for text in texts(svg) if text.startswith("2026")]
+    assert named == ["2026-11-22 00", "2026-11-22 49", "2026-11-22 99"]
+    ends = [re.search(rf"text-anchor: (\w+)[^>]*>{name}<", svg) for name in (named[0], named[-1])]
+    assert [end and end[1] for end in ends] == ["start", "end"]  # they stay inside the plot
 
 
 def test_long_names_that_end_or_begin_alike_are_told_apart() -> None:
-    names = ["payments.settlement.events.v2." + last for last in ("retries", "deadletter")]
+    names = [
+        "payments.settlement.events.of.the.whole.group.v2." + x for x in ("retries", "letters")
+    ]
     names.append("refunds." + names[0])
-    shown = {pages.bars([(name, [1])], ["records"]).split("</title>")[1] for name in names}
+    shown = {texts(plots.bars([(name, [1])], ["records"]))[0] for name in names}
     assert len(shown) == 3
+    assert max(map(len, shown)) <= plots.LONGEST_NAME
+
+
+def test_bars_say_names_and_values_as_they_are(recwarn: pytest.WarningsRecorder) -> None:
+    rows = [("<b> $x$ 日本", [1234567, 0]), ("u", [1, 2])]
+    svg = plots.bars(rows, ["left", "right"])
+    assert texts(svg) == ["<b> $x$ 日本", "1,234,567", "0", "u", "1", "2"]
+    assert "left" in svg.split("<svg")[0]  # the legend
+    assert not recwarn.list
+    assert show_key(b"line\none\x00") == r"line\none\x00"
+
+
+def test_plots_take_colours_and_width_from_the_page() -> None:
+    for svg in (plots.bars([("t", [1])], ["records"]), plots.columns([("a", 1)], "sizes")):
+        assert set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg)) <= {
+            "none", "var(--ink)", "var(--soft)", "var(--line)", "var(--one)",
+        }  # fmt: skip
+        opening = svg[: svg.index(">")]
+        assert 'viewBox="0 0 360 ' in opening
+        assert " width=" not in opening
+        assert "<style" not in svg
+    text = stats_page(sample(), "x")
+    assert re.search(r"prefers-color-scheme: dark\) \{ :root \{[^}]*--one: #", text)
+    assert "svg { display: block; width: 100%;" in text
+    assert "http" not in text.replace("http://www.w3.org/", "")  # nothing comes from elsewhere
 
 
 def test_the_page_of_statistics_is_whole() -> None:

@@ -219,7 +219,17 @@ class TestCommits:
         stale = ErrorCode.STALE_MEMBER_EPOCH
         assert driver.commit("a", 2, "t", 2) == [stale]
 
-    def test_a_partition_of_nobody_s_is_never_committed(self, driver: ConsumerDriver) -> None:
+    def test_the_present_epoch_commits_what_is_not_assigned_too(
+        self, driver: ConsumerDriver
+    ) -> None:
+        two_members(driver)
+        assert driver.commit("a", 3, "t", 0, 2) == [0, 0]
+        assert driver.commit("a", 3, "elsewhere", 7) == [0]
+        stale = ErrorCode.STALE_MEMBER_EPOCH
+        assert driver.commit("a", 2, "t", 0, 2) == [stale, stale]
+
+    def test_by_setting_it_commits_only_what_is_assigned(self) -> None:
+        driver = ConsumerDriver(commit_requires_assignment=True)
         two_members(driver)
         stale = ErrorCode.STALE_MEMBER_EPOCH
         assert driver.commit("a", 3, "t", 2) == [stale]
@@ -269,7 +279,8 @@ class TestCommits:
 
         illegal = ErrorCode.ILLEGAL_GENERATION
         assert [commit("a", epoch, 0) for epoch in (1, 2, 3, 4)] == [illegal, 0, 0, illegal]
-        assert [commit("b", 2, 2), commit("b", 3, 2), commit("a", 3, 2)] == [illegal, 0, illegal]
+        assert [commit("b", 2, 2), commit("b", 3, 2), commit("a", 3, 2)] == [illegal, 0, 0]
+        assert commit("a", 2, 2) == illegal
         assert commit("x", 3, 0) == ErrorCode.UNKNOWN_MEMBER_ID
         assert commit("", -1, 0) == ErrorCode.NONE  # a producer that names no member
 

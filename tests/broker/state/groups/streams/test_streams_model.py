@@ -5,6 +5,7 @@ model (KAFKA-19779), nobody shares a task, and a commit is accepted exactly when
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from hypothesis import Phase
@@ -197,15 +198,19 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         for member in group.members.values() if group else ():
             assert group is not None
             for epoch in range(member.member_epoch - 2, member.member_epoch + 2):
-                for transactional in (False, True):
-                    claim = CommitClaim(member.member_id, None, epoch, 9, transactional)
+                for transactional, strict in itertools.product((False, True), repeat=2):
+                    claim = CommitClaim(member.member_id, None, epoch, 9, transactional, strict)
                     for task in [(s, p) for s in SOURCES for p in range(3)]:
                         for topic in SOURCES[task[0]]:
                             error = commit_error(group, claim, topic, task[1])
                             assert error == self.right_error(member, claim, task)
 
     def right_error(self, member: Any, claim: CommitClaim, task: Task) -> int:
-        """Assignment epoch <= claimed epoch <= member epoch."""
+        """Assignment epoch <= claimed epoch <= member epoch; the present one may always, unless the
+        claim needs the assignment.
+        """
+        if claim.epoch == member.member_epoch and not claim.needs_assignment:
+            return ErrorCode.NONE
         since = self.since.get((member.member_id, task), 2**31 - 1)
         if since <= claim.epoch <= member.member_epoch:
             return ErrorCode.NONE

@@ -1,0 +1,232 @@
+"""kstore's tagged fields are in answers only on connections that asked for them in ApiVersions: all
+others get what Kafka's own schemas have, byte for byte, judged by a decoder that is not kstore's
+and refuses a tag that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from kstore._fast.record.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.groups.classic import NeedPositionTopic
+from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatRequest
+from kstore.protocol.groups.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.registry import APIS, encode_request
+from kstore.protocol.schema import Message
+from tests.broker.harness.topic_client import TopicClient
+from tests.broker.requests.test_extensions import NEWEST, Wire
+from tests.broker.requests.test_extensions import Topic as ProducedTopic
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.protocol.test_messages_match_kafka import kafka_schemas
+from tests.reference.kafka_decoder import NotKafkasError, decode_message
+
+METADATA, FETCH, LIST_OFFSETS, OFFSET_FETCH = 3, 1, 2, 9
+TAGGED_FROM = {METADATA: 9, FETCH: 12, LIST_OFFSETS: 6, OFFSET_FETCH: 6}
+"""The first version of each answer that has room for tags."""
+CASES = [
+    *((METADATA, version) for version in range(14)),
+    *((FETCH, version) for version in range(4, 19)),
+    *((LIST_OFFSETS, version) for version in range(1, 12)),
+    *((OFFSET_FETCH, version) for version in range(1, 11)),
+]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    running = KstoreBroker(tmp_path_factory.mktemp("fields"))
+    running.start()
+    yield running
+    running.stop()
+
+
+class Topic:
+    """One topic with a record, and a commit of it that has its partition epoch."""
+
+    def __init__(self, broker: KstoreBroker) -> None:
+        client = TopicClient(broker)
+        self.name = f"t{uuid4().hex}"
+        self.group = f"g{uuid4().hex}"
+        self.topic_id: UUID = client.create(self.name).topic_id
+        client.produce(self.name)
+        [self.epoch] = client.epochs(self.name)
+        assert client.commit(self.name, {0: 1}, self.epoch, group_id=self.group) == [0]
+
+
+@pytest.fixture(scope="module")
+def topic(broker: KstoreBroker) -> Topic:
+    return Topic(broker)
+
+
+def request_of(topic: Topic, api_key: int, version: int) -> Message:
+    """A request whose answer has room for every field of kstore's."""
+    if api_key == METADATA:
+        return MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)])
+    if api_key == FETCH:
+        part = FetchPartition(partition=0, partition_max_bytes=1 << 20)
+        row = FetchTopic(topic=topic.name, partitions=[part])
+        if version >= 13:
+            row = FetchTopic(topic_id=topic.topic_id, partitions=[part])
+        return FetchRequest(max_wait_ms=0, min_bytes=0, topics=[row])
+    if api_key == LIST_OFFSETS:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        return ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=[asked])]
+        )
+    if version < 8:
+        old = OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])
+        return OffsetFetchRequest(group_id=topic.group, topics=[old])
+    new = OffsetFetchRequestTopics(name=topic.name, partition_indexes=[0])
+    if version >= 10:
+        new = OffsetFetchRequestTopics(topic_id=topic.topic_id, partition_indexes=[0])
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic.group, topics=[new])])
+
+
+def answer_to(client: TopicClient, request: Message, version: int) -> bytes:
+    """The answer's body: what stands behind its header."""
+    client.sock.sendall(encode_request(request, version, 9, "test"))
+    is_flexible = version >= APIS[request.API_KEY].flexible_from
+    return client.answer()[5 if is_flexible else 4 :]
+
+
+def without_fields(message: Any) -> int:
+    """Take kstore's fields out of a decoded answer, at every depth; returns how many had one."""
+    found = 0
+    for name in message.SPECS:
+        value = getattr(message, name)
+        if name in {"partition_epoch", "max_partition_epoch"}:
+            found += value >= 0
+            setattr(message, name, -1)
+        for row in value if isinstance(value, list) else ():
+            found += without_fields(row) if hasattr(row, "SPECS") else 0
+    return found
+
+
+@pytest.mark.parametrize(("api_key", "version"), CASES)
+def test_who_does_not_ask_gets_kafkas_bytes(
+    broker: KstoreBroker, topic: Topic, api_key: int, version: int
+) -> None:
+    schema = kafka_schemas()[APIS[api_key].response.__name__]
+    request = request_of(topic, api_key, version)
+    plain, asking = TopicClient(broker, extended=False), TopicClient(broker)
+    tagged = version >= TAGGED_FROM[api_key]
+    for _ in range(2):  # the second answer may be one that was kept
+        with_fields = answer_to(asking, request, version)
+        without = answer_to(plain, request, version)
+        decode_message(schema, version, without)
+        answer = APIS[api_key].response.decode(with_fields, version)
+        assert bool(without_fields(answer)) is tagged
+        assert answer.encode(version) == without
+        if tagged:
+            with pytest.raises(NotKafkasError, match=r"tag 2320[01] is unknown"):
+                decode_message(schema, version, with_fields)
+        else:
+            assert with_fields == without
+
+
+def test_a_connection_asks_once_and_another_one_asks_anew(
+    broker: KstoreBroker, topic: Topic
+) -> None:
+    client = TopicClient(broker, extended=False)
+    assert client.epochs(topic.name) == [-1]
+    client.ask_for_fields()
+    assert client.epochs(topic.name) == [topic.epoch]
+    later = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    assert client.call(later).error_code == 0
+    assert client.epochs(topic.name) == [topic.epoch], "asked for once, it holds"
+    assert TopicClient(broker, extended=False).epochs(topic.name) == [-1]
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [b"\x00", b"\x01\xa2\xb5\x01\x01\x00", b"\x01\xa2\xb5\x01\x02\x01\x01", b"\x01\xa2\xb5\x01",
+     b"\x01\xa3\xb5\x01\x01\x01"],
+    ids=["none", "false", "of another size", "cut short", "another tag"],
+)  # fmt: skip
+def test_what_does_not_ask(broker: KstoreBroker, topic: Topic, tags: bytes) -> None:
+    client = TopicClient(broker, extended=False)
+    body = b"\x02t\x021" + tags
+    frame = b"\x00\x12\x00\x04\x00\x00\x00\x09\x00\x01t\x00" + body
+    client.sock.sendall(len(frame).to_bytes(4) + frame)
+    try:
+        client.answer()
+    except ConnectionError:
+        return  # it is malformed
+    assert client.epochs(topic.name) == [-1]
+
+
+def test_the_bytes_that_ask() -> None:
+    asking = ApiVersionsRequest(
+        client_software_name="t", client_software_version="1", extension_fields=True
+    )
+    assert asking.encode(4) == b"\x02t\x021\x01\xa2\xb5\x01\x01\x01"
+    assert asking.encode(2) == b""
+
+
+def test_a_parked_fetch_is_answered_as_its_connection_asked(
+    broker: KstoreBroker, topic: Topic
+) -> None:
+    for extended in (False, True):
+        client = TopicClient(broker, extended=extended)
+        part = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
+        parked = FetchRequest(
+            max_wait_ms=200, min_bytes=1 << 20,
+            topics=[FetchTopic(topic_id=topic.topic_id, partitions=[part])],
+        )  # fmt: skip
+        [row] = client.call(parked, 18).responses
+        assert row.partitions[0].partition_epoch == (topic.epoch if extended else -1)
+
+
+def test_a_member_that_did_not_ask_is_not_asked_for_positions(broker: KstoreBroker) -> None:
+    """KIP-253's fields in heartbeats: an unmodified member beside one of kstore's."""
+    asking, plain = TopicClient(broker), TopicClient(broker, extended=False)
+    name, group = f"t{uuid4().hex}", f"g{uuid4().hex}"
+    asking.create(name, 2)
+    members = {}
+    for client, member in ((asking, "a"), (plain, "b")):
+        joined = client.beat(member, 0, group_id=group, subscribed_topic_names=[name])
+        assert joined.error_code == ErrorCode.NONE
+        members[client] = joined.member_epoch
+    need = [NeedPositionTopic(topic=name, partitions=[0])]
+    told = asking.beat("a", members[asking], group_id=group, need_position=need)
+    assert (told.error_code, told.need_position) == (ErrorCode.NONE, need)
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="b", member_epoch=members[plain]
+    )
+    decode_message(
+        kafka_schemas()["ConsumerGroupHeartbeatResponse"], 1, answer_to(plain, request, 1)
+    )
+    assert plain.beat("b", members[plain], group_id=group).need_position == []
+    plain.ask_for_fields()
+    assert plain.beat("b", members[plain], group_id=group).need_position == need
+
+
+def test_produce_answers_have_the_field_only_for_given_offsets(
+    broker: KstoreBroker, topic: Topic
+) -> None:
+    """KIP-391's LogEndOffset: the request itself asks for it."""
+    schema = kafka_schemas()["ProduceResponse"]
+    wire = Wire(broker)
+    producing = ProducedTopic(wire, f"t{uuid4().hex}")
+    producing.produce(build_batch([b"v"], timestamp=1))
+    decode_message(schema, NEWEST, wire.got[5:])
+    producing.give(5, [b"v"])
+    with pytest.raises(NotKafkasError, match="tag 39101"):
+        decode_message(schema, NEWEST, wire.got[5:])

@@ -1,0 +1,155 @@
+"""What tests of delegation tokens share: settings, logins over raw frames, the four requests."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from kstore.net.sasl_client import SaslClient, make_client
+from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
+from kstore.protocol.security.delegation_tokens import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from tests.broker.runtime.security.sasl_harness import PASSWORD, RawClient, plain_users
+
+__all__ = [
+    "SECRET",
+    "RefusedError",
+    "allow",
+    "create",
+    "describe",
+    "expire",
+    "log_in",
+    "log_in_with_token",
+    "renew",
+    "shake_hands",
+    "token_client",
+    "token_jaas",
+    "token_settings",
+]
+
+SECRET = "the-key-of-all-tokens"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+
+
+class RefusedError(Exception):
+    """The broker's words."""
+
+
+def token_settings(*listeners: str, users: tuple[str, ...] = ("alice", "bob", "carol")) -> dict[
+    str, str
+]:  # fmt: skip
+    """A broker's, for these listeners with SASL."""
+    settings = {
+        "sasl.enabled.mechanisms": f"PLAIN,{SCRAM_256},{SCRAM_512}",
+        "delegation.token.secret.key": SECRET,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    for name in listeners:
+        prefix = f"listener.name.{name.lower()}"
+        settings[f"{prefix}.plain.sasl.jaas.config"] = plain_users(*users)
+        for mechanism in (SCRAM_256, SCRAM_512):
+            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{SCRAM_MODULE} required;"
+    return settings
+
+
+def token_jaas(token_id: str, hmac: bytes) -> str:
+    """A client's sasl.jaas.config with a token."""
+    password = base64.b64encode(hmac).decode()
+    return f'{SCRAM_MODULE} required username="{token_id}" password="{password}" tokenauth="true";'
+
+
+def token_client(token_id: str, hmac: bytes, mechanism: str = SCRAM_256) -> SaslClient:
+    """A client's side of one login with a token."""
+    return make_client(
+        {"sasl.mechanism": mechanism, "sasl.jaas.config": token_jaas(token_id, hmac)}
+    )
+
+
+def shake_hands(raw: RawClient, client: SaslClient) -> int:
+    """Authenticate, or authenticate again; how long it holds in ms. Raises RefusedError."""
+    hand = raw.ask(SaslHandshakeRequest(mechanism=client.mechanism), 1)
+    assert hand.error_code == 0, hand
+    message: bytes | None = client.first()
+    lifetime_ms = 0
+    while message is not None:
+        answer = raw.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+        if answer.error_code:
+            raise RefusedError(answer.error_message)
+        lifetime_ms = answer.session_lifetime_ms
+        message = client.step(bytes(answer.auth_bytes))
+    return lifetime_ms
+
+
+def log_in(
+    address: str, user: str, password: str = PASSWORD, mechanism: str = "PLAIN"
+) -> RawClient:
+    """A connection of a user's."""
+    raw = RawClient(address)
+    settings = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+    try:
+        shake_hands(raw, make_client(settings))
+    except RefusedError:
+        raw.__exit__()
+        raise
+    return raw
+
+
+def log_in_with_token(
+    address: str, token_id: str, hmac: bytes, mechanism: str = SCRAM_256
+) -> RawClient:
+    """A connection of a token's bearer."""
+    raw = RawClient(address)
+    try:
+        shake_hands(raw, token_client(token_id, hmac, mechanism))
+    except RefusedError:
+        raw.__exit__()
+        raise
+    return raw
+
+
+def create(
+    *renewers: str, life_ms: int = -1, owner: str = "", kind: str = "User"
+) -> CreateDelegationTokenRequest:
+    """Ask for a token; ``kind`` is the type of the renewers."""
+    return CreateDelegationTokenRequest(
+        owner_principal_type="User" if owner else "",
+        owner_principal_name=owner,
+        renewers=[CreatableRenewers(principal_type=kind, principal_name=each) for each in renewers],
+        max_lifetime_ms=life_ms,
+    )
+
+
+def renew(hmac: bytes, period_ms: int = -1) -> RenewDelegationTokenRequest:
+    """Put off its end."""
+    return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
+
+
+def expire(hmac: bytes, period_ms: int = -1) -> ExpireDelegationTokenRequest:
+    """Set its end."""
+    return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
+
+
+def describe(*owners: str, every: bool = True) -> DescribeDelegationTokenRequest:
+    """Of these owners; without one, of all, or (not ``every``) of none."""
+    rows = [
+        DescribeDelegationTokenOwner(principal_type="User", principal_name=each) for each in owners
+    ]
+    return DescribeDelegationTokenRequest(owners=None if every and not rows else rows)
+
+
+def allow(user: str, resource_type: int, name: str, operation: int) -> Any:
+    """Give a user a right."""
+    row = AclCreation(
+        resource_type=resource_type, resource_name=name, resource_pattern_type=3,
+        principal=f"User:{user}", host="*", operation=operation, permission_type=3,
+    )  # fmt: skip
+    return CreateAclsRequest(creations=[row])

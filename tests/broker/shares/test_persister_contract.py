@@ -1,0 +1,257 @@
+"""What every Persister does: the one in memory, and the one that asks a coordinator on another
+broker, which is a real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from kstore.broker.runtime.shares.coordinator_persister import CoordinatorPersister
+from kstore.broker.runtime.shares.persister import Persister
+from kstore.broker.state.shares.persisted import (
+    NO_COUNT,
+    NO_EPOCH,
+    NO_OFFSET,
+    SharePartitionKey,
+    ShareState,
+    ShareSummary,
+    ShareWrite,
+    StateBatch,
+)
+from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.memory_persister import MemoryPersister
+
+PARTITIONS = 40
+BROKER = 1
+
+
+class Wire:
+    """The Peers of a broker that has one other: a connection to it, and its answers changed."""
+
+    def __init__(self, broker: KstoreBroker) -> None:
+        self._broker = broker
+        self._line = asyncio.Lock()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.asked: list[Any] = []
+        self.failures: list[KafkaError] = []
+
+    async def ask(self, node_id: int, request: Any, timeout_s: float = 30.0) -> Any:
+        """As Peers."""
+        assert node_id == BROKER
+        self.asked.append(request)
+        if self.failures:
+            raise self.failures.pop(0)
+        async with self._line:
+            if self._streams is None:
+                self._streams = await asyncio.open_connection(self._broker.host, self._broker.port)
+            reader, writer = self._streams
+            api = APIS[request.API_KEY]
+            writer.write(encode_request(request, api.max_version, 1, "broker-0"))
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            answer = await reader.readexactly(size)
+        return decode_response(answer, api.response, api.max_version)[1]
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+class Elsewhere:
+    """The ShareCoordinator of a broker that leads nothing."""
+
+    def __init__(self) -> None:
+        self.looked = 0
+        self.failures: list[KafkaError] = []
+
+    async def leader_of(self, name: str) -> int:
+        """As ShareCoordinator."""
+        self.looked += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return BROKER
+
+
+class FakeNode:
+    """The Node of another broker."""
+
+    node_id = 0
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+
+class Far:
+    """A CoordinatorPersister whose coordinator is a real broker."""
+
+    def __init__(self, broker: KstoreBroker) -> None:
+        self.wire = Wire(broker)
+        self.elsewhere = Elsewhere()
+        self.persister = CoordinatorPersister(FakeNode(), lambda: self.elsewhere, lambda: self.wire)  # type: ignore[arg-type]
+        self.topic_id = UUID(int=0)
+
+    async def prepare(self) -> None:
+        """Make a topic, and __share_group_state."""
+        topic = CreatableTopic(name=f"t-{uuid4()}", num_partitions=PARTITIONS, replication_factor=1)
+        made = await self.wire.ask(BROKER, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        self.topic_id = made.topics[0].topic_id
+        key = str(SharePartitionKey("g", self.topic_id, 0))
+        ask = FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+        found = await self.wire.ask(BROKER, ask)
+        assert found.coordinators[0].node_id == BROKER
+        self.wire.asked.clear()
+
+
+Case = Callable[[Persister, SharePartitionKey], Any]
+
+
+async def each_call(persister: Persister, key: SharePartitionKey) -> None:
+    """A life, from the beginning to the end."""
+    await persister.initialize(key, 2, NO_OFFSET)
+    assert await persister.read(key, 1) == ShareState(2, NO_OFFSET, ())
+    acknowledged, available = StateBatch(10, 19, 2, 1), StateBatch(20, 25, 0, 1)
+    await persister.write(key, ShareWrite(2, 1, 10, 10, (available, acknowledged)))
+    assert await persister.read(key, 1) == ShareState(2, 10, (acknowledged, available))
+    await persister.write(key, ShareWrite(2, 1, 20, 0))
+    assert await persister.read(key, 2) == ShareState(2, 20, (available,))
+    assert await persister.read_summary(key, NO_EPOCH) == ShareSummary(2, 2, 20, 0)
+    await persister.delete(key)
+    await persister.delete(key)
+    assert await persister.read_summary(key, 5) == ShareSummary(0, 0, NO_OFFSET, NO_COUNT)
+
+
+async def fences(persister: Persister, key: SharePartitionKey) -> None:
+    """Older epochs, and what is not there."""
+    with pytest.raises(KafkaError) as refused:
+        await persister.read(key, 0)
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+    await persister.initialize(key, 2, 0)
+    await persister.read(key, 4)
+    for refusal, code in (
+        (persister.initialize(key, 1, 0), ErrorCode.FENCED_STATE_EPOCH),
+        (persister.read(key, 3), ErrorCode.FENCED_LEADER_EPOCH),
+        (persister.write(key, ShareWrite(2, 3)), ErrorCode.FENCED_LEADER_EPOCH),
+        (persister.write(key, ShareWrite(1, 4)), ErrorCode.FENCED_STATE_EPOCH),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            await refusal
+        assert refused.value.code == code
+
+
+async def many(persister: Persister, key: SharePartitionKey) -> None:
+    """All share-partitions of a group, and of another one, at once."""
+    keys = [key._replace(partition=index) for index in range(PARTITIONS)]
+    keys += [key._replace(group_id=key.group_id + "-2", partition=index) for index in range(3)]
+    await asyncio.gather(*(persister.initialize(each, 1, 7) for each in keys))
+    batch = (StateBatch(7, 7, 2, 1),)
+    await asyncio.gather(
+        *(persister.write(each, ShareWrite(1, 0, 7, 1, batch)) for each in keys),
+        *(persister.write(each, ShareWrite(1, 0, 8, 0)) for each in keys),
+    )
+    states = await asyncio.gather(*(persister.read(each, 3) for each in keys))
+    assert states == [ShareState(1, 8, ())] * len(keys)
+
+
+CASES = [each_call, fences, many]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_persister_in_memory(case: Case) -> None:
+    asyncio.run(case(MemoryPersister(), SharePartitionKey(f"g-{uuid4()}", uuid4(), 1)))
+
+
+class Here(MemoryPersister):
+    """The ShareCoordinator of the broker that asks."""
+
+    async def leader_of(self, name: str) -> int:
+        """As ShareCoordinator: this broker."""
+        return FakeNode.node_id
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_persister_whose_coordinator_is_its_own_broker(case: Case) -> None:
+    async def run() -> None:
+        here = Here()
+        persister = CoordinatorPersister(FakeNode(), lambda: here, lambda: None)  # type: ignore[arg-type]
+        await case(persister, SharePartitionKey(f"g-{uuid4()}", uuid4(), 1))
+
+    asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def far_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    """The broker that has the coordinator."""
+    settings = {"share.coordinator.state.topic.num.partitions": "5"}
+    broker = KstoreBroker(tmp_path_factory.mktemp("far"), overrides=settings)
+    with broker:
+        yield broker
+
+
+def with_far(broker: KstoreBroker, test: Callable[[Far], Awaitable[None]]) -> None:
+    """Run a test with a persister whose coordinator is that broker."""
+
+    async def run() -> None:
+        far = Far(broker)
+        try:
+            await far.prepare()
+            await test(far)
+        finally:
+            await far.persister.close()
+            far.wire.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_persister_whose_coordinator_is_another_broker(
+    far_broker: KstoreBroker, case: Case
+) -> None:
+    with_far(
+        far_broker,
+        lambda far: case(far.persister, SharePartitionKey(f"g-{uuid4()}", far.topic_id, 1)),
+    )
+
+
+def test_what_is_asked_at_once_goes_in_one_request_of_each_group(far_broker: KstoreBroker) -> None:
+    async def test(far: Far) -> None:
+        keys = [SharePartitionKey(f"g-{uuid4()}", far.topic_id, index) for index in range(2)]
+        await asyncio.gather(
+            *(
+                far.persister.initialize(key._replace(partition=index), 1, 0)
+                for index in range(PARTITIONS)
+                for key in keys
+            )
+        )
+        assert len(far.wire.asked) == 2
+        for request in far.wire.asked:
+            rows = [row.partition for topic in request.topics for row in topic.partitions]
+            assert rows == list(range(PARTITIONS))
+
+    with_far(far_broker, test)
+
+
+def test_a_coordinator_that_is_away_is_looked_for_and_asked_again(
+    far_broker: KstoreBroker,
+) -> None:
+    async def test(far: Far) -> None:
+        key = SharePartitionKey(f"g-{uuid4()}", far.topic_id, 0)
+        far.elsewhere.failures = [error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+        far.wire.failures = [NetworkError("gone"), error_for(ErrorCode.NOT_COORDINATOR)]
+        await far.persister.initialize(key, 1, 0)
+        assert far.elsewhere.looked == 4
+        unknown = key._replace(partition=PARTITIONS)
+        with pytest.raises(KafkaError) as refused:
+            await far.persister.initialize(unknown, 1, 0)
+        assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert far.elsewhere.looked == 5
+
+    with_far(far_broker, test)

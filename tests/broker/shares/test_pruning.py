@@ -1,0 +1,95 @@
+"""When superseded records are deleted: not before the snapshots that supersede them last."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator, ShareStatePartition
+from kstore.broker.state.shares.persisted import SharePartitionKey
+from kstore.broker.state.shares.share_shard import ShareRecord
+from kstore.errors import ErrorCode, error_for
+from kstore.types import TopicPartition
+
+KEY = SharePartitionKey("g", UUID(int=1), 0)
+PLACE = TopicPartition("__share_group_state", 0)
+
+
+class FakeLog:
+    """Remembers what it was told."""
+
+    log_start_offset = 0
+    log_dir = SimpleNamespace(path="dir")
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+    def delete_before(self, offset: int) -> None:
+        self.calls.append(offset)
+
+
+class FakeWriter:
+    """Its partition is committed when the test says so."""
+
+    def __init__(self) -> None:
+        self.log = FakeLog()
+        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def log_of(self, place: TopicPartition) -> FakeLog:
+        return self.log
+
+    def partition(self, place: TopicPartition) -> Any:
+        return SimpleNamespace(log=self.log, notify=lambda: None)
+
+    async def committed(self, place: TopicPartition, timeout_s: float) -> None:
+        await self.told
+
+
+class FakeDirs:
+    """The threads of log dirs."""
+
+    async def run(self, path: str, what: str, call: Any) -> None:
+        call()
+
+
+async def prune_with(failure: Exception | None) -> tuple[list[Any], list[Any]]:
+    """What the log is told before the snapshot is committed, and after, or after a failure."""
+    writer = FakeWriter()
+    config = {
+        "kstore.check.invariants": True,
+        "share.coordinator.snapshot.update.records.per.snapshot": 1,
+        "share.coordinator.write.timeout.ms": 5000,
+    }
+    node: Any = SimpleNamespace(now_ms=lambda: 1, config=config, dirs=FakeDirs())
+    coordinator = ShareCoordinator(node, None, writer)  # type: ignore[arg-type]
+    partition = ShareStatePartition(coordinator, PLACE)
+    partition.error_code = ErrorCode.NONE
+    coordinator._by_index[0] = partition
+    for offset in (3, 4):
+        record = partition.shard.initialize(KEY, 1, 0, 1)
+        assert isinstance(record, ShareRecord)
+        partition.shard.replay(record, offset)
+    pruning = asyncio.ensure_future(coordinator.prune())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    before = list(writer.log.calls)
+    if failure is None:
+        writer.told.set_result(None)
+    else:
+        writer.told.set_exception(failure)
+    await pruning
+    return before, writer.log.calls
+
+
+def test_records_are_deleted_once_their_snapshot_is_committed_and_on_the_disk() -> None:
+    assert asyncio.run(prune_with(None)) == ([], ["flush", 4])
+
+
+def test_records_stay_where_their_snapshot_is_not_committed() -> None:
+    failure = error_for(ErrorCode.NOT_COORDINATOR)
+    assert asyncio.run(prune_with(failure)) == ([], [])

@@ -1,0 +1,164 @@
+"""Three real brokers, share consumers, and kill -9 of the leader and of the share coordinator: what
+was accepted does not come again, nothing is lost, and deliveries count on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstore.clients import AdminClient, Producer, ShareConsumer, ShareRecord, TopicPartition
+from kstore.clients.admin import ConfigResource
+from tests.conformance.kstore_cluster import KstoreCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+SETTINGS = {
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+}
+STATES = "__share_group_state"
+RECORDS = 3000
+LIMIT = 10
+"""Deliveries of a record."""
+MOST_S = 60
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
+    """Brokers 1 to 3."""
+    with KstoreCluster(tmp_path, overrides=SETTINGS) as made:
+        made.start()
+        yield made
+
+
+class Worker(threading.Thread):
+    """A member that accepts most records, and releases one of seven the first time."""
+
+    def __init__(self, cluster: KstoreCluster, topic: str, group: str) -> None:
+        super().__init__()
+        self.addresses = ",".join(broker.bootstrap for broker in cluster.brokers.values())
+        self.topic, self.group = topic, group
+        self.delivered: list[tuple[float, int, int]] = []
+        """(when, offset, delivery count)."""
+        self.accepted: dict[int, float] = {}
+        """Offset to when it was known."""
+        self.asked: set[int] = set()
+        """What may be accepted: the answer can be lost with a broker."""
+        self.ended = threading.Event()
+        self.problem: Exception | None = None
+
+    def run(self) -> None:
+        """Until `ended` is set."""
+        try:
+            with ShareConsumer(
+                self.addresses,
+                self.topic,
+                group_id=self.group,
+                share_acknowledgement_mode="explicit",
+            ) as consumer:
+                while not self.ended.is_set():
+                    self._handle(consumer, consumer.poll(500, max_records=100))
+        except Exception as problem:  # noqa: BLE001 - the test's thread raises it
+            self.problem = problem
+
+    def _handle(self, consumer: ShareConsumer, records: list[ShareRecord]) -> None:
+        now = time.monotonic()
+        accepted = []
+        for record in records:
+            self.delivered.append((now, record.offset, record.delivery_count))
+            if record.offset % 7 == 0 and record.delivery_count == 1:
+                consumer.acknowledge(record, "release")
+            else:
+                consumer.acknowledge(record)
+                accepted.append(record.offset)
+        if records:
+            self.asked.update(accepted)
+            result = consumer.commit(30_000)
+            if result.get(TopicPartition(self.topic, 0)) is None:
+                self.accepted |= dict.fromkeys(accepted, time.monotonic())
+
+
+def test_what_was_accepted_survives_the_leader_and_the_coordinator(cluster: KstoreCluster) -> None:
+    topic, group = f"t-{uuid.uuid4()}", f"g-{uuid.uuid4()}"
+    cluster.create_topic(topic)
+    with cluster.admin() as admin:
+        configs = {
+            "share.auto.offset.reset": "earliest",
+            "share.record.lock.duration.ms": "3000",
+            "share.delivery.count.limit": str(LIMIT),
+        }
+        admin.alter_resource_configs({ConfigResource("group", group): configs})
+    workers = [Worker(cluster, topic, group) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    try:
+        killed = 0
+        with Producer(workers[0].addresses, linger_ms=5) as producer:
+            for n in range(RECORDS):
+                producer.send(topic, b"%d" % n)
+                if n % 1000 == 999:
+                    producer.flush()
+                    _wait(workers, n // 2)
+                    place = (topic, STATES)[killed % 2]
+                    leader = cluster.wait_for_leader(place)
+                    cluster.kill(leader)
+                    cluster.start(leader)
+                    killed += 1
+        _wait(workers, RECORDS)
+        ends = time.monotonic() + MOST_S
+        with cluster.admin() as admin:
+            while (start := _start(admin, group)) != RECORDS:
+                assert time.monotonic() < ends, f"the group stands at {start}"
+                time.sleep(0.1)
+    finally:
+        for worker in workers:
+            worker.ended.set()
+        for worker in workers:
+            worker.join()
+    assert [worker.problem for worker in workers] == [None, None]
+    _check(workers)
+
+
+def _start(admin: AdminClient, group: str) -> int:
+    """Where the group is: below it, everything is done."""
+    return next(iter(admin.list_share_group_offsets(group).values())).start_offset
+
+
+def _wait(workers: list[Worker], count: int) -> None:
+    """Until so many offsets were accepted."""
+    ends = time.monotonic() + MOST_S
+    while len(workers[0].asked | workers[1].asked) < count:
+        assert all(worker.problem is None for worker in workers), workers[0].problem
+        assert time.monotonic() < ends, sorted(
+            set(range(RECORDS)) - workers[0].asked - workers[1].asked
+        )
+        time.sleep(0.05)
+
+
+def _check(workers: list[Worker]) -> None:
+    known: dict[int, float] = {}
+    for worker in workers:
+        for offset, when in worker.accepted.items():
+            assert offset not in known, f"{offset} was accepted twice"
+            known[offset] = when
+    assert workers[0].asked | workers[1].asked == set(range(RECORDS)), "nothing is lost"
+    counts: Counter[int] = Counter()
+    highest: dict[int, int] = {}
+    for when, offset, count in sorted(row for worker in workers for row in worker.delivered):
+        assert when <= known.get(offset, when), f"{offset} came again after it was accepted"
+        assert count <= LIMIT
+        counts[offset] += 1
+        highest[offset] = max(highest.get(offset, 0), count)
+    assert all(highest[offset] >= 2 for offset in range(0, RECORDS, 7))

@@ -1,0 +1,78 @@
+"""A GroupDriver that speaks the share group protocol, and a share coordinator that does what it is
+asked at once. It knows no rule of either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from kstore.broker.state.groups.result import Result
+from kstore.broker.state.groups.share.group import ShareGroup
+from kstore.broker.state.groups.timers import ShareStatesInitialized, TimerEvent
+from kstore.broker.state.work import whole
+from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
+from tests.reference.group_driver import GroupDriver, snapshot
+
+__all__ = ["ShareDriver", "assigned_of"]
+
+
+class ShareDriver(GroupDriver):
+    """Heartbeats of members of the group ``g``; the assignment interval is 0 unless said."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.group_configs["share.assignment.interval.ms"] = 0
+
+    @property
+    def group(self) -> ShareGroup:
+        """The group."""
+        group = self.shard.groups["g"]
+        assert isinstance(group, ShareGroup), group
+        return group
+
+    def enter(self, member_id: str, *topics: str, **fields: Any) -> Any:
+        """A member's first heartbeat."""
+        return self.beat(member_id, 0, subscribed_topic_names=list(topics), **fields)
+
+    def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
+        """A heartbeat."""
+        return self.send(
+            ShareGroupHeartbeatRequest(
+                group_id="g", member_id=member_id, member_epoch=epoch, **fields
+            )
+        )
+
+    def tell(self, event: TimerEvent) -> None:
+        """Let the group follow what happened elsewhere."""
+        before = snapshot(self.shard)
+        result = whole(self.shard.follow(event, self.context(None, 0, "", "")))
+        assert snapshot(self.shard) == before, "a decision changed the state"
+        self._take(result)
+
+    def take(self, result: Result) -> None:
+        """Append a step's records, and take it over."""
+        self._take(result)
+
+    def initialized(self, *, failed: frozenset[int] = frozenset()) -> None:
+        """The share coordinator has initialized what waits, but for the partitions ``failed``."""
+        waiting = self.group.states.initializing
+        done = {key: topic.partitions - failed for key, topic in waiting.items()}
+        bad = {key: topic.partitions & failed for key, topic in waiting.items()}
+        self.tell(ShareStatesInitialized("g", done, bad))
+
+    def settle(self, *member_ids: str) -> dict[str, dict[UUID, list[int]]]:
+        """Let members beat until nothing changes; what each has."""
+        self.initialized()
+        for _ in range(3):
+            for member_id in member_ids:
+                self.beat(member_id, self.group.members[member_id].epoch)
+        return {
+            member_id: {key: sorted(parts) for key, parts in member.assigned.items()}
+            for member_id, member in self.group.members.items()
+        }
+
+
+def assigned_of(response: Any) -> dict[UUID, list[int]]:
+    """What a heartbeat's answer assigns."""
+    return {row.topic_id: list(row.partitions) for row in response.assignment.topic_partitions}

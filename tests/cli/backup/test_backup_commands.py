@@ -1,0 +1,259 @@
+"""`kstore backup` beside real brokers: a cluster under load, a broker that is alone, kill -9."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.cli.app import run
+from kstore.cli.cluster_folder import ClusterFolder
+from kstore.clients import AdminClient, Consumer, NewTopic, Producer
+from kstore.testing.brokers import Broker
+from kstore.types import TopicPartition
+from tests.cli.shell import Shell
+from tests.conformance.broker_process import free_ports
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 3
+TOPICS = ("left", "right")
+
+
+Run = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def kstore(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process; the objects that it writes."""
+
+    def command(*arguments: str) -> list[dict[str, Any]]:
+        capsys.readouterr()
+        code = run([*arguments, "--json"])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return [json.loads(line) for line in said.out.splitlines()]
+
+    return command
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    made = Shell("localhost:1")
+    yield made
+    made.kill_rest()
+
+
+class Load:
+    """Transactions of a record in each of two topics, each with the offset committed with it; and a
+    group that commits what it has read.
+    """
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.committed = 0
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._write, args=(number,), daemon=True) for number in (1, 2)
+        ]
+        self._threads.append(threading.Thread(target=self._read, daemon=True))
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        self.wait_for(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for(self, more: int) -> None:
+        """Wait until so many more transactions are committed."""
+        wanted = self.committed + more
+        while self.committed < wanted:
+            assert all(thread.is_alive() for thread in self._threads)
+            time.sleep(0.01)
+
+    def _write(self, number: int) -> None:
+        with Producer(
+            {"bootstrap.servers": self.servers, "transactional.id": f"writer{number}"}
+        ) as producer:
+            producer.init_transactions()
+            count = 0
+            while not self._stop.is_set():
+                count += 1
+                producer.begin_transaction()
+                for topic in TOPICS:
+                    producer.send(topic, b"%d %d" % (number, count), partition=number % 2)
+                if count % 5:
+                    producer.commit_transaction()
+                    self.committed += 1
+                else:
+                    producer.abort_transaction()
+
+    def _read(self) -> None:
+        settings = {
+            "bootstrap.servers": self.servers, "group.id": "readers", "enable.auto.commit": False,
+            "auto.offset.reset": "earliest", "group.protocol": "classic",
+        }  # fmt: skip
+        with Consumer(settings) as consumer:
+            consumer.subscribe(list(TOPICS))
+            while not self._stop.is_set():
+                if consumer.poll(0.1):
+                    consumer.commit()
+
+
+def committed_values(servers: str, topic: str) -> list[bytes]:
+    with Consumer({"bootstrap.servers": servers, "isolation.level": "read_committed"}) as consumer:
+        places = [TopicPartition(topic, partition) for partition in (0, 1)]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        ends = consumer.end_offsets(places)
+        found = []
+        while any(consumer.position(place) < ends[place] for place in places):
+            found += [record.value for record in consumer.poll(0.2)]
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, kstore: Run) -> Iterator[tuple[Path, str]]:
+    """A cluster of three brokers in a folder."""
+    folder, port = tmp_path / "cluster", free_ports(3)
+    overrides = [
+        f"--override={name}"
+        for name in (
+            "offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2",
+            "log.segment.bytes=1048576", "group.initial.rebalance.delay.ms=0",
+        )
+    ]  # fmt: skip
+    kstore("cluster", "start", "--dir", str(folder), "--port", str(port), *overrides)
+    servers = f"localhost:{port}"
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        admin.create_topics([NewTopic(topic, 2) for topic in TOPICS])
+    yield folder, servers
+    for place in (folder, tmp_path / "restored"):
+        for broker in ClusterFolder(place).brokers():
+            broker.end(signal.SIGKILL)
+
+
+def test_a_cluster_under_load_comes_back_as_it_was_at_one_moment(
+    cluster: tuple[Path, str], tmp_path: Path, kstore: Run
+) -> None:
+    folder, servers = cluster
+    backups, restored = str(tmp_path / "backups"), tmp_path / "restored"
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        admin.alter_configs("left", {"retention.ms": "123456789"})
+    with Load(servers) as load:
+        rows = []
+        for source in (("--folder", str(folder)), ("-b", servers), ("--folder", str(folder))):
+            rows += [row for row in kstore("backup", "create", backups, *source) if "kind" in row]
+            load.wait_for(10)
+    assert rows[2]["new_bytes"] < rows[2]["bytes"]
+    kstore("cluster", "stop", "--dir", str(folder))
+    kstore("backup", "restore", backups, "--to", str(restored))
+    kstore("cluster", "start", "--dir", str(restored))
+    check_restored(servers)
+
+
+def check_restored(servers: str) -> None:
+    for number in (1, 2):  # which ends what was open
+        settings = {"bootstrap.servers": servers, "transactional.id": f"writer{number}"}
+        with Producer(settings) as producer:
+            producer.init_transactions()
+    left, right = (committed_values(servers, topic) for topic in TOPICS)
+    assert sorted(left) == sorted(right)
+    for number in (1, 2):
+        counts = [int(value.split()[1]) for value in left if value.startswith(b"%d " % number)]
+        assert counts == [count for count in range(1, counts[-1] + 1) if count % 5]
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        assert admin.describe_configs("left")["retention.ms"].value == "123456789"
+        offsets = admin.list_group_offsets("readers")
+        places = [TopicPartition(topic, index) for topic in TOPICS for index in (0, 1)]
+        ends = admin.list_offsets(dict.fromkeys(places, "latest"))
+        assert offsets
+        for place, commit in offsets.items():
+            assert commit.offset <= ends[place].offset
+
+
+def test_kill_loses_no_earlier_backup_and_leaves_no_half_restored_folder(
+    tmp_path: Path, shell: Shell, kstore: Run
+) -> None:
+    chance = random.Random(17)
+    backups, count = str(tmp_path / "backups"), 0
+    settings = {"log.segment.bytes": 1 << 20}
+    with (
+        Broker(tmp_path / "broker", settings) as broker,
+        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+    ):
+
+        def write() -> None:
+            nonlocal count
+            for _ in range(1000):
+                producer.send("orders", b"%d" % count + b"." * 1000, partition=0)
+                count += 1
+            producer.flush()
+
+        write()
+        create = ("backup", "create", backups, "--folder", str(tmp_path / "broker" / "data"))
+        known = {kstore(*create)[-1]["name"]}
+        for number in range(ROUNDS):
+            write()
+            killed(shell, chance, *create)
+            names = {row["name"] for row in kstore("backup", "list", backups)}
+            assert known <= names
+            known = names
+            kstore("backup", "verify", backups, "--backup", chance.choice(sorted(names)))
+            target = tmp_path / f"restored{number}"
+            killed(shell, chance, "backup", "restore", backups, "--to", str(target))
+            if target.exists():
+                assert (target / ".coordination" / "data.mdb").exists()
+        final = kstore(*create)[-1]
+        kstore("backup", "verify", backups)
+    kstore("backup", "restore", backups, "--to", str(tmp_path / "final"))
+    with (
+        Broker(tmp_path / "again", {"log.dirs": str(tmp_path / "final")}) as broker,
+        AdminClient({"bootstrap.servers": broker.bootstrap_servers}) as admin,
+    ):
+        place = TopicPartition("orders", 0)
+        assert admin.list_offsets({place: "latest"})[place].offset == count
+    assert final["bytes"] > count * 1000
+
+
+def killed(shell: Shell, chance: random.Random, *arguments: str) -> None:
+    """Run a command, and kill it at a random moment, unless it was done by then."""
+    process = shell.popen(*arguments)
+    time.sleep(0.1 + chance.random() * 0.8)
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["create", "b", "--folder", "none"], 1, "none is no folder"),
+        (["create", "b", "--folder", "empty"], 1, "holds no cluster and no logs"),
+        (["list", "b"], 1, "holds no backups: make one"),
+        (["create", "b", "--folder", "x", "--config", "y"], 2, "use one of --folder, --config and"),
+    ],
+)
+def test_what_is_not_there_is_told(
+    arguments: list[str],
+    code: int,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert run(["backup", *arguments]) == code
+    assert sentence in capsys.readouterr().err

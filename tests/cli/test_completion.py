@@ -1,0 +1,101 @@
+"""What the shell completes, as typer's scripts ask for it: names of the cluster, and words."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.conformance.kstore_broker import KstoreBroker
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    """One broker with two topics and a group."""
+    with KstoreBroker(tmp_path_factory.mktemp("completion")) as running:
+        kstore = Shell(running.bootstrap)
+        for topic in ("orders", "payments"):
+            kstore("topic", "create", topic, "-p", "2")
+        kstore("produce", "orders", stdin=b"a line\n")
+        kstore("consume", "orders", "-G", "billing", "-c", "1")
+        yield running
+
+
+def completed(line: str, bootstrap: str | None, folder: Path) -> list[str]:
+    """What bash is offered for the last word of the line; nothing else may be written."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")}
+    environment |= {
+        "_KSTORE_COMPLETE": "complete_bash", "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1), "XDG_CONFIG_HOME": str(folder / "config"),
+    }  # fmt: skip
+    if bootstrap is not None:
+        environment["KSTORE_BOOTSTRAP_SERVER"] = bootstrap
+    done = subprocess.run(
+        [sys.executable, "-m", "kstore"], env=environment, cwd=folder, capture_output=True,
+        text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("kstore con", ["config", "console", "consume"]),
+        ("kstore consume ", ["orders", "payments"]),
+        ("kstore consume o", ["orders"]),
+        ("kstore consume orders --group ", ["billing"]),
+        ("kstore consume --value-format ", ["string", "json", "hex", "avro"]),
+        ("kstore consume -o ", ["earliest", "latest"]),
+        ("kstore consume -X isolation.level=", [
+            "isolation.level=read_committed", "isolation.level=read_uncommitted",
+        ]),
+        ("kstore produce orders -z z", ["zstd"]),
+        ("kstore group describe ", ["billing"]),
+        ("kstore topic create new -c message.timestamp.t", ["message.timestamp.type="]),
+        ("kstore topic alter orders --unset cleanup", ["cleanup.policy"]),
+        ("kstore config set topic orders cleanup.policy=", [
+            "cleanup.policy=compact", "cleanup.policy=delete",
+        ]),
+        ("kstore config describe b", ["broker", "broker-logger"]),
+        ("kstore config describe topic ", ["orders", "payments"]),
+        ("kstore config describe broker ", ["1", "default"]),
+        ("kstore elect pay", ["payments:0", "payments:1"]),
+        ("kstore serve --c", ["--config-print"]),
+        ("kstore serve --override log.dir", ["log.dirs="]),
+        ("kstore serve --override compression.type=z", ["compression.type=zstd"]),
+        ("kstore completion ", ["bash", "zsh", "fish"]),
+        ("kstore doctor --only group", ["group-offsets"]),
+        ("kstore top --sort s", ["size"]),
+    ],
+)  # fmt: skip
+def test_names_and_words_are_offered(
+    broker: KstoreBroker, tmp_path: Path, line: str, offered: list[str]
+) -> None:
+    assert completed(line, broker.bootstrap, tmp_path) == offered
+
+
+def test_the_cluster_is_the_one_that_stands_before(broker: KstoreBroker, tmp_path: Path) -> None:
+    line = f"kstore consume -b {broker.bootstrap} "
+    assert completed(line, "localhost:1", tmp_path) == ["orders", "payments"]
+    (tmp_path / "config" / "kstore").mkdir(parents=True)
+    (tmp_path / "config" / "kstore" / "profiles.toml").write_text(
+        f'[profiles.mine]\nbootstrap.servers = "{broker.bootstrap}"\n'
+    )
+    assert completed("kstore consume --profile ", None, tmp_path) == ["mine"]
+    assert completed("kstore consume --profile mine o", None, tmp_path) == ["orders"]
+
+
+@pytest.mark.parametrize("bootstrap", ["localhost:1", "no port", "${env:NO_SUCH}"])
+def test_without_an_answer_nothing_is_offered_and_nothing_said(
+    tmp_path: Path, bootstrap: str
+) -> None:
+    assert completed("kstore consume ", bootstrap, tmp_path) == []
+    assert completed("kstore group describe ", bootstrap, tmp_path) == []

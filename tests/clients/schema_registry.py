@@ -1,0 +1,79 @@
+"""A stand-in for a schema registry (Karapace, say): what serializers ask of one over HTTP, with
+schemas in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+
+class SchemaRegistry:
+    """Serves until it is left; `url` is its address, `subjects` the ids by subject."""
+
+    def __init__(self) -> None:
+        self.schemas: list[dict[str, Any]] = []
+        self.subjects: dict[str, list[int]] = {}
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else {}
+                path = self.path.split("?")[0].strip("/").split("/")
+                status, answer = registry.answer(self.command, path, body)
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = _answer  # noqa: N815  as http.server calls them
+
+            def log_message(self, *_: Any) -> None:
+                """Quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def answer(self, method: str, path: list[str], body: dict[str, Any]) -> tuple[int, Any]:
+        """Status and answer."""
+        match method, path:
+            case "GET", ["schemas", "ids", number] if int(number) <= len(self.schemas):
+                return 200, self.schemas[int(number) - 1]
+            case "POST", ["subjects", subject, "versions"]:
+                return 200, self._row(subject, self._register(subject, body))
+            case "POST", ["subjects", subject] if body in self._of(subject):
+                return 200, self._row(subject, self.schemas.index(body) + 1)
+            case "GET", ["subjects", subject, "versions", _] if self.subjects.get(subject):
+                return 200, self._row(subject, self.subjects[subject][-1])
+        return 404, {"error_code": 40403, "message": "not found"}
+
+    def _of(self, subject: str) -> list[dict[str, Any]]:
+        return [self.schemas[number - 1] for number in self.subjects.get(subject, ())]
+
+    def _register(self, subject: str, body: dict[str, Any]) -> int:
+        if body not in self.schemas:
+            self.schemas.append(body)
+        number = self.schemas.index(body) + 1
+        known = self.subjects.setdefault(subject, [])
+        if number not in known:
+            known.append(number)
+        return number
+
+    def _row(self, subject: str, number: int) -> dict[str, Any]:
+        version = self.subjects[subject].index(number) + 1
+        return {**self.schemas[number - 1], "subject": subject, "id": number, "version": version}

@@ -1,0 +1,70 @@
+"""kstore's share consumer on three brokers, whose leader and coordinator are killed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kstore.clients import NewTopic, Producer, ShareConsumer, TopicPartition
+from kstore.clients.admin import ConfigResource
+from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
+
+pytestmark = pytest.mark.slow
+LONG_MS = 60_000
+COUNT = 200
+SETTINGS = THREE_REPLICAS | {
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
+    """Brokers 1 to 3; a test that ends one starts it again."""
+    with KstoreCluster(tmp_path_factory.mktemp("share"), overrides=SETTINGS) as made:
+        yield made
+
+
+@pytest.mark.parametrize("victim", ["leader", "coordinator"])
+def test_each_record_is_accepted_while_a_broker_is_killed_and_none_comes_again(
+    cluster: KstoreCluster, victim: str
+) -> None:
+    topic = group = f"s-{uuid.uuid4().hex[:10]}"
+    with cluster.admin() as admin, Producer(cluster.bootstrap) as producer:
+        admin.create_topics([NewTopic(topic, 2, 3)])
+        configs = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "2000"}
+        admin.alter_resource_configs({ConfigResource("group", group): configs})
+        for n in range(COUNT):
+            producer.send(topic, b"%d" % n, partition=n % 2)
+    accepted: set[tuple[int, int]] = set()
+    killed = -1
+    with ShareConsumer(
+        cluster.bootstrap, topic, group_id=group, max_poll_records=10,
+        share_acknowledgement_mode="explicit", share_acquire_mode="record_limit",
+    ) as consumer:  # fmt: skip
+        while len(accepted) < COUNT:
+            records = consumer.poll(LONG_MS)
+            assert records, cluster.output()
+            assert not {(each.partition, each.offset) for each in records} & accepted
+            if killed < 0 and len(accepted) > COUNT // 4:
+                with cluster.admin() as admin:
+                    found = admin.describe_share_groups([group])[group]
+                place = cluster.leader(topic, records[0].partition)
+                killed = place if victim == "leader" else found.coordinator
+                cluster.kill(killed)
+            for record in records:
+                consumer.acknowledge(record)
+            results = consumer.commit()
+            for record in records:
+                tp = TopicPartition(record.topic, record.partition)
+                if results[tp] is None:
+                    accepted.add((record.partition, record.offset))
+    assert accepted == {(n % 2, n // 2) for n in range(COUNT)}
+    cluster.restart(killed)
+    cluster.wait_for_isr(topic, {1, 2, 3})

@@ -1,0 +1,217 @@
+"""Probes of what requests are made of: several topics, partitions and topics that are named twice,
+batches with several flaws, topics that nobody may write to. What is drawn is drawn from seeds, so
+that each run asks the same, and Kafka's answers can be recorded.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from collections.abc import Iterator
+
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.metadata.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from kstore.protocol.schema import ZERO_UUID
+from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
+from tests.conformance.probes.data import produce
+from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.topics import UNKNOWN_ID, create
+
+__all__ = ["STRUCTURE_CASES"]
+
+Name = str | uuid.UUID
+# Each changes one thing. Left out is what only kstore refuses (docs/differences), since what
+# follows in the log differs then.
+FLAWS: list[dict[str, int | bytes | None]] = [
+    {"crc_xor": 1},
+    {"magic": 1},
+    {"magic": 3},
+    {"count_plus": 1},
+    {"count_plus": -1},
+    {"last_delta_plus": 1},
+    {"base_offset": 5},
+    {"cut_bytes": 2},
+    {"length_plus": 4},
+    {"attributes": 0x20},
+    {"attributes": 0x10},
+    {"attributes": 0x80},
+    {"producer_id": 7, "producer_epoch": 0},
+    {"producer_id": 7, "producer_epoch": 0, "base_sequence": -4},
+    {"key": None},
+    {"timestamp_ms": TIMESTAMP_MS * 10},
+]
+
+
+def _topic(name: Name, data: list[tuple[int, bytes]]) -> TopicProduceData:
+    rows = [PartitionProduceData(index=index, records=records) for index, records in data]
+    if isinstance(name, uuid.UUID):
+        return TopicProduceData(topic_id=name, partition_data=rows)
+    return TopicProduceData(name=name, partition_data=rows)
+
+
+def _several(*topics: TopicProduceData) -> ProduceRequest:
+    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=list(topics))
+
+
+def _fetch(*topics: tuple[Name, list[tuple[int, int]]], wait_ms: int = 50) -> FetchRequest:
+    named = []
+    for name, places in topics:
+        rows = [
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+            for index, offset in places
+        ]
+        by_id = isinstance(name, uuid.UUID)
+        named.append(
+            FetchTopic(topic_id=name, partitions=rows)
+            if by_id
+            else FetchTopic(topic=name, partitions=rows)
+        )
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 22,
+        topics=named,
+        session_id=0,
+        session_epoch=-1,
+    )
+
+
+def _produce_several(peer: Peer, version: int) -> Story:
+    """Topics and partitions as a seed draws them, with repetitions; then all that was appended."""
+    own = [f"probe-several-{kind}-{version}" for kind in "ab"]
+    for name in own:
+        yield create(name, 2)
+    names = [*own, "probe-absent"]
+    draw = random.Random(version)
+    for number in range(12):
+        topics = []
+        for _ in range(draw.randint(1, 3)):
+            data = [
+                (draw.choice([0, 1, 2]), batch([b"%d-%d" % (number, draw.randint(0, 99))]))
+                for _ in range(draw.randint(0, 3))
+            ]
+            topics.append(_topic(draw.choice(names), data))
+        yield Step(_several(*topics), compare=any(topic.partition_data for topic in topics))
+    fetch = peer.version_for(1, 12)
+    for name in own:
+        for index in (0, 1):
+            yield Step(_fetch((name, [(index, 0)])), version=fetch)
+
+
+def _flawed(draw: random.Random) -> Iterator[bytes]:
+    while True:
+        chosen: dict[str, int | bytes | None] = {}
+        for flaw in draw.sample(FLAWS, draw.choice([1, 2, 2, 3])):
+            chosen |= flaw
+        data = batch([b"x", b"y"], Flaws(**chosen))  # type: ignore[arg-type]
+        if draw.random() < 0.2:
+            data += batch([b"z"])
+        elif draw.random() < 0.1:
+            data += struct.pack(">qi", 0, 3)  # no batch of any format
+        yield data
+
+
+def _produce_flawed(peer: Peer, version: int) -> Story:
+    """Batches with several flaws, to topics of several kinds: which error wins, and which records
+    are named.
+    """
+    own = [f"probe-flawed-{kind}-{version}" for kind in "abc"]
+    yield create(own[0])
+    yield create(own[1], cleanup_policy="compact", message_timestamp_after_max_ms="1000")
+    yield create(own[2], max_message_bytes="80")
+    names: list[Name] = list(own)
+    if version >= 13:
+        names = [peer.topic_id(name) for name in own]
+    batches = _flawed(random.Random(version))
+    for number in range(45):
+        yield produce(names[number % 3], next(batches))
+
+
+def _produce_internal(peer: Peer, version: int) -> Story:
+    good = batch([b"v"])
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        name: Name = peer.topic_id(topic) if version >= 13 else topic
+        yield produce(name, good)
+        yield produce(name, good, partition=99)
+        yield produce(name, good, acks=7)
+        yield produce(name, b"")
+        yield produce(name, batch([b"v"], Flaws(crc_xor=1)))
+
+
+def _append_time_again(peer: Peer, version: int) -> Story:
+    name = f"probe-append-again-{version}"
+    yield create(name, message_timestamp_type="LogAppendTime")
+    topic: Name = peer.topic_id(name) if version >= 13 else name
+    flaws = Flaws(producer_id=4711, producer_epoch=0, base_sequence=0)
+    for _ in range(2):
+        yield produce(topic, batch([b"a", b"b"], flaws))
+
+
+def _fetch_several(peer: Peer, version: int) -> Story:
+    own = [f"probe-fetches-{kind}-{version}" for kind in "ab"]
+    for name in own:
+        yield create(name, 2)
+        for index in (0, 1):
+            yield Step(produce(name, batch([b"v"] * 3), partition=index), version=12)
+            yield Step(produce(name, batch([b"w"]), partition=index), version=12)
+    names: list[Name] = list(own)
+    if version >= 13:
+        names = [peer.topic_id(name) for name in own]
+    draw = random.Random(version)
+    for _ in range(12):
+        topics = [
+            (
+                draw.choice(names),
+                [(draw.choice([0, 1]), draw.choice([0, 3, 4, 9])) for _ in range(3)],
+            )
+            for _ in range(draw.randint(1, 3))
+        ]
+        asked = _fetch(*topics)
+        asked.isolation_level = draw.choice([0, 1])
+        yield asked
+
+
+def _create_delete(peer: Peer, version: int) -> Story:
+    def made(*names: str) -> CreateTopicsRequest:
+        rows = [CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in names]
+        return CreateTopicsRequest(topics=rows, timeout_ms=5000)
+
+    def deleted(*states: tuple[str | None, uuid.UUID]) -> DeleteTopicsRequest:
+        rows = [DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in states]
+        return DeleteTopicsRequest(
+            topics=rows, topic_names=[name or "" for name, _ in states], timeout_ms=5000
+        )
+
+    own = [f"probe-twice-{kind}-{version}" for kind in "abc"]
+    yield made("__cluster_metadata")
+    yield made(*own, own[0])
+    yield made(own[0])
+    one, two, none = own[0], own[1], ZERO_UUID
+    yield deleted((one, none), (one, none))
+    yield deleted((two, none), (f"{two}-absent", none), (f"{two}-absent", none))
+    if version < 6:
+        return
+    one_id = peer.topic_id(one)
+    yield deleted((one, none), (None, one_id))
+    yield deleted((None, one_id), (None, one_id))
+    yield deleted((one, one_id))
+    yield deleted((None, UNKNOWN_ID), (None, UNKNOWN_ID))
+    yield deleted((None, none), (None, none))
+    yield deleted((None, UNKNOWN_ID), (None, one_id))
+
+
+STRUCTURE_CASES = [
+    Case("Structures of Produce", 0, _produce_several, 3, 12),  # behind that, topics have no names
+    Case("Structures of flawed batches", 0, _produce_flawed, 3),
+    Case("Structures of Produce to internal topics", 0, _produce_internal, 3),
+    Case("Structures of a duplicate with append time", 0, _append_time_again, 3),
+    Case("Structures of Fetch", 1, _fetch_several, 4),
+    Case("Structures of CreateTopics and DeleteTopics", 20, _create_delete),
+]

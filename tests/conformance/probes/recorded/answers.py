@@ -1,0 +1,53 @@
+"""What a Kafka answered to the probes: recorded in a file for each of its versions, so that kstore
+can be compared with Kafka where none runs.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.kafka_jars import KAFKA_VERSION
+from tests.conformance.probes.peer import Peer
+
+__all__ = ["RECORDED", "Answers", "as_recorded", "record"]
+
+RECORDED = Path(__file__).parent / f"kafka-{KAFKA_VERSION}.json.xz"
+
+
+def as_recorded(said: Any) -> Any:
+    """An answer as it is after it was written and read again; a UUID as text."""
+    return json.loads(json.dumps(said, default=str))
+
+
+class Answers:
+    """A recorded Kafka, where `compare` takes a live one."""
+
+    def __init__(self) -> None:
+        found = json.loads(lzma.decompress(RECORDED.read_bytes()))
+        self.versions = {int(key): tuple(range_) for key, range_ in found["versions"].items()}
+        self._said: dict[str, Any] = found["said"]
+
+    def said(self, case: str) -> Any:
+        """What Kafka answered in this case."""
+        if case not in self._said:
+            raise LookupError(f"{RECORDED.name} lacks the case {case!r}: record the answers anew")
+        return self._said[case]
+
+    def twin(self) -> Answers:
+        """The same: nothing is connected."""
+        return self
+
+    def warm_up(self) -> None:
+        """See Peer: nothing has to start."""
+
+
+def record(kafka: Peer, *, keep: bool) -> None:
+    """Write what a live Kafka has answered; ``keep``: and what is recorded of other cases."""
+    said = json.loads(lzma.decompress(RECORDED.read_bytes()))["said"] if keep else {}
+    said |= kafka.noted
+    found = {"versions": kafka.versions, "said": dict(sorted(said.items()))}
+    text = json.dumps(found, separators=(",", ":"))
+    RECORDED.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))

@@ -1,0 +1,181 @@
+"""Snapshots: what they hold while others write, clean and delete, and that neither side changes the
+other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.log import Log, LogStorageError, SnapshotError
+from kstore.log.offline.verify import verify
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    """Values in order, some of them long."""
+    return [b"%d" % number + b"." * (number % 50) for number in range(start, end)]
+
+
+def values(log: Log) -> list[bytes | None]:
+    """All values of a log."""
+    return [record.value for record in log.records()]
+
+
+def filled(path: Path, **options: object) -> Log:
+    """A log of several segments."""
+    log = kstore.open_log(path, topic="orders", segment_bytes=2000, **options)  # type: ignore[arg-type]
+    for start in range(0, 1000, 20):
+        log.append_many(numbers(start, start + 20))
+    assert len(log.segments) > 10
+    return log
+
+
+@pytest.mark.parametrize("opened", ["writer", "reader"])
+def test_it_has_what_was_there(tmp_path: Path, opened: str) -> None:
+    with filled(tmp_path / "data") as log:
+        log.delete_before(130)
+        source = log
+        if opened == "reader":
+            source = kstore.open_log(tmp_path / "data", topic="orders", read_only=True)
+        source.snapshot(tmp_path / "copy")
+        log.append(b"later")
+        with kstore.open_log(tmp_path / "copy", topic="orders") as copy:
+            assert values(copy) == numbers(130, 1000)
+            assert (copy.log_start_offset, copy.topic_id) == (130, log.topic_id)
+            copy.append(b"other")
+        assert values(log) == [*numbers(130, 1000), b"later"]
+        source.close()
+
+
+def test_neither_side_changes_the_other(tmp_path: Path) -> None:
+    with filled(tmp_path / "data") as log:
+        log.snapshot(tmp_path / "copy")
+        sizes = {path.name: path.stat().st_size for path in Path(log.path).glob("*.log")}
+        linked = [path for path in (tmp_path / "copy").rglob("*.log") if path.stat().st_nlink > 1]
+        with kstore.open_log(tmp_path / "copy", topic="orders") as copy:
+            copy.truncate(333)
+            copy.append_many([b"x"] * 100)
+            log.truncate(700)
+            assert values(log) == numbers(0, log.log_end_offset)
+            assert 680 <= log.log_end_offset <= 700
+            end = copy.log_end_offset - 100
+            assert values(copy) == [*numbers(0, end), *[b"x"] * 100]
+            log.delete_before(500)
+            log.append_many([b"y"] * 100)
+        with kstore.open_log(tmp_path / "copy", topic="orders") as copy:
+            assert values(copy) == [*numbers(0, end), *[b"x"] * 100]
+        # Shared as far as this file system can: else there would be nothing to be careful with.
+        assert linked or sizes
+    with kstore.open_log(tmp_path / "data", topic="orders") as log:
+        assert len(values(log)) == log.log_end_offset - 500
+
+
+def test_while_others_write_clean_and_delete(tmp_path: Path) -> None:
+    log = kstore.open_log(
+        tmp_path / "data", segment_bytes=3000, cleanup_policy=("compact", "delete"),
+        retention_bytes=40_000,
+    )  # fmt: skip
+    stop = threading.Event()
+    problems: list[BaseException] = []
+
+    def change() -> None:
+        number = 0
+        try:
+            while not stop.is_set():
+                batch = range(number, number + 10)
+                log.append_many([(b"k%d" % (each % 7), b"%d" % each) for each in batch])
+                number += 10
+                if number % 500 == 0:
+                    log.compact()
+                    log.enforce_retention()
+        except BaseException as problem:  # noqa: BLE001 (raised below)
+            problems.append(problem)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for number in range(12):
+            before = log.log_end_offset
+            log.snapshot(tmp_path / f"copy{number}")
+            after = log.log_end_offset
+            with kstore.open_log(tmp_path / f"copy{number}") as copy:
+                assert before <= copy.log_end_offset <= after
+                found = [(record.offset, record.value) for record in copy.records()]
+            assert [b"%d" % offset for offset, _ in found] == [value for _, value in found]
+            # Of each key the newest record is there.
+            assert copy.log_end_offset - found[-1][0] == 1
+            assert verify(tmp_path / f"copy{number}").problem_count == 0
+    finally:
+        stop.set()
+        thread.join()
+        log.close()
+    assert problems == []
+
+
+def test_a_transaction_is_in_all_logs_or_in_none(tmp_path: Path) -> None:
+    with kstore.open_log_dir(tmp_path / "data") as log_dir:
+        logs = [log_dir.log(name) for name in ("a", "b", "c")]
+        stop = threading.Event()
+
+        def change() -> None:
+            while not stop.is_set():
+                with log_dir.transaction() as transaction:
+                    for log in logs:
+                        transaction.append(log, b"x")
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            for number in range(20):
+                log_dir.snapshot(tmp_path / f"copy{number}")
+        finally:
+            stop.set()
+            thread.join()
+    ends = set()
+    for number in range(20):
+        with kstore.open_log_dir(tmp_path / f"copy{number}") as copy:
+            found = {copy.log(name).log_end_offset for name in ("a", "b", "c")}
+            assert len(found) == 1
+            ends |= found
+    assert len(ends) > 1
+
+
+def test_cursors_and_queues_come_along(tmp_path: Path) -> None:
+    with kstore.open_log_dir(tmp_path / "data") as log_dir:
+        log, other = log_dir.log("orders"), log_dir.log("other")
+        log.append_many(numbers(0, 10))
+        other.append(b"x")
+        log.cursor("mailer").commit(4)
+        other.cursor("mailer").commit(1)
+        queue = log.queue("work")
+        queue.ack(*queue.get_many(3, 0))
+        held = queue.get(0)
+        assert held is not None
+        held.reject("no")
+        leased = queue.get(0)
+        log.snapshot(tmp_path / "copy")
+        with kstore.open_log(tmp_path / "copy", topic="orders") as copy:
+            assert copy.cursor("mailer").committed == 4
+            with copy.queue("work") as same:
+                assert leased is not None
+                found = same.get(0)
+                assert found is not None
+                assert (found.offset, found.deliveries) == (leased.offset, 2)
+                assert [letter.offset for letter in same.dead_letters()] == [3]
+            assert len(os.listdir(tmp_path / "copy" / ".cursors")) == 1
+        leased.ack()
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with filled(tmp_path / "data") as log:
+        (tmp_path / "copy").mkdir()
+        log.snapshot(tmp_path / "copy")
+        with pytest.raises(SnapshotError, match="not empty"):
+            log.snapshot(tmp_path / "copy")
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(LogStorageError):
+            log.snapshot(tmp_path / "file")
