@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kstore.broker.metrics.measured import OTHERS, Measured, plain
 from kstore.broker.state.exposition import Family, Metrics, escaped, sample
 from kstore.broker.state.work import ROWS_BETWEEN
-from kstore.errors import ErrorCode
+from kstore.errors import ErrorCode, error_name
 
 if TYPE_CHECKING:
     from kstore.broker.metrics.topics import SummedUp
@@ -46,6 +46,10 @@ LAG = Family(
 LAG_SUM = Family(
     "kafka_consumergroup_lag_sum", "gauge", "The lag of all these partitions of a topic"
 )
+REFUSED = Family(
+    "kstore_owner_commits_refused_total", "counter",
+    "Partitions whose owner's commit was refused, by error",
+)  # fmt: skip
 
 
 class _Committed(NamedTuple):
@@ -78,6 +82,9 @@ def of_groups(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics
     if coordinator is not None:
         for shard in _shards(coordinator):
             yield from _look(broker, shard, found, by_name=by_name)
+        yield REFUSED
+        for code, count in sorted(coordinator.commits_refused.items()):
+            yield sample(REFUSED.name, count, reason=error_name(code))
     left_out.counts["groups"] = found.other_groups
     left_out.counts["group_partitions"] = found.other_places
     yield from _counts(found)

@@ -8,6 +8,7 @@ no protocol rule.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -68,6 +69,8 @@ class GroupDriver:
         self.now_ms = 1_000_000
         self.log: list[GroupRecord] = []
         self.last_records: list[GroupRecord] = []
+        self.refused: Counter[int] = Counter()
+        """What owners' commits were refused with so far."""
         self.timers: dict[TimerKey, tuple[int, int, TimerEvent]] = {}
         self._ids = itertools.count(1)
         self._order = itertools.count()
@@ -108,6 +111,7 @@ class GroupDriver:
         before = snapshot(self.shard)
         result = whole(self.shard.decide(request, ctx))
         assert snapshot(self.shard) == before, "a decision changed the state"
+        self.refused.update(result.refused)
         self._take(result)
         if result.response is not None:
             return result.response

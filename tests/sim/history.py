@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from kstore.errors import ErrorCode, error_name
 from tests.sim.commits import Asked, GroupOffset
 
 MOST_OF_A_RULE = 4
@@ -18,6 +19,13 @@ KEYED, STAMPED = b"key:", b"topic:"
 """What values begin with of which more is known: "key:NAME:NUMBER", numbers from 0 without a gap,
 and "topic:ID:...", the id of the topic that was written to.
 """
+NO_DECISION = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+"""Errors of commits that say nothing about who may commit: ask again, or another broker."""
 __all__ = ["RULES", "History", "Place", "Row", "Violation"]
 
 RULES = {
@@ -32,6 +40,7 @@ RULES = {
     "key_order": "a group reads each key's records in the order written, while the topic grows",
     "recreated": "a recreated topic is never taken for the one before it",
     "one_owner": "a partition has one owner in a group at a time",
+    "owners_commit": "a commit of who owns the partition all the time is not refused",
     "commits": "an acknowledged commit of a group's offset is not lost",
     "share_state": "what a share-partition's leader has kept is what the next one reads",
     "topics": "what was answered about a topic holds, on every broker",
@@ -83,6 +92,8 @@ class History:
         self._transactions: dict[bytes, tuple[int, str]] = {}
         self._outputs: dict[bytes, int] = defaultdict(int)
         self._owners: dict[tuple[str, Place], tuple[str, int]] = {}
+        self._claims: dict[tuple[str, Place, str, int], tuple[str, int] | None] = {}
+        """Who owned a partition when a commit of it was sent."""
         self._offsets: dict[tuple[str, Place], GroupOffset] = defaultdict(GroupOffset)
         self._processed: dict[tuple[str, bytes], int] = defaultdict(lambda: -1)
         self._epochs: dict[tuple[Place, int], bytes] = {}
@@ -223,11 +234,23 @@ class History:
     def commit_sent(self, group: str, place: Place, offset: int, member: str) -> None:
         """An offset is about to be committed; offsets of one group only grow here."""
         self._offsets[group, place].sent(member, offset)
+        self._claims[group, place, member, offset] = self._owners.get((group, place))
 
     def commit_answered(
-        self, group: str, place: Place, offset: int, member: str, *, acknowledged: bool
+        self, group: str, place: Place, offset: int, member: str, code: int
     ) -> None:
-        """A commit was acknowledged or refused."""
+        """A commit was acknowledged or refused; not who has owned the partition all the time."""
+        acknowledged = code == ErrorCode.NONE
+        owner = self._claims.pop((group, place, member, offset))
+        is_owner = owner is not None and owner[0] == member
+        if is_owner and owner == self._owners.get((group, place)):
+            self.counts["commits of owners"] += 1
+            if not acknowledged and code not in NO_DECISION:
+                self.break_rule(
+                    "owners_commit",
+                    f"{member} owns {place} of {group}, and {offset} is refused "
+                    f"with {error_name(code)}",
+                )
         self.counts["commits"] += acknowledged
         self._offsets[group, place].answered(member, offset, acknowledged=acknowledged)
 

@@ -18,6 +18,7 @@ import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
 import kstore.broker.state.controller.events as controller_events
 import kstore.broker.state.groups.classic.step as classic_step
+import kstore.broker.state.groups.consumer.group as consumer_group
 import kstore.broker.state.groups.consumer.ordered_expansion as ordered_expansion
 import kstore.broker.state.groups.consumer.reconcile as consumer_reconcile
 import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
@@ -32,6 +33,7 @@ from kstore.broker.runtime.log_dirs import fsync_batch
 from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
+from kstore.errors import ErrorCode
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
@@ -204,6 +206,15 @@ def _two_tasks(put: Put) -> None:
     put(group_shard.GroupShard, "check", lambda self: None)
 
 
+def _only_the_present_epoch(put: Put) -> None:
+    def strict(self: Any, claim: Any, *_place: Any) -> int:
+        member = self.members.get(claim.member_id)
+        late = member is not None and claim.epoch != member.epoch
+        return ErrorCode.STALE_MEMBER_EPOCH if late else ErrorCode.NONE
+
+    put(consumer_group.ConsumerGroup, "partition_commit_error", strict)
+
+
 def _open_gates(put: Put) -> None:
     def all_of_them(shard: Any, group_id: str, image: Any, topic: Any) -> int:
         return len(topic.partitions)
@@ -351,6 +362,10 @@ MUTATIONS: dict[str, Mutation] = {
     "two-tasks": Mutation(
         _two_tasks, "one_owner", "--faults reset --workloads produce,streams",
         "a task is given away before its owner has let it go",
+    ),
+    "only-the-present-epoch": Mutation(
+        _only_the_present_epoch, "owners_commit", "--faults reset --workloads produce,group",
+        "an owner's commit is refused while its member moves to another epoch (KAFKA-19779)",
     ),
     "open-gates": Mutation(
         _open_gates, "key_order",

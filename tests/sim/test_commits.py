@@ -1,9 +1,10 @@
-"""What a group's offset may be: the rule "commits" itself."""
+"""What a group's offset may be, and who may commit it: the rules "commits" and "owners_commit"."""
 
 from __future__ import annotations
 
 import pytest
 
+from kstore.errors import ErrorCode
 from tests.sim.history import History, Place
 
 PLACE = Place("t", 0)
@@ -19,12 +20,22 @@ class Story:
         """None: no answer comes."""
         self.history.commit_sent("g", PLACE, offset, member)
         if acknowledged is not None:
-            self.history.commit_answered("g", PLACE, offset, member, acknowledged=acknowledged)
+            code = ErrorCode.NONE if acknowledged else ErrorCode.UNKNOWN_MEMBER_ID
+            self.history.commit_answered("g", PLACE, offset, member, code)
 
     def own(self, member: str, *, instead_of: str = "") -> None:
         if instead_of:
             self.history.disowns("g", PLACE, instead_of)
         self.history.owns("g", PLACE, member)
+
+    def refused(self, member: str, code: int, *, gives_up: bool = False) -> bool:
+        """Whether the member may be refused a commit with that error."""
+        broken = len(self.history.violations)
+        self.history.commit_sent("g", PLACE, 1, member)
+        if gives_up:
+            self.history.disowns("g", PLACE, member)
+        self.history.commit_answered("g", PLACE, 1, member, code)
+        return len(self.history.violations) == broken
 
     def finds(self, offset: int) -> bool:
         """Whether the offset may be so."""
@@ -104,3 +115,13 @@ def test_what_is_acknowledged_during_a_question_counts(story: Story) -> None:
     assert not story.history.violations
     assert not story.finds(19)
     assert story.finds(25)
+
+
+def test_an_owner_is_not_refused(story: Story) -> None:
+    assert not story.refused("one", ErrorCode.STALE_MEMBER_EPOCH)
+    assert story.history.violations[-1].rule == "owners_commit"
+    assert story.refused("one", ErrorCode.NOT_COORDINATOR), "it asks another one"
+    assert story.refused("two", ErrorCode.STALE_MEMBER_EPOCH)
+    assert story.refused("one", ErrorCode.UNKNOWN_MEMBER_ID, gives_up=True)
+    story.own("one")
+    assert not story.refused("one", ErrorCode.UNKNOWN_MEMBER_ID)

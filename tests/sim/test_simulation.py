@@ -83,6 +83,9 @@ def test_what_once_failed(seed: int, arguments: str) -> None:
 def test_each_workload_comes_to_something(workload: str) -> None:
     counted = {
         "copy": "transactions committed",
+        "group": "commits of owners",
+        "classic": "commits of owners",
+        "streams": "commits of owners",
         "topics": "topic changes",
         "expand": "expansions",
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -58,6 +59,8 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         """How long an answer waits for the followers."""
         self.regex_rights = RegexRights(authorizer)
         self.topic_matches = TopicMatches()
+        self.commits_refused: Counter[int] = Counter()
+        """Partitions whose owner's commit was refused, by error code."""
         self._node = node
         self._configs = configs
         self._gates = gates

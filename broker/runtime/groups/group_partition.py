@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -86,6 +87,7 @@ class Surroundings(Protocol):
     settings: GroupSettings
     commit_timeout_s: float
     topic_matches: TopicMatches
+    commits_refused: Counter[int]
 
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
@@ -183,6 +185,7 @@ class GroupPartition(CoordinatorPartition):
         context = self._coordinator.context(group_id, parked, asked, new_id)
         result = yield from self.shard.decide(request, context)
         yield from self._take(result)
+        self._coordinator.commits_refused.update(result.refused)
         if result.response is None:
             return parked
         told = self.writer.to_be_committed(self.place)

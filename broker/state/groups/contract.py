@@ -82,6 +82,9 @@ class Group(Protocol):
     ) -> int:
         """Whether it may commit this partition; an error is every partition's, too."""
 
+    def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
+        """Whether a member has a partition, or has yet to give it up, as far as the group knows."""
+
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
         """The timers that a commit moves."""
 

@@ -75,5 +75,7 @@ class Result(NamedTuple):
     """The producer id and epoch in whose transaction the records are written."""
     marks: tuple[tuple[str, str, Any], ...] = ()
     """Soft state that no record holds: (group id, attribute, value), set after the append."""
+    refused: tuple[int, ...] = ()
+    """Why partitions were not committed whose owner asked for it: an error for each."""
     reports: tuple[str, dict[str, Report]] | None = None
     """What a group's members say of their positions (KIP-253), from now on."""

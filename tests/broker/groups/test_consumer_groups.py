@@ -5,6 +5,7 @@ protocol off, and what of a group is there after kill -9.
 from __future__ import annotations
 
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,7 @@ from kstore.protocol.metadata.topics import (
 )
 from tests.broker.harness.topic_client import TopicClient
 from tests.broker.requests.test_api import Wire
+from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 
 GROUP_RESOURCE = 32
@@ -157,6 +159,28 @@ def test_kill_9_loses_nothing_of_a_group(
     fetched = line.call(OffsetFetchRequest(groups=[asked]), 9).groups[0]
     (partition,) = fetched.topics[0].partitions
     assert (partition.committed_offset, partition.partition_epoch) == (5, 7)
+
+
+def test_commits_that_owners_are_refused_are_in_the_metrics(
+    start_broker: Callable[..., KstoreBroker],
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    line = Wire(start_broker(QUICK | {"kstore.metrics.listener": url}))
+
+    def told() -> list[str]:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+            page: str = answer.read().decode()
+        return [row for row in page.splitlines() if row.startswith("kstore_owner_commits")]
+
+    new = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    line.call(CreateTopicsRequest(topics=[new]))
+    enter(line)
+    assert commit(line, "a", 2, 0) == ErrorCode.NONE
+    assert commit(line, "x", 2, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert told() == []
+    for partition in (0, 1):
+        assert commit(line, "a", 3, partition) == ErrorCode.STALE_MEMBER_EPOCH
+    assert told() == ['kstore_owner_commits_refused_total{reason="STALE_MEMBER_EPOCH"} 2']
 
 
 def test_an_emptied_group_is_deleted(line: Wire) -> None:

@@ -141,6 +141,4 @@ class Owner:
             code = await commit(client, node, self.group, self.member_id, epoch, place, next_offset)
         except UnansweredError:
             return
-        self.history.commit_answered(
-            self.group, place, next_offset, client.name, acknowledged=code == ErrorCode.NONE
-        )
+        self.history.commit_answered(self.group, place, next_offset, client.name, code)

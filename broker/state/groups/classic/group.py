@@ -316,6 +316,10 @@ class ClassicGroup:
         """A classic group does not know who owns a partition."""
         return ErrorCode.NONE
 
+    def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
+        """Whether it is a member: what each one has is known to members only."""
+        return member_id in self.members
+
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
         """A commit keeps the session, as a heartbeat does."""
         if claim.transactional or self.state not in (STABLE, PREPARING_REBALANCE):

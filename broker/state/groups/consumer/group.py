@@ -150,6 +150,11 @@ class ConsumerGroup:
             return ErrorCode.NONE
         return _stale(member, claim)
 
+    def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
+        """Whether the partition is assigned to the member, or still to be given up by it."""
+        member = self.members.get(member_id)
+        return member is not None and member.has(topic_id, partition)
+
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
         """Only heartbeats keep a session."""
         return ()

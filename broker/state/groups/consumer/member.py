@@ -102,6 +102,10 @@ class Member(NamedTuple):
             epoch = self.revoking.get(topic_id, {}).get(partition, UNASSIGNED_EPOCH)
         return epoch
 
+    def has(self, topic_id: UUID, partition: int) -> bool:
+        """Whether it owns a partition, or has yet to give it up."""
+        return self.assignment_epoch(topic_id, partition) != UNASSIGNED_EPOCH
+
     def moved_to(self, epoch: int, state: int, assigned: Assigned, revoking: Assigned) -> Member:
         """The member with another assignment, in ``epoch``."""
         return self._replace(

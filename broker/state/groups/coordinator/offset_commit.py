@@ -39,6 +39,7 @@ __all__ = [
     "is_metadata_too_long",
     "offset_commit_failure",
     "offset_error",
+    "refused_to_owners",
     "replay_commit",
 ]
 
@@ -59,7 +60,8 @@ def commit_offsets(
     )
     error_code = commit_error(group, claim, _places(request, shard.settings))
     if error_code != ErrorCode.NONE:
-        return Result(offset_commit_failure(request, error_code))
+        failure = offset_commit_failure(request, error_code)
+        return Result(failure, refused=refused_to_owners(group, claim, _answers(failure)))
     response = OffsetCommitResponse(topics=[])
     retention_ms = request.retention_time_ms
     expires_ms = -1 if retention_ms == -1 else _wrapped(ctx.now_ms + retention_ms)
@@ -88,7 +90,29 @@ def commit_offsets(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
         )
     timers = () if group is None else group.commit_timers(claim)
-    return Result(response, tuple(records), timers=timers)
+    refused = refused_to_owners(group, claim, _answers(response))
+    return Result(response, tuple(records), timers=timers, refused=refused)
+
+
+def _answers(response: OffsetCommitResponse) -> Iterator[tuple[str, UUID, int, int]]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield topic.name, topic.topic_id, partition.partition_index, partition.error_code
+
+
+def refused_to_owners(
+    group: Group | None, claim: CommitClaim, answers: Iterable[tuple[str, UUID, int, int]]
+) -> tuple[int, ...]:
+    """The errors among answers, (topic, topic id, partition, error) each, for partitions that the
+    claim's member has.
+    """
+    if group is None:
+        return ()
+    return tuple(
+        error_code
+        for topic, topic_id, partition, error_code in answers
+        if error_code != ErrorCode.NONE and group.owns(claim.member_id, topic, topic_id, partition)
+    )
 
 
 def _places(

@@ -4,6 +4,7 @@ they are pending (see offsets); who may commit is offset_commit's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
 from kstore.broker.state.groups.contract import CommitClaim, Group, ShardState
@@ -11,6 +12,7 @@ from kstore.broker.state.groups.coordinator.offset_commit import (
     commit_error,
     is_metadata_too_long,
     offset_error,
+    refused_to_owners,
 )
 from kstore.broker.state.groups.offsets import commit_record
 from kstore.broker.state.groups.result import GroupContext, Result
@@ -47,7 +49,8 @@ def commit_transactional_offsets(
     places = ((name, topic_id, partition.partition_index) for name, topic_id, partition in wanted)
     error_code = commit_error(group, claim, places)
     if error_code != ErrorCode.NONE:
-        return Result(txn_offset_commit_failure(request, error_code))
+        failure = txn_offset_commit_failure(request, error_code)
+        return Result(failure, refused=refused_to_owners(group, claim, _answers(failure, ctx)))
     records = []
     response = txn_offset_commit_failure(request, ErrorCode.NONE)
     for topic, answers in zip(request.topics, response.topics, strict=True):
@@ -60,7 +63,17 @@ def commit_transactional_offsets(
                 )
     timers = () if group is None else group.commit_timers(claim)
     producer = (request.producer_id, request.producer_epoch)
-    return Result(response, tuple(records), timers=timers, producer=producer)
+    refused = refused_to_owners(group, claim, _answers(response, ctx))
+    return Result(response, tuple(records), timers=timers, producer=producer, refused=refused)
+
+
+def _answers(
+    response: TxnOffsetCommitResponse, ctx: GroupContext
+) -> Iterator[tuple[str, UUID, int, int]]:
+    for topic in response.topics:
+        topic_id = _topic_id(ctx, topic.name)
+        for partition in topic.partitions:
+            yield topic.name, topic_id, partition.partition_index, partition.error_code
 
 
 def txn_offset_commit_failure(

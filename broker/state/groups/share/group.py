@@ -95,6 +95,10 @@ class ShareGroup:
         """As `commit_error`."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
+    def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
+        """Nobody does: members share."""
+        return False
+
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
         """Only heartbeats keep a session."""
         return ()

@@ -233,6 +233,15 @@ class StreamsGroup:
         since = member.assignment_epoch(TaskId(subtopology_id, partition))
         return ErrorCode.NONE if since <= claim.epoch <= member.member_epoch else _stale(claim)
 
+    def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
+        """Whether the member has the active task that reads the partition."""
+        member = self.members.get(member_id)
+        sources = {} if self.topology is None else self.topology.source_topics
+        subtopology_id = sources.get(topic)
+        if member is None or subtopology_id is None:
+            return False
+        return member.assignment_epoch(TaskId(subtopology_id, partition)) != UNASSIGNED_EPOCH
+
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
         """A commit does not keep a session."""
         return ()

@@ -165,6 +165,7 @@ def test_members_commit_in_their_generation_only() -> None:
     assert commit(driver, generation=1, member=member) == ErrorCode.NONE
     assert commit(driver, generation=0, member=member) == ErrorCode.ILLEGAL_GENERATION
     assert commit(driver, generation=1, member="ghost") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.refused == {ErrorCode.ILLEGAL_GENERATION: 1}
     assert commit(driver, generation=1, member=member, instance="s") == ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(driver) == ErrorCode.UNKNOWN_MEMBER_ID, "the group is in use"
 

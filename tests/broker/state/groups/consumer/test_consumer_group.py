@@ -236,6 +236,20 @@ class TestCommits:
         assert driver.commit("a", 3, "t", 0, 2) == [stale, stale]
         assert driver.last_records == []
 
+    def test_what_owners_are_refused_is_counted_and_nothing_of_others(
+        self, driver: ConsumerDriver
+    ) -> None:
+        two_members(driver)
+        stale = ErrorCode.STALE_MEMBER_EPOCH
+        assert driver.commit("a", 3, "t", 0, 1) == [0, 0]
+        assert driver.commit("a", 2, "t", 2) == [stale], "it is b's"
+        assert driver.commit("x", 3, "t", 0) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert driver.refused == {}
+        assert driver.commit("a", 4, "t", 0, 1, 2) == [stale] * 3, "an epoch that is yet to come"
+        assert driver.refused == {stale: 2}
+        driver.commit("a", 3, "t", 0, version=8)
+        assert driver.refused == {stale: 2, ErrorCode.UNSUPPORTED_VERSION: 1}
+
     def test_epochs_survive_bumps_and_restarts(self, driver: ConsumerDriver) -> None:
         topic = two_members(driver)
         driver.topic("t", 6)
@@ -279,6 +293,7 @@ class TestCommits:
 
         illegal = ErrorCode.ILLEGAL_GENERATION
         assert [commit("a", epoch, 0) for epoch in (1, 2, 3, 4)] == [illegal, 0, 0, illegal]
+        assert driver.refused == {illegal: 2}
         assert [commit("b", 2, 2), commit("b", 3, 2), commit("a", 3, 2)] == [illegal, 0, 0]
         assert commit("a", 2, 2) == illegal
         assert commit("x", 3, 0) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -102,6 +102,13 @@ def test_a_task_moves_in_three_steps(driver: GroupDriver) -> None:
     assert group_of(driver).members["two"].state == MemberState.UNRELEASED_TASKS
     one.beat(tell=False)  # is told to give two up
     assert (one.epoch, len(one.active)) == (epoch, 2)
+    topic_id = driver.image.topics["lines"].topic_id
+    owned = {
+        name: [p for p in range(5) if group_of(driver).owns(name, "lines", topic_id, p)]
+        for name in ("one", "two", "three")
+    }
+    assert owned == {"one": [0, 1, 2, 3], "two": [], "three": []}
+    assert not group_of(driver).owns("one", "words", topic_id, 0)
     assert two.beat().active_tasks is None
     one.beat()  # says that it has
     assert one.epoch == epoch + 1
