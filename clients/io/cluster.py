@@ -85,6 +85,8 @@ class ClusterClient:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._finders: dict[tuple[int, str], BrokerConnection] = {}
         self._teller: BrokerConnection | None = None  # of the metadata that was taken last
+        self._knows_brokers = True
+        """Whether there are brokers to turn to; not if the only one that is known was wrong."""
         self._watched: frozenset[str] | None = frozenset()
         self._wanted = asyncio.Event()
         self._refresher: asyncio.Task[None] | None = None
@@ -245,6 +247,7 @@ class ClusterClient:
             if answer is not None or connection.is_lost:
                 await asyncio.sleep(self._pause_s(attempts))
         self._teller = connection
+        self._knows_brokers = True
         self._nodes.metadata_came()
         if enough is not None and not enough(self.view):
             self._nodes.avoid(connection)
@@ -340,6 +343,8 @@ class ClusterClient:
         found = self._coordinators.get((kind, key))
         if found is not None and found in self.view.brokers:
             return found
+        if not self._knows_brokers:
+            await self.refresh([])
         connection = await self.connection(ANY)
         version = connection.versions.choose(FindCoordinatorRequest.API_KEY)
         request = FindCoordinatorRequest(key_type=kind)
@@ -366,3 +371,4 @@ class ClusterClient:
         finder = self._finders.pop((kind, key), None)
         if finder is not None:
             self._nodes.avoid(finder)
+            self._knows_brokers = len(self.view.brokers) > 1

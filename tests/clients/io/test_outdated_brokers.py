@@ -1,0 +1,139 @@
+"""A client whose first broker is cut off from the controller: an answer that only an outdated
+broker gives leads to another one (KIP-232). FindCoordinator and OffsetForLeaderEpoch, against
+scripted brokers; tests/documents/test_kip232.py has the other requests, on real ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kstore.clients import Consumer
+from kstore.errors import ErrorCode
+from kstore.protocol.groups.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kstore.protocol.groups.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kstore.protocol.logs.fetch import FetchRequest
+from kstore.protocol.logs.list_offsets import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kstore.protocol.metadata.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kstore.types import OffsetAndMetadata
+from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
+from tests.reference.fake_broker import FakeBroker
+
+VERSIONS = BY_NAME | {9: (8, 9), 10: (4, 4), 23: (3, 4)}
+OUTDATED, LEADER, OTHER = range(3)
+
+
+def metadata(
+    brokers: list[FakeBroker], leader: int, leader_epoch: int
+) -> Callable[[MetadataRequest], MetadataResponse]:
+    """Topic t with this leader."""
+
+    def answer(_request: MetadataRequest) -> MetadataResponse:
+        row = MetadataResponsePartition(leader_id=leader, leader_epoch=leader_epoch)
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=broker.port)
+                for number, broker in enumerate(brokers)
+            ],
+            cluster_id="c",
+            topics=[MetadataResponseTopic(name="t", partitions=[row])],
+        )
+
+    return answer
+
+
+@pytest.fixture
+def brokers() -> Iterator[list[FakeBroker]]:
+    """Of three the first has not heard that the second leads now."""
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(FakeBroker(versions=VERSIONS)) for _ in range(3)]
+        for number, broker in enumerate(made):
+            leader, epoch = (OUTDATED, 1) if number == OUTDATED else (LEADER, 2)
+            broker.handlers[MetadataRequest] = metadata(made, leader, epoch)
+        yield made
+
+
+def asked(broker: FakeBroker, kind: type[Any]) -> int:
+    """How many requests of a kind came."""
+    return sum(isinstance(request, kind) for request in broker.requests)
+
+
+def test_a_coordinator_that_was_replaced_is_looked_for_at_another_broker(
+    brokers: list[FakeBroker],
+) -> None:
+    def names(number: int) -> Callable[[Any], FindCoordinatorResponse]:
+        row = Coordinator(key="g", node_id=number, host="127.0.0.1", port=brokers[number].port)
+        return lambda _request: FindCoordinatorResponse(coordinators=[row])
+
+    def offsets(code: int) -> Callable[[Any], OffsetFetchResponse]:
+        row = OffsetFetchResponsePartitions(partition_index=0, committed_offset=7)
+        topics = [] if code else [OffsetFetchResponseTopics(name="t", partitions=[row])]
+        group = OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=code)
+        return lambda _request: OffsetFetchResponse(groups=[group])
+
+    for number, broker in enumerate(brokers):
+        named = OUTDATED if number == OUTDATED else LEADER
+        broker.handlers[FindCoordinatorRequest] = names(named)
+        refusal = ErrorCode.NONE if number == LEADER else ErrorCode.NOT_COORDINATOR
+        broker.handlers[OffsetFetchRequest] = offsets(refusal)
+    with Consumer(brokers[OUTDATED].address, group_id="g", **FAST) as reader:
+        assert reader.committed([TP]) == {TP: OffsetAndMetadata(7)}
+    # At first it is the only broker that the client knows: it tells of the others.
+    assert asked(brokers[OUTDATED], FindCoordinatorRequest) <= 2
+    assert asked(brokers[OUTDATED], OffsetFetchRequest) <= 2
+    assert asked(brokers[LEADER], OffsetFetchRequest) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_a_position_is_checked_by_the_leader_that_another_broker_names(
+    brokers: list[FakeBroker], code: int
+) -> None:
+    """The outdated broker names itself, and does not lead."""
+
+    def ends(error_code: int) -> Callable[[Any], OffsetForLeaderEpochResponse]:
+        end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=2, error_code=error_code)
+        rows = [OffsetForLeaderTopicResult(topic="t", partitions=[end])]
+        return lambda _request: OffsetForLeaderEpochResponse(topics=rows)
+
+    brokers[OUTDATED].handlers[OffsetForLeaderEpochRequest] = ends(code)
+    brokers[LEADER].handlers[OffsetForLeaderEpochRequest] = ends(ErrorCode.NONE)
+    log = Log(batch(0, b"a", b"b"), batch(2, b"c"))
+    brokers[LEADER].handlers[FetchRequest] = log.fetch
+    with Consumer(brokers[OUTDATED].address, auto_offset_reset="none", **FAST) as reader:
+        reader.assign([TP])
+        reader.seek(TP, OffsetAndMetadata(2, leader_epoch=0))
+        assert [record.value for record in reader.poll(30_000)] == [b"c"]
+    assert asked(brokers[OUTDATED], OffsetForLeaderEpochRequest) == 1
+    assert asked(brokers[OUTDATED], FetchRequest) == 0
