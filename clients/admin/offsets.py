@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.clients.admin.routing import AdminBase, Leader, Results, by_topic, item_error
@@ -47,6 +47,14 @@ class ListedOffset(NamedTuple):
     timestamp: int
     leader_epoch: int
     partition_epoch: int = -1
+
+
+class _PresentLeader(Leader):
+    """The leader of the partition that has the name now, whichever had it before."""
+
+    async def prepare(self, items: Sequence[TopicPartition], *, again: bool) -> None:
+        """Learn who leads, in any case."""
+        await self._cluster.refresh({tp.topic for tp in items})
 
 
 class OffsetsAdmin(AdminBase):
@@ -108,13 +116,20 @@ class OffsetsAdmin(AdminBase):
         self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
     ) -> Results[TopicPartition, int]:
         """Delete the records below the offsets (-1: the high watermark); returns the new log start
-        offsets.
+        offsets. InvalidPartitionEpochError for a topic that is deleted and made again meanwhile:
+        nothing of the new one is deleted.
         """
         before = by_partition("offsets", offsets, "offset")
+        # Those that were there at first: a topic that is made anew meanwhile keeps its records.
+        meant: dict[TopicPartition, int] = {}
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]
         ) -> dict[TopicPartition, int | KafkaError]:
+            connection = await self._cluster.connection(node_id)
+            knows_epochs = connection.versions.has("kstore.kip232")
+            for tp in wanted:
+                meant.setdefault(tp, self._cluster.view.partition_epoch(tp))
             request = DeleteRecordsRequest(
                 timeout_ms=self._request_timeout_ms,
                 topics=[
@@ -124,6 +139,9 @@ class OffsetsAdmin(AdminBase):
                             DeleteRecordsPartition(
                                 partition_index=partition,
                                 offset=before[TopicPartition(topic, partition)],
+                                partition_epoch=(
+                                    meant[TopicPartition(topic, partition)] if knows_epochs else -1
+                                ),
                             )
                             for partition in partitions
                         ],
@@ -140,7 +158,7 @@ class OffsetsAdmin(AdminBase):
                     found[tp] = row.low_watermark if error is None else error
             return found
 
-        route = Leader(self._cluster)
+        route = _PresentLeader(self._cluster)
         return await self._each(before, route, ask, raise_errors=raise_errors)
 
 

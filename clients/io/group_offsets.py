@@ -131,8 +131,11 @@ class GroupOffsets:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         while True:
             topic_ids = self._topic_ids(partitions)
-            node_id, _ = await self._coordinator()
-            request = fetch_request(self._group_id, self._member(), partitions, topic_ids)
+            node_id, connection = await self._coordinator()
+            known = connection.versions.has("kstore.kip232")
+            epoch_of = self._cluster.view.partition_epoch if known else None
+            member = self._member()
+            request = fetch_request(self._group_id, member, partitions, topic_ids, epoch_of)
             version = request_version(topic_ids, topic_ids)
             try:
                 response = await self._cluster.ask(

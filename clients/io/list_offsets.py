@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from kstore.clients.core.consumer.offset_epoch import encode_known
 from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.cluster import ClusterClient
-from kstore.errors import KafkaError, error_for
+from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -88,8 +88,9 @@ async def list_offsets_once(
     by_leader, errors = _by_leader(cluster.view, timestamps)
 
     async def ask(leader: int, rows: dict[TopicPartition, int]) -> None:
-        request = _request(rows, cluster.view, isolation_level, timeout_ms)
         try:
+            knows = await _knows_epochs(cluster, leader)
+            request = _request(rows, cluster.view, isolation_level, timeout_ms, knows_epochs=knows)
             answer = cast(ListOffsetsResponse, await cluster.ask(leader, request))
         except KafkaError as error:
             errors.update(dict.fromkeys(rows, error))
@@ -118,18 +119,9 @@ async def epoch_ends(
     found: dict[TopicPartition, EpochEnd | KafkaError] = dict(errors)
 
     async def ask(leader: int, rows: dict[TopicPartition, int]) -> None:
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for tp, epoch in rows.items():
-            topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(topic=tp.topic))
-            current = cluster.view.leader_epoch(tp)
-            row = OffsetForLeaderPartition(
-                partition=tp.partition, current_leader_epoch=current, leader_epoch=epoch
-            )
-            topic.partitions.append(row)
-        request = OffsetForLeaderEpochRequest(
-            replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values())
-        )
         try:
+            knows = await _knows_epochs(cluster, leader)
+            request = _epochs_request(rows, cluster.view, knows_epochs=knows)
             # Before version 3 only brokers may ask.
             answer = await cluster.ask(leader, request, at_least=3)
         except KafkaError as error:
@@ -161,11 +153,35 @@ def _by_leader(
     return by_leader, errors
 
 
+async def _knows_epochs(cluster: ClusterClient, leader: int) -> bool:
+    """Whether the leader checks which partition of that name is meant (KIP-232)."""
+    connection = await cluster.connection(leader)
+    return connection.versions.has("kstore.kip232")
+
+
+def _epochs_request(
+    rows: Mapping[TopicPartition, int], view: ClusterView, *, knows_epochs: bool
+) -> OffsetForLeaderEpochRequest:
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for tp, epoch in rows.items():
+        topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(topic=tp.topic))
+        row = OffsetForLeaderPartition(
+            partition=tp.partition,
+            current_leader_epoch=view.leader_epoch(tp),
+            leader_epoch=epoch,
+            partition_epoch=view.partition_epoch(tp) if knows_epochs else -1,
+        )
+        topic.partitions.append(row)
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
+
+
 def _request(
     rows: Mapping[TopicPartition, int],
     view: ClusterView,
     isolation_level: int,
     timeout_ms: float,
+    *,
+    knows_epochs: bool,
 ) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for tp, timestamp in rows.items():
@@ -174,6 +190,7 @@ def _request(
             partition_index=tp.partition,
             timestamp=timestamp,
             current_leader_epoch=view.leader_epoch(tp),
+            partition_epoch=view.partition_epoch(tp) if knows_epochs else -1,
         )
         topic.partitions.append(row)
     return ListOffsetsRequest(
@@ -185,4 +202,6 @@ def _request(
 
 
 def _error(code: int, tp: TopicPartition) -> KafkaError:
+    if code == ErrorCode.INVALID_PARTITION_EPOCH:
+        code = ErrorCode.UNKNOWN_TOPIC_ID  # the metadata is older than the topic: fetch it anew
     return error_for(code, f"partition {tp}: {type(error_for(code)).description}")

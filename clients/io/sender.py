@@ -190,6 +190,7 @@ class SendLoop:
             settings["kstore.kip253.enable"] and versions.has("kstore.kip253"),
             settings["kstore.kip359.enable"] and versions.has("kstore.kip359"),
             versions.has("kstore.kip391"),
+            versions.has("kstore.kip232"),
         )
 
     async def _fetch_id(self) -> None:

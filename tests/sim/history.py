@@ -39,6 +39,7 @@ RULES = {
     "exactly_once": "each input of a transactional copy is in its output once",
     "key_order": "a group reads each key's records in the order written, while the topic grows",
     "recreated": "a recreated topic is never taken for the one before it",
+    "other_life": "a request by name is not carried out on another topic than the one it means",
     "one_owner": "a partition has one owner in a group at a time",
     "owners_commit": "a commit of who owns the partition all the time is not refused",
     "commits": "an acknowledged commit of a group's offset is not lost",
@@ -97,6 +98,7 @@ class History:
         self._offsets: dict[tuple[str, Place], GroupOffset] = defaultdict(GroupOffset)
         self._processed: dict[tuple[str, bytes], int] = defaultdict(lambda: -1)
         self._epochs: dict[tuple[Place, int], bytes] = {}
+        self._deleted: dict[bytes, int] = defaultdict(int)
         self.all_sent: dict[Place, set[bytes]] = defaultdict(set)
         self._unread: dict[Place, int] = {}
         self.damaged: set[Place] = set()
@@ -173,6 +175,25 @@ class History:
         if known != topic_id:
             self.break_rule(
                 "recreated", f"epoch {partition_epoch} of {place} is {known!r}'s and {topic_id!r}'s"
+            )
+
+    def meant(self, place: Place, epoch: int, found: int, what: str) -> None:
+        """A request for the partition of one epoch was answered, of the partition of another?"""
+        self.counts["asked by name and epoch"] += 1
+        if epoch != found:
+            self.break_rule("other_life", f"{what} of {place} meant {epoch}, and is of {found}")
+
+    def deletes(self, topic_id: bytes, offset: int) -> None:
+        """Records below an offset of that topic's partition are asked to be deleted."""
+        self._deleted[topic_id] = max(self._deleted[topic_id], offset)
+
+    def begins(self, place: Place, topic_id: bytes, log_start_offset: int) -> None:
+        """A broker's log of the topic of that id begins there."""
+        asked = self._deleted[topic_id]
+        if log_start_offset > asked:
+            self.break_rule(
+                "other_life",
+                f"{place} of {topic_id!r} begins at {log_start_offset}; {asked} was asked for",
             )
 
     def _saw(self, place: Place, offset: int, value: bytes, how: str) -> None:

@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import kstore.broker.api.groups.offsets as group_offsets
+import kstore.broker.api.logs.list_offsets as list_offsets
 import kstore.broker.runtime.controller.store as controller_store
 import kstore.broker.runtime.groups.group_partition as group_partition
 import kstore.broker.runtime.metadata.image_updates as image_updates
+import kstore.broker.runtime.replication.replicas as replicas
 import kstore.broker.runtime.shares.share_coordinator as share_coordinator
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
@@ -231,6 +234,22 @@ def _epochs_again(put: Put) -> None:
     put(controller_store, "_numbered", by_place)
 
 
+def _names_are_enough(put: Put) -> None:
+    for module in (list_offsets, group_offsets):
+        put(module, "partition_epoch_error", lambda asked, known: ErrorCode.NONE)
+
+
+def _unnumbered_partitions(put: Put) -> None:
+    class Unnumbered(image_updates.Partition):
+        """Does not keep its partition epoch, so nothing that is asked of it is checked."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, -1 if name == "partition_epoch" else value)
+
+    put(image_updates, "Partition", Unnumbered)
+    put(replicas, "Partition", Unnumbered)
+
+
 def _lost_commits(put: Put) -> None:
     replay = group_partition.GroupPartition._replay
 
@@ -377,6 +396,18 @@ MUTATIONS: dict[str, Mutation] = {
         "recreated",
         "--brokers 3 --faults none --workloads produce,recreate",
         "the partitions of a recreated topic have the partition epochs of those before them",
+    ),
+    "names-are-enough": Mutation(
+        _names_are_enough,
+        "other_life",
+        "--brokers 3 --faults none --workloads produce,recreate",
+        "of a request by name nobody asks which topic of that name is meant",
+    ),
+    "unnumbered-partitions": Mutation(
+        _unnumbered_partitions,
+        "recreated",
+        "--brokers 3 --faults none --workloads produce,recreate",
+        "partitions do not know their epochs: what is meant for a deleted one is appended",
     ),
     "lost-commits": Mutation(
         _lost_commits, "commits", "--faults kill --workloads produce,group",

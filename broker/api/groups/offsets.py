@@ -12,6 +12,7 @@ from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
+from kstore.broker.state.metadata.image import partition_epoch_error
 from kstore.broker.state.work import Work, each, each_work
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.groups.offset_delete import (
@@ -41,6 +42,7 @@ from kstore.protocol.groups.offsets import (
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import GroupParts
+    from kstore.broker.state.metadata.image import TopicImage
     from kstore.protocol.schema import Message
 
 __all__ = ["handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
@@ -50,6 +52,7 @@ FIRST_FETCH_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_FETCH_VERSION_WITH_GROUPS = 8
 FIRST_FETCH_VERSION_WITH_TOPIC_IDS = 10
 INVALID_OFFSET = -1
+NO_EPOCH = -1
 
 
 def handle_offset_commit(
@@ -149,7 +152,11 @@ async def handle_offset_fetch(
     topics = None
     if request.topics is not None:
         topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            OffsetFetchRequestTopics(
+                name=topic.name,
+                partition_indexes=topic.partition_indexes,
+                partition_epochs=topic.partition_epochs,
+            )
             for topic in request.topics
         ]
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
@@ -190,21 +197,52 @@ async def _fetch_group(
             else:
                 known.append(topic)
         group = group.replaced(topics=known)
+    with_epochs = any(topic.partition_epochs for topic in group.topics or ())
     try:
         response = await broker.groups().read(
             group.group_id,
             lambda shard: shard.fetch_offsets(
-                group, require_stable=require_stable, with_epochs=ctx.extended
+                group, require_stable=require_stable, with_epochs=ctx.extended or with_epochs
             ),
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    if with_epochs:
+        answers = {row.name: row.partitions for row in response.topics}
+        for topic in group.topics or ():
+            image = broker.image.topics.get(topic.name)
+            _leave_other_lives(image, topic, answers.get(topic.name, []))
     if group.topics is None:
         response.topics = [row for row in response.topics if _is_shown(broker, ctx, row.name)]
         if by_id:
             _add_topic_ids(broker, response)
     response.topics += refused
     return response
+
+
+def _leave_other_lives(
+    image: TopicImage | None,
+    asked: OffsetFetchRequestTopics,
+    rows: list[OffsetFetchResponsePartitions],
+) -> None:
+    """Take offsets out of an answer that are not of the partitions that are meant by their epochs
+    (KIP-232): an error where that name has another partition now, and no offset where the commit
+    is of an earlier one, which nobody has deleted yet.
+    """
+    wanted = dict(zip(asked.partition_indexes, asked.partition_epochs, strict=False))
+    partitions = () if image is None else image.partitions
+    for row in rows:
+        index, epoch = row.partition_index, wanted.get(row.partition_index, NO_EPOCH)
+        known = partitions[index].partition_epoch if 0 <= index < len(partitions) else NO_EPOCH
+        of_commit = partition_epoch_error(epoch, row.partition_epoch)
+        code = partition_epoch_error(epoch, known)
+        if code == of_commit == ErrorCode.NONE:
+            continue
+        if of_commit == ErrorCode.INVALID_PARTITION_EPOCH:
+            code = of_commit  # this broker has not heard yet what the commit tells
+        row.error_code = row.error_code or code
+        row.committed_offset, row.metadata = INVALID_OFFSET, ""
+        row.committed_leader_epoch = row.partition_epoch = NO_EPOCH
 
 
 def _add_topic_ids(broker: GroupParts, response: OffsetFetchResponseGroup) -> None:

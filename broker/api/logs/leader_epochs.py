@@ -71,7 +71,7 @@ def handle_offset_for_leader_epoch(
 
 def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.table.partition(topic.encode(), asked.partition)
-    code = check_leader(partition, asked.current_leader_epoch)
+    code = check_leader(partition, asked.current_leader_epoch, asked.partition_epoch)
     answer = EpochEndOffset(partition=asked.partition, error_code=code)
     if partition is not None and code == ErrorCode.NONE:
         found = partition.end_offset_for_epoch(asked.leader_epoch)

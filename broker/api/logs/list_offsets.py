@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kstore._fast.broker.partition import Partition
 from kstore.broker.api import RequestContext
 from kstore.broker.runtime.log_dirs.cold_reads import Reading, finished, search_timestamp
+from kstore.broker.state.metadata.image import partition_epoch_error
 from kstore.errors import ErrorCode
 from kstore.log.timestamps import Look
 from kstore.protocol.logs.list_offsets import (
@@ -121,16 +122,16 @@ async def _answer_later(
         else:
             await row.waits
             found = await finished(row.search)
-            row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
+            row.answer.error_code = _check(partition, row.asked)
         while isinstance(found, Look) and row.answer.error_code == ErrorCode.NONE:
             look = found
             found = await broker.unpacking().look(look.find)
-            row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
+            row.answer.error_code = _check(partition, row.asked)
             if found is None and row.answer.error_code == ErrorCode.NONE:
                 found = await finished(
                     search_timestamp(partition.log, look.timestamp_ms, look.next_offset)
                 )
-                row.answer.error_code = check_leader(partition, row.asked.current_leader_epoch)
+                row.answer.error_code = _check(partition, row.asked)
         if row.answer.error_code == ErrorCode.NONE:
             assert not isinstance(found, Look)
             _tell(row.answer, _seen(partition, row.request, found), row.api_version)
@@ -149,7 +150,7 @@ def _topic(
     known_isolation = request.isolation_level in {READ_UNCOMMITTED, READ_COMMITTED}
     for asked in topic.partitions:
         partition = broker.table.partition(topic.name.encode(), asked.partition_index)
-        code = check_leader(partition, asked.current_leader_epoch)
+        code = _check(partition, asked)
         count = counts.pop((topic.name, asked.partition_index), 0)
         if count == 0:
             continue  # answered already
@@ -197,16 +198,25 @@ def _tell(answer: ListOffsetsPartitionResponse, found: Found | None, api_version
         answer.leader_epoch = found.leader_epoch
 
 
-def check_leader(partition: Partition | None, current_leader_epoch: int) -> int:
-    """The error code for a client with that idea of the leader; -1 checks no epoch."""
+def _check(partition: Partition | None, asked: ListOffsetsPartition) -> int:
+    return check_leader(partition, asked.current_leader_epoch, asked.partition_epoch)
+
+
+def check_leader(
+    partition: Partition | None, current_leader_epoch: int, partition_epoch: int = NO_EPOCH
+) -> int:
+    """The error code for a client with that idea of the leader, and of which partition of that
+    name is meant (KIP-232); -1 checks no epoch.
+    """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.failed:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if not partition.online:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if current_leader_epoch == NO_EPOCH:
-        return ErrorCode.NONE
+    code = partition_epoch_error(partition_epoch, partition.partition_epoch)
+    if code != ErrorCode.NONE or current_leader_epoch == NO_EPOCH:
+        return code
     if current_leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if current_leader_epoch > partition.leader_epoch:

@@ -61,6 +61,8 @@ class _Waiting(NamedTuple):
 
     partition: Partition
     offset: int
+    partition_epoch: int
+    """Of the partition that is meant (KIP-232)."""
     result: DeleteRecordsPartitionResult
 
 
@@ -92,7 +94,7 @@ def _check(
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     partition = broker.table.partition(topic.encode(), asked.partition_index)
-    result.error_code = check_leader(partition, NO_EPOCH)
+    result.error_code = check_leader(partition, NO_EPOCH, asked.partition_epoch)
     if partition is None or result.error_code != ErrorCode.NONE:
         return result
     offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
@@ -101,7 +103,7 @@ def _check(
     elif offset < 0 or offset > partition.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     else:
-        begun.append(_Waiting(partition, offset, result))
+        begun.append(_Waiting(partition, offset, asked.partition_epoch, result))
     return result
 
 
@@ -139,7 +141,8 @@ async def _delete_piece(
             each.result.error_code = code
             continue
         each.partition.notify()
-        each.result.error_code = check_leader(each.partition, NO_EPOCH)  # it may be gone by now
+        # It may be gone by now, or another one of that name.
+        each.result.error_code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
         if each.result.error_code == ErrorCode.NONE:
             each.result.low_watermark = _low_watermark(broker, each.partition)
             if each.result.low_watermark < each.offset:
@@ -169,7 +172,7 @@ async def _when_followed(
     while waiting:
         left: list[_Waiting] = []
         for each in waiting:
-            code = check_leader(each.partition, NO_EPOCH)
+            code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
             low = _low_watermark(broker, each.partition) if code == ErrorCode.NONE else -1
             each.result.error_code, each.result.low_watermark = code, low
             if code == ErrorCode.NONE and low < each.offset:

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from kstore.broker.state.metadata.gates import TopicGates
 from kstore.config.topic_configs import ORDERED_EXPANSION, is_on
+from kstore.errors import ErrorCode
 
 __all__ = [
     "BrokerImage",
@@ -22,8 +23,10 @@ __all__ = [
     "PartitionImage",
     "TopicImage",
     "new_partitions",
+    "partition_epoch_error",
 ]
 
+NO_EPOCH = -1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -67,6 +70,18 @@ class PartitionImage(NamedTuple):
     """KIP-253: (partition, its leader epoch) of those that were there when this one was added."""
     offline: tuple[int, ...] = ()
     """Replicas that can't serve, on brokers that may be alive."""
+
+
+def partition_epoch_error(asked: int, known: int) -> int:
+    """Whether a partition is the one that a request means by its name, by their partition epochs
+    (KIP-232): INVALID_PARTITION_EPOCH if that one was deleted since, UNKNOWN_TOPIC_OR_PARTITION if
+    it has not been heard of yet. -1 on either side is not known, and not checked.
+    """
+    if NO_EPOCH in (asked, known) or asked == known:
+        return ErrorCode.NONE
+    if asked < known:
+        return ErrorCode.INVALID_PARTITION_EPOCH
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def new_partitions(assigned: Iterable[tuple[int, ...]]) -> tuple[PartitionImage, ...]:

@@ -7,7 +7,7 @@ epoch, and what was committed comes back with both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
@@ -247,18 +247,27 @@ def fetch_request(
     claim: CommitClaim | None,
     partitions: Collection[TopicPartition],
     topic_ids: Mapping[str, UUID],
+    partition_epoch: Callable[[TopicPartition], int] | None = None,
 ) -> OffsetFetchRequest:
     """Asks for committed offsets (version 8 and later). ``claim`` is that of a member of the
-    consumer protocol: who is not that member any more is told so.
+    consumer protocol: who is not that member any more is told so. ``partition_epoch`` tells which
+    partitions are meant where topics go by name (KIP-232), if the broker checks that.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for tp in sorted(partitions):
         row = topics.get(tp.topic)
         if row is None:
             topic_id = topic_ids.get(tp.topic, ZERO_UUID)
-            row = OffsetFetchRequestTopics(name=tp.topic, topic_id=topic_id, partition_indexes=[])
+            row = OffsetFetchRequestTopics(
+                name=tp.topic, topic_id=topic_id, partition_indexes=[], partition_epochs=[]
+            )
             topics[tp.topic] = row
         row.partition_indexes.append(tp.partition)
+        if partition_epoch is not None:
+            row.partition_epochs.append(partition_epoch(tp))
+    for row in topics.values():
+        if max(row.partition_epochs, default=-1) < 0:
+            row.partition_epochs = []
     group = OffsetFetchRequestGroup(group_id=group_id, topics=list(topics.values()))
     if claim is not None:
         group.member_id, group.member_epoch = claim.member_id, claim.generation
@@ -278,8 +287,11 @@ def fetched_offsets(
         name = topic.name or names.get(topic.topic_id, "")
         for row in topic.partitions:
             tp = TopicPartition(name, row.partition_index)
-            if row.error_code != ErrorCode.NONE:
-                return error_for(row.error_code, f"committed offset of {tp}")
+            code = row.error_code
+            if code == ErrorCode.INVALID_PARTITION_EPOCH:
+                code = ErrorCode.UNKNOWN_TOPIC_ID  # the metadata is older than the topic
+            if code != ErrorCode.NONE:
+                return error_for(code, f"committed offset of {tp}")
             found[tp] = None if row.committed_offset < 0 else fetched_offset(row)
     return found
 

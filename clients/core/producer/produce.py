@@ -25,6 +25,7 @@ class ProduceExtensions(NamedTuple):
     partition_count: bool = False
     leader_epoch: bool = False
     given_offsets: bool = False
+    partition_epoch: bool = False
 
 
 class ProduceResult(NamedTuple):
@@ -67,6 +68,8 @@ def produce_request(
         row = PartitionProduceData(index=batch.partition, records=records)
         if extensions.leader_epoch:
             row.current_leader_epoch = view.leader_epoch(batch.tp)
+        if extensions.partition_epoch and not by_id:
+            row.partition_epoch = view.partition_epoch(batch.tp)
         use_offset = batch.first_offset >= 0
         topic.partition_data.append(row)
     return ProduceRequest(

@@ -63,10 +63,16 @@ cdef inline int16_t check_place(
     return error
 
 
-cdef inline int16_t check_leader(Partition partition, int64_t known_epoch) noexcept:
-    """Whether this broker leads, as of the epoch that the producer knows (KIP-359; -1: none)."""
+cdef inline int16_t check_leader(
+    Partition partition, int64_t known_epoch, int64_t known_life
+) noexcept:
+    """Whether this broker leads, as of the epoch that the producer knows (KIP-359; -1: none), and
+    the partition is the one that is meant, not one of that name before or after it (KIP-232).
+    """
     if not partition.online:
         return KAFKA_STORAGE_ERROR if partition.failed else NOT_LEADER_OR_FOLLOWER
+    if known_life >= 0 <= partition.partition_epoch and known_life != partition.partition_epoch:
+        return UNKNOWN_TOPIC_OR_PARTITION
     if known_epoch < 0 or known_epoch == partition.leader_epoch:
         return NONE
     return FENCED_LEADER_EPOCH if known_epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH

@@ -366,7 +366,7 @@ cdef class ProducePath:
         if error == NONE and partition.entry.internal and not is_admin(self.client_id):
             error = INVALID_TOPIC_EXCEPTION
         if error == NONE:
-            error = check_leader(partition, part.known_epoch)
+            error = check_leader(partition, part.known_epoch, part.known_life)
         if error == NONE and self.refused is not None:
             error = self.refused.get(partition, NONE)
         if (error == NONE and request.acks == -1

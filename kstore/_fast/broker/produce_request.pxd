@@ -18,6 +18,7 @@ cdef struct ProduceTopic:
 cdef struct ProducePartition:
     WireBytes records               # in the frame
     int64_t known_epoch             # the leader epoch that the producer knows (KIP-359); -1: none
+    int64_t known_life              # the partition epoch that it means (KIP-232); -1: any
     int32_t index
 
 # What it points to is the frame's: it holds while the frame does.

@@ -17,6 +17,7 @@ from kstore._fast.record.batch cimport (
 from kstore._fast.record.unpack cimport AT_ONCE_BYTES
 
 cdef enum:
+    PARTITION_EPOCH_TAG = 23200
     PARTITION_COUNT_TAG = 25300
     LEADER_EPOCH_TAG = 35900
     USE_OFFSET_TAG = 39100
@@ -37,6 +38,7 @@ cdef class ProduceRequest:
     cdef bint parse(self, WireReader r, int version) except -1:
         cdef ProduceTopic* topic
         cdef ProducePartition* part
+        cdef WireReader tags
         cdef bint flexible = version >= FIRST_FLEXIBLE
         cdef bint packed = False
         cdef int kinds = 0
@@ -64,8 +66,12 @@ cdef class ProduceRequest:
                 self.partition_count += 1
                 part.index = read_int32(&r)
                 part.records = read_bytes(&r, flexible)
+                tags = r
                 part.known_epoch = read_number_tag(&r, flexible, LEADER_EPOCH_TAG, 4)
-                if r.bad:
+                part.known_life = -1
+                if flexible and not self.by_id:     # an id is of one life only
+                    part.known_life = read_number_tag(&tags, flexible, PARTITION_EPOCH_TAG, 4)
+                if r.bad or tags.bad:
                     return False
                 packed |= part.records.size > AT_ONCE_BYTES
                 if part.records.size > BATCH_HEADER_SIZE:

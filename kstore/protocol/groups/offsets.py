@@ -92,6 +92,8 @@ class OffsetFetchRequestTopic(Struct):
 
     name: String = field("0-7", default="")
     partition_indexes: list[Int32] = field("0-7", default=[])
+    # KIP-232, kstore only: in the order of the indexes.
+    partition_epochs: list[Int32] = field("6-7", default=[], tag=23203, ignorable=True)
 
 
 class OffsetFetchRequestTopics(Struct):
@@ -100,6 +102,8 @@ class OffsetFetchRequestTopics(Struct):
     name: String = field("8-9", default="", ignorable=True)
     topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
     partition_indexes: list[Int32] = field("8+", default=[])
+    # KIP-232, kstore only: in the order of the indexes, where topics go by name.
+    partition_epochs: list[Int32] = field("8-9", default=[], tag=23203, ignorable=True)
 
 
 class OffsetFetchRequestGroup(Struct):

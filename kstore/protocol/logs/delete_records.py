@@ -27,6 +27,8 @@ class DeleteRecordsPartition(Struct):
 
     partition_index: Int32 = field("0+", default=0)
     offset: Int64 = field("0+", default=0)
+    # KIP-232, kstore only.
+    partition_epoch: Int32 = field("2+", default=-1, tag=23200, ignorable=True)
 
 
 class DeleteRecordsTopic(Struct):

@@ -35,6 +35,8 @@ class ListOffsetsPartition(Struct):
     partition_index: Int32 = field("0+", default=0)
     current_leader_epoch: Int32 = field("4+", default=-1, ignorable=True)
     timestamp: Int64 = field("0+", default=0)
+    # KIP-232, kstore only.
+    partition_epoch: Int32 = field("6+", default=-1, tag=23200, ignorable=True)
 
 
 class ListOffsetsTopic(Struct):
@@ -85,6 +87,8 @@ class OffsetForLeaderPartition(Struct):
     partition: Int32 = field("0+", default=0)
     current_leader_epoch: Int32 = field("2+", default=-1, ignorable=True)
     leader_epoch: Int32 = field("0+", default=0)
+    # KIP-232, kstore only.
+    partition_epoch: Int32 = field("4+", default=-1, tag=23200, ignorable=True)
 
 
 class OffsetForLeaderTopic(Struct):

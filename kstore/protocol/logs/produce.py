@@ -1,5 +1,5 @@
 """Produce: record batches to partitions. Topics go by id from version 13 on (KIP-516). The
-fields of KIP-253, KIP-359 and KIP-391 are kstore's.
+fields of KIP-232, KIP-253, KIP-359 and KIP-391 are kstore's.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class PartitionProduceData(Struct):
 
     index: Int32 = field("0+", default=0)
     records: Records | None = field("0+", default=None, nullable="0+")
+    # KIP-232, kstore only; where topics go by name.
+    partition_epoch: Int32 = field("9-12", default=-1, tag=23200, ignorable=True)
     # KIP-359, kstore only.
     current_leader_epoch: Int32 = field("9+", default=-1, tag=35900, ignorable=True)
 

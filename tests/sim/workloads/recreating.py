@@ -16,7 +16,17 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kstore.protocol.logs.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.metadata.topics import (
@@ -101,8 +111,12 @@ class Visitor:
                     await self._learn()
                 else:
                     await self.client.random.choice(
-                        [self._write, self._read, self._commit, self._look]
-                    )()
+                        [
+                            self._write, self._read, self._commit, self._look,
+                            self._write_by_name, self._list_offsets, self._delete_records,
+                            self._look_by_name,
+                        ]
+                    )()  # fmt: skip
             except UnansweredError:
                 self.client.forget_leader(*self.place)
             await self.client.pause(0.0, 0.1)
@@ -132,13 +146,16 @@ class Visitor:
         leader, _ = self.client.leaders.get(self.place, (-1, -1))
         return leader if leader >= 0 else self.client.random.choice(sorted(self.client.addresses))
 
-    async def _write(self) -> None:
+    def _record(self) -> bytes:
+        """A batch of one record, which says of what topic it is meant to be."""
         self._written += 1
         value = b"%s%s:%s/%d" % (
             STAMPED, self._id.hex.encode(), self.client.name.encode(), self._written,
         )  # fmt: skip
-        records = build_batch([value], timestamp=self.client.life.now_ms())
-        rows = [PartitionProduceData(index=0, records=records)]
+        return build_batch([value], timestamp=self.client.life.now_ms())
+
+    async def _write(self) -> None:
+        rows = [PartitionProduceData(index=0, records=self._record())]
         request = ProduceRequest(
             acks=-1,
             timeout_ms=3000,
@@ -150,6 +167,60 @@ class Visitor:
             self.history.counts["written by topic id"] += 1
         else:
             self.client.forget_leader(*self.place)
+
+    async def _write_by_name(self) -> None:
+        row = PartitionProduceData(index=0, records=self._record(), partition_epoch=self._epoch)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=3000,
+            topic_data=[TopicProduceData(name=self.place.topic, partition_data=[row])],
+        )
+        answer = await self.client.ask(self._leader(), request, newest=WITH_IDS - 1)
+        if answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
+            self.history.counts["written by name and epoch"] += 1
+        else:
+            self.client.forget_leader(*self.place)
+
+    async def _list_offsets(self) -> None:
+        epoch = self._epoch
+        row = ListOffsetsPartition(partition_index=0, timestamp=-1, partition_epoch=epoch)
+        topic = ListOffsetsTopic(name=self.place.topic, partitions=[row])
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        answer = await self.client.ask(self._leader(), request)
+        found = answer.topics[0].partitions[0]
+        if found.error_code == ErrorCode.NONE:
+            self.history.meant(self.place, epoch, found.partition_epoch, "the end")
+        else:
+            self.client.forget_leader(*self.place)
+
+    async def _delete_records(self) -> None:
+        offset = self._offset // 2
+        row = DeleteRecordsPartition(partition_index=0, offset=offset, partition_epoch=self._epoch)
+        topic = DeleteRecordsTopic(name=self.place.topic, partitions=[row])
+        self.history.deletes(self._id.bytes, offset)
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+        answer = await self.client.ask(self._leader(), request)
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+            self.history.counts["deletions by name and epoch"] += 1
+        else:
+            self.client.forget_leader(*self.place)
+
+    async def _look_by_name(self) -> None:
+        """Ask for the group's offset in the topic that is known: one of another is none."""
+        epoch = self._epoch
+        topic = OffsetFetchRequestTopics(
+            name=self.place.topic, partition_indexes=[0], partition_epochs=[epoch]
+        )
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=self.group, topics=[topic])]
+        )
+        node = await self.client.coordinator(self.group, transactional=False)
+        found = (await self.client.ask(node, request, newest=9)).groups[0]
+        if found.error_code != ErrorCode.NONE:
+            return
+        row = found.topics[0].partitions[0]
+        if row.error_code == ErrorCode.NONE and row.committed_offset >= 0:
+            self.history.meant(self.place, epoch, row.partition_epoch, "the group's offset")
 
     async def _read(self) -> None:
         partition = FetchPartition(
@@ -221,6 +292,10 @@ class Visitor:
             topic = node.broker.image.topics.get(self.place.topic)
             if topic is None:
                 continue
+            partition = node.broker.table.partition(self.place.topic.encode(), 0)
+            if partition is not None and partition.log is not None:
+                begins = partition.log_start_offset
+                self.history.begins(self.place, topic.topic_id.bytes, begins)
             for _, data in local_batches(node, self.place):
                 for batch in batches(data):
                     for record in decode(batch.data):

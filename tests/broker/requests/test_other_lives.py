@@ -1,0 +1,188 @@
+"""Requests that name a topic, and say by a partition epoch which life of it they mean (KIP-232):
+what they find is of that life, or they are refused and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kstore._fast.record.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.groups.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kstore.protocol.logs.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.harness.topic_client import TopicClient
+from tests.conformance.kstore_broker import KstoreBroker
+
+ELSEWHERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+DELETED = ErrorCode.INVALID_PARTITION_EPOCH
+RECORDS = 5
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+    broker = KstoreBroker(tmp_path_factory.mktemp("lives"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+class Lives:
+    """A topic that was deleted and made again, with records, and its partition epochs."""
+
+    def __init__(self, broker: KstoreBroker, name: str) -> None:
+        self.client = TopicClient(broker)
+        self.name = name
+        self.group = f"group-of-{name}"
+        self.client.create(name)
+        [self.before] = self.client.epochs(name)
+        self.client.produce(name, records=2 * RECORDS)
+        self.client.delete(name)
+        self.client.create(name)
+        self.client.produce(name, records=RECORDS)
+        [self.now] = self.client.epochs(name)
+
+    def end(self) -> tuple[int, int]:
+        """The log's start and end."""
+        found = [self.list_offsets(-1, 10, timestamp)[1] for timestamp in (-2, -1)]
+        return found[0], found[1]
+
+    def produce(self, epoch: int, version: int) -> int:
+        data = build_batch([b"v"], timestamp=1_700_000_000_000)
+        row = PartitionProduceData(index=0, records=data, partition_epoch=epoch)
+        topic = TopicProduceData(name=self.name, partition_data=[row])
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+        answer = self.client.call(request, version).responses[0].partition_responses[0]
+        return int(answer.error_code)
+
+    def list_offsets(self, epoch: int, version: int, timestamp: int = -1) -> tuple[int, int]:
+        row = ListOffsetsPartition(partition_index=0, timestamp=timestamp, partition_epoch=epoch)
+        topic = ListOffsetsTopic(name=self.name, partitions=[row])
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        answer = self.client.call(request, version).topics[0].partitions[0]
+        return answer.error_code, answer.offset
+
+    def epoch_end(self, epoch: int, version: int) -> tuple[int, int]:
+        row = OffsetForLeaderPartition(partition=0, leader_epoch=0, partition_epoch=epoch)
+        topic = OffsetForLeaderTopic(topic=self.name, partitions=[row])
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
+        answer = self.client.call(request, version).topics[0].partitions[0]
+        return answer.error_code, answer.end_offset
+
+    def delete_records(self, epoch: int, version: int, offset: int = 2) -> tuple[int, int]:
+        row = DeleteRecordsPartition(partition_index=0, offset=offset, partition_epoch=epoch)
+        topic = DeleteRecordsTopic(name=self.name, partitions=[row])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
+        answer = self.client.call(request, version).topics[0].partitions[0]
+        return answer.error_code, answer.low_watermark
+
+    def committed(self, epoch: int, version: int) -> tuple[int, int]:
+        if version < 8:
+            old = OffsetFetchRequestTopic(
+                name=self.name, partition_indexes=[0], partition_epochs=[epoch]
+            )
+            answer = self.client.call(
+                OffsetFetchRequest(group_id=self.group, topics=[old]), version
+            )
+        else:
+            topic = OffsetFetchRequestTopics(
+                name=self.name, partition_indexes=[0], partition_epochs=[epoch]
+            )
+            group = OffsetFetchRequestGroup(group_id=self.group, topics=[topic])
+            answer = self.client.call(OffsetFetchRequest(groups=[group]), version).groups[0]
+        row: Any = answer.topics[0].partitions[0]
+        return row.error_code, row.committed_offset
+
+
+@pytest.fixture
+def lives(running: KstoreBroker, request: pytest.FixtureRequest) -> Iterator[Lives]:
+    made = Lives(running, "".join(c if c.isalnum() else "-" for c in request.node.name))
+    yield made
+    made.client.sock.close()
+
+
+@pytest.mark.parametrize("version", range(9, 13))
+def test_what_was_meant_for_the_deleted_topic_is_not_appended(lives: Lives, version: int) -> None:
+    assert lives.produce(lives.before, version) == ELSEWHERE
+    assert lives.produce(lives.now + 1, version) == ELSEWHERE
+    assert lives.end() == (0, RECORDS)
+    assert lives.produce(lives.now, version) == lives.produce(-1, version) == ErrorCode.NONE
+    assert lives.end() == (0, RECORDS + 2)
+
+
+def test_a_topic_id_says_it_all(lives: Lives) -> None:
+    """Version 13 has no such field: one that is sent all the same is skipped."""
+    topic_id = lives.client.metadata(lives.name).topics[0].topic_id
+    data = build_batch([b"v"], timestamp=1_700_000_000_000)
+    row = PartitionProduceData(index=0, records=data, partition_epoch=lives.before)
+    topic = TopicProduceData(topic_id=topic_id, partition_data=[row])
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+    answer = lives.client.call(request, 13).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [6, 11])
+@pytest.mark.parametrize("timestamp", [-1, -2, -3, 0])
+def test_offsets_are_of_the_topic_that_is_meant(lives: Lives, version: int, timestamp: int) -> None:
+    if timestamp == -3 and version < 7:
+        timestamp = 1
+    none = lives.list_offsets(-1, version, timestamp)
+    assert none[0] == ErrorCode.NONE
+    assert lives.list_offsets(lives.now, version, timestamp) == none
+    assert lives.list_offsets(lives.before, version, timestamp) == (DELETED, -1)
+    assert lives.list_offsets(lives.now + 1, version, timestamp) == (ELSEWHERE, -1)
+
+
+def test_ends_of_epochs_are_of_the_topic_that_is_meant(lives: Lives) -> None:
+    assert lives.epoch_end(-1, 4) == lives.epoch_end(lives.now, 4) == (0, RECORDS)
+    assert lives.epoch_end(lives.before, 4) == (DELETED, -1)
+    assert lives.epoch_end(lives.now + 1, 4) == (ELSEWHERE, -1)
+
+
+def test_records_of_the_successor_are_not_deleted(lives: Lives) -> None:
+    assert lives.delete_records(lives.before, 2) == (DELETED, -1)
+    assert lives.delete_records(lives.now + 1, 2) == (ELSEWHERE, -1)
+    assert lives.end() == (0, RECORDS)
+    assert lives.delete_records(lives.now, 2) == (0, 2)
+    assert lives.delete_records(-1, 2, 3) == (0, 3)
+    assert lives.end() == (3, RECORDS)
+
+
+@pytest.mark.parametrize("version", [6, 7, 8, 9])
+def test_committed_offsets_are_of_the_topic_that_is_meant(lives: Lives, version: int) -> None:
+    client = lives.client
+    assert client.commit(lives.name, {0: 3}, lives.now, group_id=lives.group) == [0]
+    assert lives.committed(-1, version) == lives.committed(lives.now, version) == (0, 3)
+    assert lives.committed(lives.before, version) == (DELETED, -1)
+    assert lives.committed(lives.now + 1, version) == (ELSEWHERE, -1)
+    assert client.commit(lives.name, {0: 4}, lives.now + 1, group_id=lives.group) == [0]
+    # Whoever committed knows of a later topic, of which this broker has not heard.
+    assert lives.committed(lives.now, version) == (DELETED, -1)
+
+
+def test_versions_without_tags_are_not_checked(lives: Lives) -> None:
+    assert lives.produce(lives.before, 8) == ErrorCode.NONE
+    assert lives.list_offsets(lives.before, 5)[0] == ErrorCode.NONE
+    assert lives.epoch_end(lives.before, 3)[0] == ErrorCode.NONE
+    assert lives.committed(lives.before, 5) == (0, -1)
+    assert lives.delete_records(lives.before, 1) == (0, 2)
