@@ -1,7 +1,8 @@
 """ShareFetch, versions 1 and 2 (KIP-932, KIP-1206, KIP-1222): acknowledges what a member had, and
 acquires records for it.
 
-Both begin at once; the answer comes when records are there and what was acknowledged is kept.
+What is acknowledged is decided first, so it is never of what is acquired now. The answer comes when
+records are there and what was acknowledged is kept.
 """
 
 from __future__ import annotations

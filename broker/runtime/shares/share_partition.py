@@ -282,8 +282,12 @@ class SharePartition:
 
     # ---- acknowledging ----
 
-    async def acknowledge(self, owner: int, batches: Sequence[AcknowledgedRange]) -> int:
-        """Acknowledge ranges, ascending and apart; the error code, once it is kept."""
+    def acknowledge(
+        self, owner: int, batches: Sequence[AcknowledgedRange]
+    ) -> int | asyncio.Future[int]:
+        """Acknowledge ranges, ascending and apart; the error code, or what has it once it is kept.
+        What is decided is so at once: nothing that is acquired later is acknowledged by it.
+        """
         records = self.records
         if records is None or not self.is_led:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -300,7 +304,7 @@ class SharePartition:
         done: asyncio.Future[int] = self._node.loop.create_future()
         self._unkept.append(done)
         self._keep()
-        return await done
+        return done
 
     def release(self, owner: int) -> None:
         """Give up what a member has acquired: its session has ended."""

@@ -7,7 +7,7 @@ Who may do what is the handlers' to ask (broker/api/shares).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -267,28 +267,32 @@ class SharePartitionManager:
 
     # ---- acknowledging ----
 
-    async def acknowledge(
+    def acknowledge(
         self,
         session: ShareSession[Connection | None],
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgedRange]],
-    ) -> dict[TopicIdPartition, int]:
-        """Acknowledge ranges of partitions; the error codes, once all that is well is kept."""
-        places = list(batches)
-        codes = await asyncio.gather(
-            *(self._acknowledge_one(session, place, batches[place]) for place in places)
+    ) -> Coroutine[None, None, dict[TopicIdPartition, int]]:
+        """Acknowledge ranges of partitions, now; the error codes, once all that is well is kept."""
+        return _told(
+            {place: self._acknowledge_one(session, place, batches[place]) for place in batches}
         )
-        return dict(zip(places, codes, strict=True))
 
-    async def _acknowledge_one(
+    def _acknowledge_one(
         self,
         session: ShareSession[Connection | None],
         place: TopicIdPartition,
         batches: Sequence[AcknowledgedRange],
-    ) -> int:
+    ) -> int | asyncio.Future[int]:
         found = self._find(session.group_id, place)
         if found is not None:
-            return await found.acknowledge(session.owner, batches)
+            return found.acknowledge(session.owner, batches)
         partition = self.partition(place)
         if partition is not None and not partition.online and not partition.failed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def _told(
+    begun: Mapping[TopicIdPartition, int | asyncio.Future[int]],
+) -> dict[TopicIdPartition, int]:
+    return {place: code if isinstance(code, int) else await code for place, code in begun.items()}

@@ -169,6 +169,17 @@ def test_what_is_wrong_with_an_acknowledgement(broker: KstoreBroker) -> None:
     assert (error, row and row.error) == (NONE, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+def test_an_acknowledgement_is_not_of_what_its_own_fetch_acquires(broker: KstoreBroker) -> None:
+    group = Group(broker)
+    group.produce(1)
+    member = group.first
+    assert acquired((0, 0, 1))(member.fetch())
+    assert member.acknowledge((0, 0, RELEASE))[0] == NONE
+    error, row = member.fetch((0, 0, ACCEPT))
+    assert (error, row and row[:3]) == (NONE, (NONE, ErrorCode.INVALID_RECORD_STATE, [(0, 0, 2)]))
+    assert acquired()(member.fetch((0, 0, ACCEPT)))
+
+
 def test_a_lock_ends_in_time_unless_it_is_renewed(broker: KstoreBroker) -> None:
     group = Group(broker, share_record_lock_duration_ms=1500)
     group.produce(1, 1)
