@@ -103,7 +103,9 @@ def _stay(
         member_epoch=moved.epoch,
         heartbeat_interval_ms=ctx.configs["share.heartbeat.interval.ms"],
     )
-    if joining or moved.assigned != member.assigned:
+    # A member that sends its topics may have missed the answer with its partitions.
+    tells_all = request.subscribed_topic_names is not None
+    if joining or tells_all or moved.assigned != member.assigned:
         response.assignment = _assignment(moved.assigned)
     return step.result(response)
 

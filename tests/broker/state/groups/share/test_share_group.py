@@ -151,6 +151,18 @@ def test_an_epoch_is_the_members_own_or_the_one_before() -> None:
     assert driver.beat("other", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_that_says_everything_hears_its_partitions_again() -> None:
+    """The answer that brought them may have been lost; Kafka's broker does the same."""
+    driver = ShareDriver()
+    topic = driver.topic("t", 2)
+    driver.enter("m", "t")
+    driver.settle("m")
+    for epoch in (2, 3):
+        assert driver.beat("m", epoch).assignment is None
+        again = driver.beat("m", epoch, subscribed_topic_names=["t"])
+        assert (again.member_epoch, assigned_of(again)) == (3, {topic: [0, 1]})
+
+
 def test_members_share_partitions_and_leave_them_to_each_other() -> None:
     driver = ShareDriver()
     topic = driver.topic("t", 1)
