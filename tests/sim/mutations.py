@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ import kstore.broker.runtime.controller.store as controller_store
 import kstore.broker.runtime.groups.group_partition as group_partition
 import kstore.broker.runtime.metadata.image_updates as image_updates
 import kstore.broker.runtime.replication.replicas as replicas
-import kstore.broker.runtime.shares.share_coordinator as share_coordinator
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
 import kstore.broker.state.controller.events as controller_events
@@ -27,7 +26,6 @@ import kstore.broker.state.groups.consumer.reconcile as consumer_reconcile
 import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
 import kstore.broker.state.groups.offsets as offsets
 import kstore.broker.state.groups.streams.reconcile as streams_reconcile
-import kstore.broker.state.shares.share_shard as share_shard
 import kstore.log.log_dir as log_dir
 import kstore.log.recovery.producer_state as producer_state
 import kstore.log.recovery.recovery as recovery
@@ -37,6 +35,7 @@ from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
 from kstore.errors import ErrorCode
+from tests.sim import share_bugs
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
@@ -264,26 +263,6 @@ def _lost_commits(put: Put) -> None:
     put(group_partition.GroupPartition, "_replay", forgetful)
 
 
-def _lost_updates(put: Put) -> None:
-    read_records = share_coordinator.read_records
-
-    async def forgetful(log: Any) -> AsyncIterator[Any]:
-        async for record in read_records(log):
-            if record.offset % 3 or record.key[:2] == b"\0\0":
-                yield record
-
-    put(share_coordinator, "read_records", forgetful)
-
-
-def _unfenced_leaders(put: Put) -> None:
-    write = share_shard.ShareShard.write
-
-    def trusting(self: Any, key: Any, change: Any, now_ms: int) -> Any:
-        return write(self, key, change._replace(leader_epoch=-1), now_ms)
-
-    put(share_shard.ShareShard, "write", trusting)
-
-
 def _no_failover(put: Put) -> None:
     async def look_away(self: Any) -> None:
         return
@@ -306,6 +285,7 @@ def _no_fetchers(put: Put) -> None:
 
 
 CLUSTER = "--brokers 3 --workloads produce,read --seconds 12"
+SHARING = "--brokers 3 --seconds 10 --workloads produce,sharing --faults {}"
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-sync": Mutation(
         _answer_before_sync, "acknowledged", "--flush always --faults power --workloads produce",
@@ -414,12 +394,36 @@ MUTATIONS: dict[str, Mutation] = {
         "some commits are passed over when a coordinator loads",
     ),
     "lost-updates": Mutation(
-        _lost_updates, "share_state", "--faults kill --workloads produce,share",
+        share_bugs.lost_updates, "share_state", "--faults kill --workloads produce,share",
         "some updates of share-partitions are passed over when a coordinator loads",
     ),
     "unfenced-leaders": Mutation(
-        _unfenced_leaders, "share_state", "--faults none --workloads produce,share",
+        share_bugs.unfenced_leaders, "share_state", "--faults none --workloads produce,share",
         "a share-partition's leader writes though another one has taken over",
+    ),
+    "short-locks": Mutation(
+        share_bugs.short_locks, "one_holder", SHARING.format("none"),
+        "acquisition locks end before their time",
+    ),
+    "anybody-acknowledges": Mutation(
+        share_bugs.anybody_acknowledges, "one_holder", SHARING.format("none"),
+        "a member acknowledges what another one has acquired meanwhile",
+    ),
+    "hasty-acceptance": Mutation(
+        share_bugs.hasty_acceptance, "accepted_once", SHARING.format("behind,kill"),
+        "an acknowledgement is answered before it is kept",
+    ),
+    "forgotten-acceptance": Mutation(
+        share_bugs.forgotten_acceptance, "accepted_once", SHARING.format("kill"),
+        "a new leader of a share-partition knows only where it begins",
+    ),
+    "uncounted-deliveries": Mutation(
+        share_bugs.uncounted_deliveries, "delivery_count", SHARING.format("none"),
+        "what is released comes again without an end",
+    ),
+    "lost-locks": Mutation(
+        share_bugs.lost_locks, "share_lost", SHARING.format("none"),
+        "a record whose lock has ended is not delivered again",
     ),
     "no-deletion": Mutation(
         _no_deletion,

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from random import Random
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
@@ -19,6 +20,7 @@ from kstore.protocol.metadata.topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from tests.sim.deliveries import Deliveries
 from tests.sim.faults import DAMAGES, USUAL, Faults
 from tests.sim.history import History, Place
 from tests.sim.machines.world import World, new_world
@@ -33,6 +35,7 @@ from tests.sim.workloads.producing import IdempotentProducer
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
 from tests.sim.workloads.recreating import Recreator, Visitor
 from tests.sim.workloads.share_state import ShareLeader, ShareLedger
+from tests.sim.workloads.sharing import SHARE_SETTINGS, ShareMember, begin_at_the_beginning
 
 __all__ = ["Options", "Report", "simulate"]
 
@@ -43,9 +46,11 @@ GROUPS: dict[str, type[Owner]] = {
     "streams": StreamsMember,
 }
 """The workloads that are groups of members on the topic; the group is called like its workload."""
-ORDERLY, VISITORS, SHARERS = "orderly", "visitors", "sharers"
+ORDERLY, VISITORS, SHARERS, WORKERS = "orderly", "visitors", "sharers", "workers"
 ALWAYS = ("produce", "read")
-SOMETIMES = ("copy", "group", "topics", "classic", "streams", "expand", "recreate", "share")
+SOMETIMES = (
+    "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
+)  # fmt: skip
 WORKLOADS = ALWAYS + SOMETIMES
 NOT_ON_TOPIC = ("topics", "expand", "recreate")
 """Those that have topics of their own, which no damage hits."""
@@ -140,6 +145,7 @@ class _Run:
         # How long producers rest at most: quick ones cost most of a run's time.
         self.rest_s = random.choice([0.2, 0.5, 1.0])
         self.kinds = options.workloads or (*ALWAYS, *random.sample(sometimes, AT_ONCE))
+        self.delivery_limit = Random(f"{world.seed}/sharing").choice([2, 3, 5])
         self.settings = {
             "kstore.flush.policy": flush,
             "log.roll.ms": str(random.choice([1500, 10_000, 1 << 40])),
@@ -161,6 +167,8 @@ class _Run:
             "share.coordinator.snapshot.update.records.per.snapshot": "5",
             "share.coordinator.state.topic.prune.interval.ms": "700",
             "share.coordinator.cold.partition.snapshot.interval.ms": "900",
+            **SHARE_SETTINGS,
+            "group.share.delivery.count.limit": str(self.delivery_limit),
             "kstore.check.invariants": "true",
             "auto.create.topics.enable": "false",
         }
@@ -223,6 +231,7 @@ class _Run:
             (Reader, "readers end"),
             (Owner, "members end"),
             (ShareLeader, "leaders of share-partitions end"),
+            (ShareMember, "share members end"),
             (Administrator, "topics rest"),
             (Recreator, "the topic is there"),
             (Visitor, "visitors end"),
@@ -231,6 +240,8 @@ class _Run:
             if not await self._finish(kind, what):
                 return
         await self._in_time(admin.spawn(self._check(admin)), "everything can be read")
+        for work in self._workloads_of(ShareMember)[:1]:
+            work.check()
         for work in self._workloads_of(Administrator):
             await work.check()
         for work in self._workloads_of(Visitor)[:1]:
@@ -268,6 +279,8 @@ class _Run:
             await asyncio.sleep(0.05)
         for name in (TOPIC, COPIES):
             await self._make_topic(admin, name, self.options.partitions)
+        if "sharing" in self.kinds:
+            await begin_at_the_beginning(admin, WORKERS)
         if "expand" in self.kinds:
             ordered = {
                 "kstore.ordered.expansion": "true",
@@ -335,6 +348,13 @@ class _Run:
                             c, kept, SHARERS, TOPIC, p
                         ),
                     )
+        if "sharing" in kinds:
+            deliveries = Deliveries(self.history, TOPIC, self.delivery_limit)
+            for number in range(self.options.members):
+                self._add(
+                    f"worker{number}",
+                    lambda c, h: ShareMember(c, h, deliveries, WORKERS, self.places),
+                )
         if "recreate" in kinds:
             self._add("recreator", lambda c, h: Recreator(c, h, PHOENIX, replicas))
             for number in range(2):

@@ -79,7 +79,9 @@ def test_what_once_failed(seed: int, arguments: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", ["copy", "group", "topics", "classic", "streams", "expand"])
+@pytest.mark.parametrize(
+    "workload", ["copy", "group", "topics", "classic", "streams", "expand", "sharing"]
+)
 def test_each_workload_comes_to_something(workload: str) -> None:
     counted = {
         "copy": "transactions committed",
@@ -88,6 +90,7 @@ def test_each_workload_comes_to_something(workload: str) -> None:
         "streams": "commits of owners",
         "topics": "topic changes",
         "expand": "expansions",
+        "sharing": "acknowledgements",
     }
     given = ("--brokers", "3", "--seconds", "8", "--workloads", f"produce,{workload}")
     reports = run_simulations("--seed", "1", "--faults", "kill", *given)
