@@ -27,8 +27,8 @@ ROWS = (
         "After a restart before that, records would be passed over.",
     ),
     Difference(
-        "Dead letter queues of share groups (KIP-1191), metrics of share-partitions",
-        "Metrics are there.",
+        "Metrics of share-partitions, the bandwidth quota of ShareFetch",
+        "Both are there.",
         "Neither is.",
         "Not built yet.",
     ),

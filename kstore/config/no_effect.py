@@ -254,7 +254,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         (_row("group.share.assignors", _LIST, ("simple",)),),
     ),
     (
-        "the share coordinator needs none of it",
+        "the share coordinator appends at once, on the broker's loop, without buffers",
         (
             _row("share.coordinator.append.linger.ms", _INT, -1, at_least(-1)),
             _row(
