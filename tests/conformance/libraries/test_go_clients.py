@@ -5,54 +5,24 @@ kafka-go. The program in go/ does the talking; what it must have seen is said he
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SOURCES = Path(__file__).parents[1] / "go"
+from tests.conformance.go_programs import build
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PER_CODEC = 20
 
 pytestmark = pytest.mark.slow
 
 
-def missing_go() -> str:
-    """Why the program can't be built here; empty where it can."""
-    if not shutil.which("go"):
-        return "no `go` on the PATH"
-    wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCES / "go.mod").read_text(), re.MULTILINE)
-    said = subprocess.run(["go", "version"], check=True, capture_output=True, text=True).stdout
-    found = re.search(r"go(\d+)\.(\d+)", said)
-    assert wanted
-    assert found
-    if tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):
-        return f"Go {wanted[1]}.{wanted[2]} or newer is needed, there is {found[0]}"
-    return ""
-
-
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built program; the modules come through Go's own module proxy, once."""
-    reason = missing_go()
-    if reason:
-        pytest.skip(reason)
-    built = tmp_path_factory.mktemp("go") / "conformance"
-    done = subprocess.run(
-        ["go", "build", "-o", str(built), "."],
-        check=False,
-        cwd=SOURCES,
-        env=os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
-    return built
+    """The built program."""
+    return build(".", tmp_path_factory.mktemp("go"))
 
 
 def run(program: Path, client: str, peer: Any, topic: str) -> dict[str, Any]:

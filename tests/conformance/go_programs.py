@@ -1,0 +1,48 @@
+"""Builds the Go programs in go/; a test that needs one is skipped where there is no Go."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+__all__ = ["build"]
+
+SOURCES = Path(__file__).parent / "go"
+
+
+def build(package: str, folder: Path) -> Path:
+    """The built program; the modules come through Go's own module proxy, once."""
+    reason = _missing_go()
+    if reason:
+        pytest.skip(reason)
+    built = folder / "program"
+    done = subprocess.run(
+        ["go", "build", "-o", str(built), package],
+        check=False,
+        cwd=SOURCES,
+        env=os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    return built
+
+
+def _missing_go() -> str:
+    """Why a program can't be built here; empty where it can."""
+    if not shutil.which("go"):
+        return "no `go` on the PATH"
+    wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCES / "go.mod").read_text(), re.MULTILINE)
+    said = subprocess.run(["go", "version"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    assert wanted
+    assert found
+    if tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):
+        return f"Go {wanted[1]}.{wanted[2]} or newer is needed, there is {found[0]}"
+    return ""
