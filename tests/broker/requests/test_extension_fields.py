@@ -13,7 +13,15 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.classic import NeedPositionTopic
+from kstore.protocol.groups.classic import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    NeedPositionTopic,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatRequest
 from kstore.protocol.groups.offsets import (
     OffsetFetchRequest,
@@ -31,7 +39,7 @@ from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, encode_request
 from kstore.protocol.schema import Message
-from tests.broker.harness.topic_client import TopicClient
+from tests.broker.harness.topic_client import TopicClient, until_true
 from tests.broker.requests.test_extensions import NEWEST, Wire
 from tests.broker.requests.test_extensions import Topic as ProducedTopic
 from tests.conformance.kstore_broker import KstoreBroker
@@ -216,6 +224,58 @@ def test_a_member_that_did_not_ask_is_not_asked_for_positions(broker: KstoreBrok
     assert plain.beat("b", members[plain], group_id=group).need_position == []
     plain.ask_for_fields()
     assert plain.beat("b", members[plain], group_id=group).need_position == need
+
+
+def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
+    broker: KstoreBroker,
+) -> None:
+    """As above, with Heartbeat instead of ConsumerGroupHeartbeat."""
+    asking, plain = TopicClient(broker), TopicClient(broker, extended=False)
+    name, group = f"t{uuid4().hex}", f"g{uuid4().hex}"
+    asking.create(name, 2)
+    first = asking.call(joining(group, ""), 3)
+    plain.sock.sendall(encode_request(joining(group, ""), 3, 9, "test"))
+    sent = HeartbeatRequest(
+        group_id=group, generation_id=first.generation_id, member_id=first.member_id
+    )
+    until_true(
+        lambda: asking.call(sent, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS,
+        "the second member is waited for",
+    )
+    again = asking.call(joining(group, first.member_id), 3)
+    joined = JoinGroupResponse.decode(plain.answer()[4:], 3)
+    assert again.generation_id == joined.generation_id == first.generation_id + 1
+    ids = {asking: first.member_id, plain: joined.member_id}
+    for client, member_id in ids.items():
+        given = [SyncGroupRequestAssignment(member_id=each) for each in ids.values()]
+        sync = SyncGroupRequest(
+            group_id=group, generation_id=joined.generation_id, member_id=member_id,
+            assignments=given if client is asking else [],
+        )  # fmt: skip
+        assert client.call(sync, 3).error_code == ErrorCode.NONE
+    need = [NeedPositionTopic(topic=name, partitions=[0])]
+
+    def beat(client: TopicClient, **fields: list[NeedPositionTopic]) -> HeartbeatRequest:
+        return HeartbeatRequest(
+            group_id=group, generation_id=joined.generation_id, member_id=ids[client], **fields
+        )
+
+    told = asking.call(beat(asking, need_position=need), 4)
+    assert (told.error_code, told.need_position) == (ErrorCode.NONE, need)
+    answer = answer_to(plain, beat(plain), 4)
+    assert answer == b"\0\0\0\0" + b"\0\0" + b"\0"  # throttle time, error code, no tags
+    decode_message(kafka_schemas()["HeartbeatResponse"], 4, answer)
+    plain.ask_for_fields()
+    assert plain.call(beat(plain), 4).need_position == need
+
+
+def joining(group_id: str, member_id: str) -> JoinGroupRequest:
+    """A member of the classic protocol joins."""
+    return JoinGroupRequest(
+        group_id=group_id, session_timeout_ms=30_000, rebalance_timeout_ms=30_000,
+        member_id=member_id, protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range")],
+    )  # fmt: skip
 
 
 def test_produce_answers_have_the_field_only_for_given_offsets(
