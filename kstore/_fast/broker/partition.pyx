@@ -253,6 +253,8 @@ cdef class Partition(Wakeable):
         """A follower hears of the leader's high watermark: it has what lies below it, as far as its
         log goes. It never goes back.
         """
+        if self.core is None:
+            return
         self.heard_high_watermark = min(offset, self.core.log_end_offset)
         offset = min(offset, self.core.visible_end())
         if offset > self.core.high_watermark:
@@ -376,7 +378,10 @@ cdef class Partition(Wakeable):
         """(largest epoch not above the asked one, its end offset), as a leader knows it: its own
         epoch, and those that left no record here, end at the log's end. (-1, -1): unknown.
         """
-        cdef int32_t latest = self.core.epochs.latest_epoch
+        cdef int32_t latest
+        if self.core is None:
+            return -1, -1
+        latest = self.core.epochs.latest_epoch
         if epoch == self.leader_epoch and epoch >= latest:
             return epoch, self.core.log_end_offset
         if latest < epoch <= self.leader_epoch:
@@ -386,10 +391,13 @@ cdef class Partition(Wakeable):
     def append_batches(self, data, *, int origin=ORIGIN_COORDINATOR):
         """Append ready batches and wake who waits; a read-only buffer is copied first.
 
-        Returns (error code, base offset, last offset, log end offset). Raises OSError only.
+        Returns (error code, base offset, last offset, log end offset); NOT_LEADER_OR_FOLLOWER if
+        this broker has no log of the partition any more. Raises OSError only.
         """
         cdef MemoryView view
         cdef AppendResult result
+        if self.core is None:
+            return NOT_LEADER_OR_FOLLOWER, -1, -1, -1
         if origin == ORIGIN_COORDINATOR and self.insync_replicas < self.min_insync_replicas:
             return NOT_ENOUGH_REPLICAS, -1, -1, self.core.log_end_offset
         if memoryview(data).readonly:
@@ -400,7 +408,7 @@ cdef class Partition(Wakeable):
 
     def may_append_now(self, bytes data not None):
         """Whether the loop may append these batches itself, as nothing has to be waited for."""
-        return bool(self.core.may_append_now(
+        return self.core is None or bool(self.core.may_append_now(
             <const uint8_t*><const char*>data, len(data), False))
 
     def append_later(self, bytes data not None, callback, *, int origin=ORIGIN_COORDINATOR):
@@ -415,6 +423,8 @@ cdef class Partition(Wakeable):
         cdef const uint8_t* end
         cdef BatchInfo info
         cdef int64_t base
+        if self.core is None:
+            return NOT_LEADER_OR_FOLLOWER, -1
         if origin == ORIGIN_COORDINATOR and self.insync_replicas < self.min_insync_replicas:
             return NOT_ENOUGH_REPLICAS, -1
         job = PartitionJob.__new__(PartitionJob)
@@ -457,7 +467,7 @@ cdef class Partition(Wakeable):
         self.core = None if log is None else log.core
         self.listen()
         if log is None:
-            self.follows = False
+            self.online = self.follows = False
             return
         self.failed = False
         if old is not None:

@@ -402,6 +402,8 @@ cdef class ProducePath:
         if job.result.error_code == NONE and request.acks == -1 and (
                 not partition.online or partition.replication is not job.replication):
             return NOT_LEADER_OR_FOLLOWER           # nobody tells when the others have it
+        if job.result.error_code == NONE and self.durable and partition.log is None:
+            return NOT_LEADER_OR_FOLLOWER           # nor when the disk has it
         records.data = job.data
         records.size = job.size
         return self.end_one(partition, request, records, job.seen, &job.result, offsets)
@@ -435,8 +437,8 @@ cdef class ProducePath:
         int16_t error, ProduceOffsets* offsets
     ) except -1:
         """The error code of a batch that the log has refused, and what is said of it."""
-        if error == KAFKA_STORAGE_ERROR:
-            return error
+        if error == KAFKA_STORAGE_ERROR or partition.core is None:
+            return error                            # a thread's: the log is gone since
         if records.size > partition.core.plan.max_message_bytes:
             return MESSAGE_TOO_LARGE                # Kafka looks at that before the checksum
         if seen is not None and seen.status == BATCH_TOO_LARGE:

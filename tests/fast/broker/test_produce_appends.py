@@ -183,6 +183,34 @@ def test_a_bad_batch_is_refused_by_the_thread(plane: Plane) -> None:
     assert values(plane) == []
 
 
+@pytest.mark.parametrize("leaves", ["fails", "moves"])
+def test_a_bad_batch_is_refused_although_its_log_is_gone_meanwhile(
+    plane: Plane, leaves: str
+) -> None:
+    threads, client = Threads(plane), plane.client()
+    broken = bytearray(batch(BULK))
+    broken[-1] ^= 1
+    client.send(PRODUCE, VERSION, request(bytes(broken)))
+    assert threads.runs.pop(0)()
+    if leaves == "fails":
+        plane.partition().fail()
+    else:
+        plane.partition().replace_log(None)
+    plane.loop.turn()
+    assert answers(client) == [[(ErrorCode.CORRUPT_MESSAGE, -1)]]
+
+
+def test_what_is_on_no_disk_is_not_acknowledged_though_its_log_is_gone(tmp_path: Path) -> None:
+    plane = Plane(tmp_path, durable=True)
+    threads, client = Threads(plane), plane.client()
+    client.send(PRODUCE, VERSION, request(batch(BULK)))
+    assert threads.runs.pop(0)()
+    plane.partition().fail()
+    plane.loop.turn()
+    assert answers(client) == [[(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]]
+    plane.close()
+
+
 def test_without_acknowledgement_the_order_is_the_same(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     for value in (BULK, b"second", b"third"):
