@@ -8,13 +8,19 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.sim.faults import FAULTS, USUAL
 from tests.sim.progress import Progress
 
+if TYPE_CHECKING:
+    from tests.sim.run import Report
+
+SEEDS_OF_A_PROCESS = 50
 MOST_TOLD = 100
 """With more seeds than this, only those that fail are told, and how far the run is."""
 EXAMPLE = """example:
@@ -111,16 +117,53 @@ def _without_seeds(arguments: list[str]) -> list[str]:
 
 
 def _reports(seeds: list[int], settings: Any, plant: Any, jobs: int) -> Iterator[Any]:
-    """A report per seed, as they are there."""
+    """A report per seed, in the order in which they end."""
     from tests.sim.run import simulate
 
     if jobs <= 1:
         for seed in seeds:
             yield simulate(seed, settings, plant)
         return
-    # Each process starts anew, and ends after some seeds: nothing of one seed is left to the next.
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=50) as pool:
-        yield from pool.imap_unordered(partial(simulate, options=settings, plant=plant), seeds)
+    yield from each_in_processes(partial(simulate, options=settings, plant=plant), seeds, jobs)
+
+
+def each_in_processes(
+    run: Callable[[int], Report], seeds: Iterable[int], jobs: int
+) -> Iterator[Report]:
+    """What ``run`` gives for each seed, in ``jobs`` processes. A seed whose process dies has
+    failed; seeds that were in other processes then are run again, each in a process of its own.
+    """
+    left = list(seeds)
+    while left:
+        # Processes end after some seeds: nothing of one seed is left to many others.
+        now, left = left[: jobs * SEEDS_OF_A_PROCESS], left[jobs * SEEDS_OF_A_PROCESS :]
+        pool = _processes(jobs)
+        futures = {pool.submit(run, seed): seed for seed in now}
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+                now.remove(futures[future])
+        except BrokenProcessPool:
+            given_out = 2 * jobs + 1  # to processes, or to the queue that they take from
+            for seed in now[:given_out]:
+                yield _alone(run, seed)
+            left = now[given_out:] + left
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _alone(run: Callable[[int], Report], seed: int) -> Report:
+    from tests.sim.run import Report
+
+    with _processes(1) as pool:
+        try:
+            return pool.submit(run, seed).result()
+        except BrokenProcessPool:
+            return Report(seed, ("crash: the process of the simulation died",), (), "", {})
+
+
+def _processes(count: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
 
 
 def _tell(report: Any, command: str) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import signal
 from pathlib import Path
 
+from tests.sim.__main__ import each_in_processes
 from tests.sim.progress import Progress
 from tests.sim.run import Report
 
@@ -32,3 +36,18 @@ def test_a_stopped_run_goes_on_with_the_seeds_that_are_left(tmp_path: Path) -> N
     assert (told["run"], len(told["failed"]), told["cpu_s"]) == (5, 1, 2.5)
     assert told["counts"] == {"records": 10}
     assert again.sentence().startswith("5 of 5 seeds, 1 failed, 120 per CPU minute")
+
+
+def _dies_at_three(seed: int) -> Report:
+    if seed == 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return report(seed)
+
+
+def test_a_seed_whose_process_dies_has_failed_and_the_others_run() -> None:
+    """The pool of multiprocessing waits for ever for what a dead process has not given back."""
+    dies = importlib.import_module("tests.sim.test_progress")._dies_at_three  # theirs by that name
+    reports = list(each_in_processes(dies, range(12), 2))
+    assert sorted(each.seed for each in reports) == list(range(12))
+    failed = [(each.seed, each.violations) for each in reports if each.violations]
+    assert failed == [(3, ("crash: the process of the simulation died",))]
