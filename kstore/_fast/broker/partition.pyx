@@ -337,9 +337,7 @@ cdef class Partition(Wakeable):
             self.propose_isr(others)
 
     def isr_applied(self, tuple isr not None, int32_t state_version, int32_t leader_epoch):
-        """The controller has written an ISR; older news, and those of another epoch, change nothing
-        (False).
-        """
+        """The controller has written an ISR; older news, or another epoch's, is ignored (False)."""
         if not self.online or leader_epoch != self.leader_epoch \
                 or state_version <= self.isr_version:
             return False
@@ -391,8 +389,7 @@ cdef class Partition(Wakeable):
     def append_batches(self, data, *, int origin=ORIGIN_COORDINATOR):
         """Append ready batches and wake who waits; a read-only buffer is copied first.
 
-        Returns (error code, base offset, last offset, log end offset); NOT_LEADER_OR_FOLLOWER if
-        this broker has no log of the partition any more. Raises OSError only.
+        Returns (error code, base offset, last offset, log end offset). Raises OSError only.
         """
         cdef MemoryView view
         cdef AppendResult result
@@ -412,8 +409,7 @@ cdef class Partition(Wakeable):
             <const uint8_t*><const char*>data, len(data), False))
 
     def append_later(self, bytes data not None, callback, *, int origin=ORIGIN_COORDINATOR):
-        """Have a thread append ready batches; ``callback(job)`` is called when that is done, or has
-        failed, after who waits was woken.
+        """Have a thread append ready batches; ``callback(job)`` is called when that ends.
 
         Returns (error code, the base offset that they get if all before them succeed). With an
         error nothing is appended, and nobody called back.
@@ -451,14 +447,14 @@ cdef class Partition(Wakeable):
         return 0 if self.core is None else self.core.queued
 
     def fail(self):
-        """Its log dir has failed: it has no log any more, and whoever waits for it is told."""
+        """Its log dir has failed: it has no log any more; whoever waits gets an error."""
         self.failed = True
         self.follow(-1, self.leader_epoch)
         self.replace_log(None)
 
     def replace_log(self, log):
-        """Serve the partition from another log that holds the same: it has moved. Or from its log,
-        which has come here; or from none (None), since this broker has no replica any more.
+        """Serve the partition from another log that holds the same, from its log, which has come
+        here, or from none (None): this broker has no replica any more.
         """
         cdef LogCore old = self.core
         if self.core is not None and self.core.shows_durable:
