@@ -39,6 +39,7 @@ SAME = {
     "group.initial.rebalance.delay.ms": "0",
     # By default changes of a group are collected for a second before partitions are assigned anew.
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",

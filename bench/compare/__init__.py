@@ -27,6 +27,7 @@ ROWS: dict[str, Kind] = {
     "latency": Kind("a record of 100 B from one connection to another: p50, p99"),
     "rebalance": Kind("a group of 50 members forms, and one leaves: both group protocols"),
     "commits": Kind("offset commits per second, and their CPU"),
+    "share": Kind("1, 8 and 64 members of a share group on one partition: rate, CPU per record"),
     "transactions": Kind("transactions per second through librdkafka"),
     "memory": Kind("memory after all that the pair was asked to do in this run"),
     "tls": Kind("produce, consume, small requests and new connections over TLS", needs_pair=False),
