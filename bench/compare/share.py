@@ -205,7 +205,7 @@ def _fill(broker: Broker, total: int) -> bytes:
 
 def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
     """Rate, and CPU for each record, with 1, 8 and 64 members."""
-    total = settings.pick(2_000_000, 200_000)
+    total = settings.pick(500_000, 100_000)
     numbers = itertools.count()
     ids = {}
     for name, broker in pair.running.items():
@@ -222,7 +222,7 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
         def turn(name: str, broker: Broker, members: int = members) -> Figures:
             return _once(broker, f"share-{next(numbers)}", members, ids[name], total)
 
-        sides = pair.turns(f"share, {words}", turn, settings.pick(5, 3))
+        sides = pair.turns(f"share, {words}", turn, settings.pick(5, 2))
         yield compared("share", words, sides, "rate", "records/s", THREE_TIMES)
         yield compared("share", words, sides, "cost", "broker CPU us/record", A_THIRD)
     for broker in pair.running.values():

@@ -97,7 +97,7 @@ def test_a_group_of_raw_members_forms_and_closes_ranks(tmp_path):
 def test_a_quick_run_on_kstore_alone_counts_everything_and_says_what_is_not_there(tmp_path, capsys):
     words = ["librdkafka producer, 1 KB, acks=all", "librdkafka consumer, 1 KB", "raw sockets",
              "Metadata, 16", "Produce 100 B, 16", "classic", "16 connections", "1,000 partitions",
-             "one batch"]  # fmt: skip
+             "one batch", "8 members"]  # fmt: skip
     names = [*ROWS]
     names.remove("startup")
     names.remove("isolation")  # test_isolation.py runs it
@@ -111,7 +111,7 @@ def test_a_quick_run_on_kstore_alone_counts_everything_and_says_what_is_not_ther
     rows = document["rows"]
     assert [row for row in rows if row["state"].startswith("failed")] == [], said.err
     measured = {row["group"] for row in rows if row["value"] is not None}
-    assert measured >= {"throughput", "small", "latency", "rebalance", "commits", "memory",
+    assert measured >= {"throughput", "small", "latency", "rebalance", "commits", "share", "memory",
                         "partitions", "restart"}  # fmt: skip
     assert all(row["goal"] and row["peer_value"] is None for row in rows)
     assert "log.segment.bytes=" in document["settings"]["settings of kstore"]
