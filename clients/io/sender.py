@@ -393,7 +393,8 @@ class SendLoop:
 
         async def ask() -> None:
             if topic not in self._cluster.view.topics:
-                await self._cluster.refresh([topic], create=True)
+                create = self._settings["kstore.auto.create.topics"]
+                await self._cluster.refresh([topic], create=create)
             self._cluster.view.topic(topic)
 
         await self._cluster.retrying(ask, timeout_ms)

@@ -23,16 +23,18 @@ from kstore.pipeline.sink.staging import (
     Journal,
     Plan,
     StagedRange,
+    ensure_topic,
     new_producer_id,
     topic_of,
 )
+from kstore.pipeline.sink.tasks import check_brokers
 from kstore.pipeline.sink.written import Written
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.config.client.configs import ClientSettings
 
-__all__ = ["commit", "forget"]
+__all__ = ["commit", "forget", "prepare"]
 
 MOST_RECORDS = 0x7FFFFFFF
 """Of one version in one partition: sequence numbers are 32 bits wide."""
@@ -43,7 +45,7 @@ DONE = b'{"done":true}'
 def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = False) -> None:
     """Write what the tasks have staged, once. ``is_last``: the sink has no other version."""
     if not messages or not settings.exactly_once:
-        return
+        return  # a job has at least one task
     sink, version = messages[0].sink, messages[0].version
     client = producer_settings(settings)
     with AdminClient(admin_settings(settings)) as admin:
@@ -60,6 +62,16 @@ def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = F
             _trim(admin, topic_of(sink), version, messages)
 
 
+def prepare(settings: SinkSettings, sink: str) -> None:
+    """Create a sink's own topic, if the brokers take what the sink writes."""
+    with AdminClient(admin_settings(settings)) as admin:
+        try:
+            check_brokers(admin)
+            ensure_topic(admin, topic_of(sink))
+        except KafkaError as error:
+            raise failure(error, topic=settings.topic or topic_of(sink)) from error
+
+
 def forget(settings: SinkSettings, sink: str) -> None:
     """Delete a sink's own topic."""
     with AdminClient(admin_settings(settings)) as admin:
@@ -67,7 +79,7 @@ def forget(settings: SinkSettings, sink: str) -> None:
 
 
 def _delete(admin: AdminClient, topic: str) -> None:
-    with contextlib.suppress(UnknownTopicOrPartitionError):  # no task had rows
+    with contextlib.suppress(UnknownTopicOrPartitionError):  # it was deleted before
         admin.delete_topics([topic])
 
 

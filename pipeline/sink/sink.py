@@ -90,12 +90,17 @@ class BatchWriter(DataSourceArrowWriter):
         self._is_anonymous = named is None
         self._sink = named or f"job-{uuid.uuid4().hex[:16]}"
         self._version = version or 0
+        if self._is_anonymous and self._settings.exactly_once:
+            from kstore.pipeline.sink.commit import prepare
+
+            prepare(self._settings, self._sink)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """A task."""
         from kstore.pipeline.sink.tasks import Task
 
-        return _run(Task(self._settings, self._sink, self._version), iterator)
+        creates = not self._is_anonymous
+        return _run(Task(self._settings, self._sink, self._version, creates=creates), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
@@ -104,7 +109,9 @@ class BatchWriter(DataSourceArrowWriter):
         commit(self._settings, _written(messages), is_last=self._is_anonymous)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The job failed: what was staged goes."""
+        """The job failed: what was staged goes, and tasks that Spark has not ended yet create
+        nothing anew.
+        """
         from kstore.pipeline.sink.commit import forget
 
         if self._is_anonymous and self._settings.exactly_once:

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from kstore.clients.admin.client import AdminClient
     from kstore.clients.io.cluster import ClusterClient
 
-__all__ = ["Journal", "Plan", "Staged", "StagedKey", "StagedRange", "ensure_topic", "read_staged"]
+__all__ = [
+    "Journal", "Plan", "Staged", "StagedKey", "StagedRange", "data_partitions", "ensure_topic",
+    "read_staged",
+]  # fmt: skip
 
 PREFIX = "__kstore_sink_"
 JOURNAL = 0
@@ -123,10 +126,8 @@ class Plan:
 
 def ensure_topic(admin: AdminClient, topic: str) -> int:
     """Create the sink's topic if it is missing; returns how many of its partitions are for data."""
-    try:
-        return _partitions(admin, topic)
-    except UnknownTopicOrPartitionError:
-        pass
+    with contextlib.suppress(UnknownTopicOrPartitionError):
+        return data_partitions(admin, topic)
     brokers = len(admin.describe_cluster().brokers)
     wanted = NewTopic(
         topic,
@@ -142,10 +143,13 @@ def ensure_topic(admin: AdminClient, topic: str) -> int:
     )
     with contextlib.suppress(TopicAlreadyExistsError):  # another task was quicker
         admin.create_topics([wanted])
-    return _partitions(admin, topic)
+    return data_partitions(admin, topic)
 
 
-def _partitions(admin: AdminClient, topic: str) -> int:
+def data_partitions(admin: AdminClient, topic: str) -> int:
+    """How many partitions of the sink's topic are for data; UnknownTopicOrPartitionError if there
+    is no such topic.
+    """
     return len(admin.describe_topics([topic])[0].partitions) - 1
 
 

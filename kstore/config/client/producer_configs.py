@@ -132,6 +132,10 @@ PRODUCER_CONFIGS = (
         "kstore.kip359.enable", _BOOLEAN, True,
         "Tell the leader epoch, so that a leader that was replaced takes nothing (KIP-359).",
     ),
+    ConfigDef(
+        "kstore.auto.create.topics", _BOOLEAN, True,
+        "Have brokers create topics that are written to, if they are set to.",
+    ),
     RETRIES,
     INTERCEPTORS,
     converter("key.serializer", "makes bytes of a key"),

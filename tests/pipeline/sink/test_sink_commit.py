@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from kstore.errors import NetworkError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink import placing
 from kstore.pipeline.sink import tasks as sink_tasks
-from kstore.pipeline.sink.commit import commit
+from kstore.pipeline.sink.commit import commit, forget, prepare
 from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.tasks import Task
 from kstore.pipeline.sink.written import Written
@@ -98,6 +98,25 @@ def test_a_repeated_batch_is_not_written_again(sink: Sink) -> None:
 def test_a_repeated_task_of_a_planned_batch_stages_nothing(sink: Sink) -> None:
     sink.commit(sink.task(0, range(50)))
     assert sink.task(0, range(50)).attempt == ""
+
+
+def test_a_task_that_outlives_its_job_creates_no_topic(sink: Sink) -> None:
+    rows = pa.RecordBatch.from_pydict({"value": [b"a row"]})
+    sink.settings = SinkSettings(
+        sink.settings.clients | {"max.block.ms": "500"}, sink.topic, exactly_once=True
+    )
+    prepare(sink.settings, sink.name)
+    task = Task(sink.settings, sink.name, 0, creates=False)
+
+    def end_the_job() -> Iterator[pa.RecordBatch]:
+        yield rows
+        forget(sink.settings, sink.name)
+
+    with pytest.raises(PipelineError):
+        task.write(end_the_job())  # the topic goes before its first batch is sent
+    with pytest.raises(PipelineError):
+        task.write([rows])
+    assert sink.own_topic not in sink.admin.list_topics(internal=True)
 
 
 def test_what_is_written_is_cleared_away(sink: Sink) -> None:
