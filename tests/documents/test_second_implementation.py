@@ -20,7 +20,7 @@ from tests.conformance.go_programs import build
 from tests.conformance.kstore_cluster import until
 from tests.documents.cut_off import CutOffCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
 
 class Client:

@@ -70,7 +70,13 @@ def kill(cluster: KstoreCluster, victim: int) -> list[set[int]]:
     return told
 
 
-@pytest.mark.parametrize("controller", [False, True], ids=["leader", "leader-and-controller"])
+@pytest.mark.parametrize(
+    "controller",
+    [
+        pytest.param(False, id="leader", marks=pytest.mark.thorough),
+        pytest.param(True, id="leader-and-controller"),
+    ],
+)
 def test_nobody_is_told_of_no_leader_while_one_is_elected(
     cluster: KstoreCluster, controller: bool
 ) -> None:

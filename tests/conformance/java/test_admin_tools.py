@@ -148,7 +148,7 @@ def test_acls_need_an_authorizer(peer):
 
 
 QUOTAS = [
-    (["clients", None], "the default client-id"),
+    pytest.param(["clients", None], "the default client-id", marks=pytest.mark.thorough),
     (["users", "al ice", "clients", "c"], "user-principal 'al ice', client-id 'c'"),
 ]
 

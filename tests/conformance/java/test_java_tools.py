@@ -42,7 +42,10 @@ def read_lines(peer, topic: str, count: int, *extra: str) -> list[str]:
     return tool(peer, "kafka-console-consumer", *args).stdout.splitlines()
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "codec",
+    [name if name == "zstd" else pytest.param(name, marks=pytest.mark.thorough) for name in CODECS],
+)
 def test_the_console_producer_and_consumer_agree(peer, topic, codec):
     create(peer, topic)
     sent = plain_samples()

@@ -114,7 +114,7 @@ def await_that(condition, what: str, deadline_s: float = 60) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("acks", ["-1", "1"])
+@pytest.mark.parametrize("acks", ["-1", pytest.param("1", marks=pytest.mark.thorough)])
 def test_the_verifiable_producer_has_every_record_acknowledged(peer, topic, acks):
     create(peer, topic, 2)
     said = produce(peer, topic, 500, "--acks", acks, "--value-prefix", "7")
@@ -129,7 +129,9 @@ def test_the_verifiable_producer_has_every_record_acknowledged(peer, topic, acks
     assert {partition for partition, _ in places} <= {0, 1}
 
 
-@pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.parametrize(
+    "assignor", ["cooperative", pytest.param("eager", marks=pytest.mark.thorough)]
+)
 def test_two_verifiable_consumers_share_a_topic_and_one_takes_over(peer, topic, assignor):
     create(peer, topic, 4)
     options = ["--assignment-strategy", ASSIGNORS[assignor]]

@@ -134,7 +134,9 @@ class Counts:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("protocol", ["streams", "classic"])
+@pytest.mark.parametrize(
+    "protocol", ["streams", pytest.param("classic", marks=pytest.mark.thorough)]
+)
 def test_every_word_is_counted_exactly_once_over_two_kills(
     broker: KstoreBroker | KafkaBroker, tmp_path: Path, protocol: str
 ) -> None:

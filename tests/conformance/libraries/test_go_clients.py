@@ -16,7 +16,7 @@ from tests.conformance.go_programs import build
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PER_CODEC = 20
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="session")

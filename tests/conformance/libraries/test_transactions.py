@@ -287,7 +287,9 @@ def write_all(broker: Any, topic: str, values: list[bytes]) -> None:
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", ["--use-group-metadata", "--group-mode"])
+@pytest.mark.parametrize(
+    "mode", ["--group-mode", pytest.param("--use-group-metadata", marks=pytest.mark.thorough)]
+)
 def test_kafkas_transactional_message_copier_is_exact_under_kills(
     own_broker: Any, topic: str, mode: str
 ) -> None:

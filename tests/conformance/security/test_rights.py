@@ -120,6 +120,7 @@ def _unexplained(found: list[str], accepted: Mapping[str, str]) -> list[str]:
 
 @pytest.mark.java
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("kafka_jars")
 def test_who_has_one_right_is_answered_as_by_kafka(tmp_path):

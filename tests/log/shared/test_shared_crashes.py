@@ -26,7 +26,7 @@ Say = Callable[[int, int, int], None]
 CHECK_EACH = 20
 
 
-@pytest.mark.parametrize("flush", ["os", "always"])
+@pytest.mark.parametrize("flush", ["always", pytest.param("os", marks=pytest.mark.thorough)])
 def test_what_writers_were_told_survives_their_kills(tmp_path: Path, flush: str) -> None:
     chance = random.Random(flush)
     settings = {"flush": flush, "segment_bytes": 20_000, "index_interval_bytes": 300}
@@ -78,6 +78,7 @@ def killed_in_turns(
     return done + alive
 
 
+@pytest.mark.thorough
 def test_deletions_by_keepers_that_are_killed(tmp_path: Path) -> None:
     """Only from the start, and never what was not to go."""
     chance = random.Random(3)

@@ -67,7 +67,14 @@ def check(path: str, writers: list[Writer]) -> None:
             assert (who, at) in found
 
 
-@pytest.mark.parametrize(("shared", "flush"), [(False, "os"), (True, "os"), (True, "always")])
+@pytest.mark.parametrize(
+    ("shared", "flush"),
+    [
+        (False, "os"),
+        pytest.param(True, "os", marks=pytest.mark.thorough),
+        (True, "always"),
+    ],
+)
 def test_transactions_are_whole_after_kills(tmp_path: Path, shared: bool, flush: str) -> None:
     chance = random.Random(f"{shared} {flush}")
     numbers = iter(range(1 << 30))
