@@ -19,8 +19,10 @@ from kstore.clients.consumer_calls import (
     Interceptors,
     Topics,
     consumer_settings,
+    log_truncation,
     topics_of,
 )
+from kstore.clients.core.consumer.inbox import OnTruncation
 from kstore.clients.core.metadata import PartitionView
 from kstore.clients.io.consumer_shell import FORGOTTEN_MS, ConsumerShell
 from kstore.clients.io.handover import ListenerCall, RebalanceListener
@@ -102,7 +104,8 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
 
 class AIOConsumer:
     """Reads records, for asyncio; see Consumer for the arguments. Use it on one loop, from one task
-    at a time. Listeners run on the loop while poll() is awaited, and may be coroutines.
+    at a time. Listeners run on the loop while poll() is awaited, and may be coroutines;
+    `on_truncation` is a plain function.
     """
 
     def __init__(
@@ -110,10 +113,12 @@ class AIOConsumer:
         config: Mapping[str, Any] | str | Items[str] | None = None,
         /,
         *topics: str,
+        on_truncation: OnTruncation | None = None,
         **keywords: Any,
     ) -> None:
         settings, self._names = consumer_settings(config, topics, keywords)
         self._settings = settings
+        self._on_truncation = on_truncation or log_truncation
         self._interceptors = Interceptors(settings["interceptor.classes"])
         self._bell = Bell(asyncio.Event())
         self._tasks: set[asyncio.Task[None]] = set()
@@ -139,7 +144,7 @@ class AIOConsumer:
         if self._begun is None:
             if self._is_closed:
                 raise RuntimeError("the client is closed")
-            shell = ConsumerShell(self._settings, self._bell.ring)
+            shell = ConsumerShell(self._settings, self._bell.ring, self._on_truncation)
             self._begun = _TaskPollLoop(shell, self._bell, self._settings, self._interceptors)
             self._unclosed = Unclosed(
                 self, self._begun.loop, shell.forget, what="consumers to leave their groups",
@@ -353,4 +358,5 @@ class AIOConsumer:
                 await asyncio.wait(self._tasks, timeout=timeout_ms / 1000)
             await self._attending(self._begun.shell.close(timeout_ms))
             self._begun.run_callbacks()
+            self._begun.shell.inbox.tell_losses()
         self._interceptors.close()

@@ -22,9 +22,11 @@ from kstore.clients.consumer_calls import (
     Topics,
     WakeupError,
     consumer_settings,
+    log_truncation,
     topics_of,
 )
-from kstore.clients.core.consumer.inbox import CorruptRecordError
+from kstore.clients.core.consumer.inbox import CorruptRecordError, OnTruncation
+from kstore.clients.core.consumer.lost_records import LostRecords
 from kstore.clients.core.consumer.positions import LogTruncationError
 from kstore.clients.core.metadata import PartitionView
 from kstore.clients.io.consumer_shell import FORGOTTEN_MS, ConsumerShell
@@ -50,6 +52,8 @@ __all__ = [
     "ConsumerRecord",
     "CorruptRecordError",
     "LogTruncationError",
+    "LostRecords",
+    "OnTruncation",
     "RebalanceListener",
     "WakeupError",
 ]
@@ -113,6 +117,10 @@ class Consumer:
     partitions of the topics. Use it from one thread at a time; only `wakeup` may be called from
     others. A consumer that is not closed leaves its group, without a commit, when it is garbage
     collected and when Python exits.
+
+    `on_truncation` is called in poll(), and in close(), with the LostRecords of each partition
+    whose log lost records below the position, in an unclean leader election. By default they are
+    logged as a warning.
     """
 
     def __init__(
@@ -120,6 +128,7 @@ class Consumer:
         config: Mapping[str, Any] | str | Items[str] | None = None,
         /,
         *topics: str,
+        on_truncation: OnTruncation | None = None,
         **keywords: Any,
     ) -> None:
         settings, names = consumer_settings(config, topics, keywords)
@@ -128,7 +137,9 @@ class Consumer:
         self._commits: set[concurrent.futures.Future[None]] = set()
         self._thread = LoopThread()
         try:
-            self._shell = self._do(ConsumerShell, settings, self._bell.ring)
+            self._shell = self._do(
+                ConsumerShell, settings, self._bell.ring, on_truncation or log_truncation
+            )
             self._polls = _ThreadPollLoop(
                 self._thread, self._shell, self._bell, settings, self._interceptors
             )
@@ -395,6 +406,7 @@ class Consumer:
             concurrent.futures.wait(list(self._commits), timeout_ms / 1000)
             self._run_attending(self._shell.close(timeout_ms))
             self._polls.run_callbacks()
+            self._shell.inbox.tell_losses()
         finally:
             self._thread.close()
             self._interceptors.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kstore._fast.clients.fetched import ConsumerRecord, FetchedRecords
 from kstore._fast.record.batch import InvalidBatchError
 from kstore.clients.core.consumer.inbox import corrupt
+from kstore.clients.core.consumer.lost_records import LostRecords
 from kstore.clients.core.consumer.subscription import SubscriptionPattern, SubscriptionState
 from kstore.clients.io.consumer_shell import ConsumerShell
 from kstore.clients.io.handover import RebalanceListener
@@ -31,6 +32,7 @@ __all__ = [
     "WakeupError",
     "consumer_settings",
     "listener_of",
+    "log_truncation",
     "no_arrow",
     "subscribe",
     "take_arrow",
@@ -47,6 +49,11 @@ _log = logging.getLogger("kstore.clients.consumer")
 
 class WakeupError(Exception):
     """Raised by a poll() that wakeup() has ended."""
+
+
+def log_truncation(lost: LostRecords) -> None:
+    """What a consumer does without on_truncation."""
+    _log.warning("%s", lost)
 
 
 class ConsumerInterceptor(Protocol):

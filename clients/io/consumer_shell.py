@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstore.clients.core.consumer.inbox import Failure
+from kstore.clients.core.consumer.inbox import Failure, Loss, OnTruncation
 from kstore.clients.core.consumer.positions import (
     EARLIEST_RESET,
     LATEST_RESET,
@@ -51,7 +51,12 @@ FORGOTTEN_MS = 5_000
 class ConsumerShell:
     """To be made on the loop. `signal` is called when poll() has something to look at."""
 
-    def __init__(self, settings: Mapping[str, Any], signal: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        signal: Callable[[], None],
+        on_truncation: OnTruncation,
+    ) -> None:
         self.settings = settings
         self.subscription = SubscriptionState()
         self.calls = ListenerCalls(signal)
@@ -67,8 +72,9 @@ class ConsumerShell:
             )
             self.group.on_attention.append(self._group_failed)
         self._fetcher = Fetcher(
-            self.cluster, settings, self.subscription, arrived=signal, place=self._kick_placement
-        )
+            self.cluster, settings, self.subscription, arrived=signal, place=self._kick_placement,
+            on_truncation=on_truncation,
+        )  # fmt: skip
         self.inbox = self._fetcher.inbox
         self._placement = Placement(
             self.cluster,
@@ -77,6 +83,7 @@ class ConsumerShell:
             group=self.group,
             placed=self._fetcher.kick,
             fail=self.fail,
+            lose=self._lose,
         )
         self._has_begun = False
         self._is_closed = False
@@ -96,6 +103,10 @@ class ConsumerShell:
     def fail(self, failure: Failure) -> None:
         """An error for poll()."""
         self.inbox.fail(failure)
+        self._signal()
+
+    def _lose(self, loss: Loss) -> None:
+        self.inbox.lose(loss)
         self._signal()
 
     def raised(self) -> None:

@@ -16,7 +16,7 @@ from kstore._fast.clients.fetched import FetchedRecords
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.consumer.fetch_plan import Asked, FetchLimits, FetchPlan, Outcome
 from kstore.clients.core.consumer.fetch_session import FetchSession, Wanted
-from kstore.clients.core.consumer.inbox import Failure, Inbox
+from kstore.clients.core.consumer.inbox import Failure, Inbox, OnTruncation
 from kstore.clients.core.consumer.positions import parse_reset
 from kstore.clients.core.consumer.subscription import SubscriptionState
 from kstore.clients.core.metadata import Broker
@@ -62,13 +62,14 @@ class Fetcher:
         *,
         arrived: Callable[[], None],
         place: Callable[[], None],
+        on_truncation: OnTruncation,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._subscription = subscription
         self._arrived = arrived
         self._place = place
-        self.inbox = Inbox(self.taken)
+        self.inbox = Inbox(self.taken, on_truncation)
         self.plan = FetchPlan(
             subscription,
             _limits(settings),

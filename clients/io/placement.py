@@ -12,7 +12,8 @@ from time import time
 from typing import Any, Protocol
 
 from kstore.clients.core.backoff import pause_ms
-from kstore.clients.core.consumer.inbox import Failure
+from kstore.clients.core.consumer.inbox import Failure, Loss
+from kstore.clients.core.consumer.lost_records import Divergence, lost_records
 from kstore.clients.core.consumer.positions import (
     Needs,
     committed_position,
@@ -20,7 +21,6 @@ from kstore.clients.core.consumer.positions import (
     needs,
     parse_reset,
     reset_timestamp,
-    rewound,
 )
 from kstore.clients.core.consumer.subscription import AssignedPartition, Position, SubscriptionState
 from kstore.clients.core.metadata import ClusterView
@@ -46,7 +46,8 @@ class CommittedOffsets(Protocol):
 class Placement:
     """One task at a time, while something is needed. All on the loop.
 
-    `placed` is called when partitions can be fetched, `fail` with errors to raise in poll().
+    `placed` is called when partitions can be fetched, `fail` with errors to raise in poll(), `lose`
+    with records that no longer exist.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Placement:
         group: CommittedOffsets | None,
         placed: Callable[[], None],
         fail: Callable[[Failure], None],
+        lose: Callable[[Loss], None],
     ) -> None:
         self._cluster = cluster
         self._settings = settings
@@ -65,12 +67,15 @@ class Placement:
         self._group = group
         self._placed = placed
         self._fail = fail
+        self._lose = lose
         self._reset = parse_reset(settings["auto.offset.reset"])
         self._isolation = int(settings["isolation.level"] == "read_committed")
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._told: set[tuple[TopicPartition, int]] = set()
+        self._lost: dict[TopicPartition, int] = {}
+        """The version of a row whose losses the user was told last."""
         self._failures = 0
 
     def kick(self) -> None:
@@ -237,25 +242,39 @@ class Placement:
     # ---- against a new leader's log ----
 
     async def _validate(self, rows: Sequence[AssignedPartition]) -> bool:
-        asked = {row.tp: (row, row.version, row.position) for row in rows}
-        epochs = {tp: row[2].leader_epoch for tp, row in asked.items() if row[2] is not None}
+        searches = {row.tp: _Search(row, self._cluster.view) for row in rows}
         errors: dict[TopicPartition, KafkaError] = {}
-        for tp, end in (await epoch_ends(self._cluster, epochs)).items():
-            row, version, position = asked[tp]
-            if row.version != version or position is None or row.position != position:
-                continue
-            if isinstance(end, UnsupportedVersionError):
-                row.validated = True
-            elif isinstance(end, KafkaError):
-                errors[tp] = end
-            else:
-                found = rewound(position, end.leader_epoch, end.end_offset)
-                if found == position:
-                    row.validated = True
-                elif error := cut_off(row, position, found, self._reset):
-                    self._told.add((tp, row.version))
-                    self._fail(Failure(error, row))
+        while asking := {tp: each.found.ask for tp, each in searches.items()}:
+            for tp, end in (await epoch_ends(self._cluster, asking)).items():
+                search = searches[tp]
+                if not search.is_current(self._cluster.view):
+                    del searches[tp]  # it is looked at anew
+                elif isinstance(end, UnsupportedVersionError):
+                    del searches[tp]
+                    search.row.validated = True
+                elif isinstance(end, KafkaError):
+                    del searches[tp]
+                    errors[tp] = end
+                else:
+                    search.found.heard(end.leader_epoch, end.end_offset)
+                    if search.found.ask < 0:
+                        del searches[tp]
+                        self._searched(search)
         return self._sort(rows, errors)
+
+    def _searched(self, search: _Search) -> None:
+        """The position is in the leader's log, or what is below it was lost."""
+        row, found = search.row, search.found
+        if not found.is_lost:
+            row.validated = True
+            return
+        if self._lost.get(row.tp) != row.version:
+            self._lost[row.tp] = row.version
+            event = lost_records(row.tp, found, row.epochs, search.leader_epoch)
+            self._lose(Loss(event, row.source))
+        if error := cut_off(row, found, self._reset):
+            self._told.add((row.tp, row.version))
+            self._fail(Failure(error, row))
 
     def _sort(
         self, rows: Sequence[AssignedPartition], errors: Mapping[TopicPartition, KafkaError]
@@ -272,6 +291,23 @@ class Placement:
                 self._told.add((row.tp, row.version))
                 self._fail(Failure(error, row))
         return again
+
+
+class _Search:
+    """Looks for a position in the log of one leader."""
+
+    def __init__(self, row: AssignedPartition, view: ClusterView) -> None:
+        self.row = row
+        self.leader_epoch = view.leader_epoch(row.tp)
+        self._version = row.version
+        self._position = row.position or Position(0)
+        self.found = Divergence(self._position, row.epochs)
+
+    def is_current(self, view: ClusterView) -> bool:
+        """Whether the consumer still has this position and the same leader."""
+        row = self.row
+        is_same = row.version == self._version and row.position == self._position
+        return is_same and view.leader_epoch(row.tp) == self.leader_epoch
 
 
 def _all(found: Needs) -> tuple[list[AssignedPartition], ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kstore.clients import Consumer
+from kstore.clients import AIOConsumer, Consumer, LostRecords
 from kstore.clients.consumer import CorruptRecordError, LogTruncationError
 from kstore.errors import (
     ErrorCode,
@@ -35,7 +37,7 @@ from kstore.record import (
     EndTransactionMarker,
     control_batch,
 )
-from kstore.types import TopicPartition
+from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
 from tests.reference.fake_broker import HANG_UP, FakeBroker
 
@@ -230,6 +232,114 @@ def test_a_log_that_was_cut_is_told_without_a_reset_policy() -> None:
             assert (caught.value.positions, divergent.offset) == ({TP: 3}, 2)
             reader.seek(TP, divergent)
             assert [r.offset for r in reader.poll(5000)] == [2]
+
+
+def lost(first: int, last: int, epoch: int) -> LostRecords:
+    """What of partition 0 was lost when the leader of epoch 1 came."""
+    return LostRecords("t", 0, first, last, epoch, 0, -1, 1, is_exact=True)
+
+
+def test_lost_records_are_told_before_the_records_in_their_place() -> None:
+    log = Log(batch(0, b"a", b"b", b"c"))
+    seen: list[Any] = []
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        elections = Elections(broker, 1)
+        with consumer(broker, log, metadata_max_age_ms=50, on_truncation=seen.append) as reader:
+            seen += [r.value for r in reader.poll(5000)]
+            log.batches = (batch(0, b"a"), batch(1, b"B"))
+            elections.epoch = 1
+            while seen[-1] != b"B":
+                seen += [r.value for r in reader.poll(5000)]
+    assert seen == [b"a", b"b", b"c", lost(1, 2, 0), b"B"]
+
+
+def test_a_group_is_told_what_of_its_committed_records_is_lost() -> None:
+    """The position comes from elsewhere: nothing was fetched under its leader epoch."""
+    seen: list[Any] = []
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        Elections(broker, 1).epoch = 1
+        log = Log(batch(0, b"a"), batch(1, b"B"))
+        with consumer(broker, log, on_truncation=seen.append) as reader:
+            reader.seek(TP, OffsetAndMetadata(3, "", 0))
+            while not seen or seen[-1] != b"B":
+                seen += [r.value for r in reader.poll(5000)]
+    assert seen == [lost(1, 2, -1), b"B"]
+
+
+def test_without_a_reset_policy_losses_are_told_once_and_the_error_each_time() -> None:
+    seen: list[Any] = []
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        Elections(broker, 1).epoch = 1
+        log = Log(batch(0, b"a"), batch(1, b"B"))
+        options = {"auto_offset_reset": "none", "on_truncation": seen.append}
+        with consumer(broker, log, **options) as reader:
+            reader.seek(TP, OffsetAndMetadata(3, "", 0))
+            for _ in range(3):
+                with pytest.raises(LogTruncationError):
+                    reader.poll(5000)
+            assert seen == [lost(1, 2, -1)]
+            reader.seek(TP, 1)
+            assert [r.value for r in reader.poll(5000)] == [b"B"]
+
+
+def test_lost_records_are_logged_by_default(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        Elections(broker, 1).epoch = 1
+        with consumer(broker, Log(batch(0, b"a"), batch(1, b"B"))) as reader:
+            reader.seek(TP, OffsetAndMetadata(3, "", 0))
+            assert [r.value for r in reader.poll(5000)] == [b"B"]
+    told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert told == [str(lost(1, 2, -1))]
+
+
+def test_what_on_truncation_raises_is_raised_by_poll() -> None:
+    def refuse(event: LostRecords) -> None:
+        raise RuntimeError(f"lost {event.first_offset}")
+
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        Elections(broker, 1).epoch = 1
+        log = Log(batch(0, b"a"), batch(1, b"B"))
+        with consumer(broker, log, on_truncation=refuse) as reader:
+            reader.seek(TP, OffsetAndMetadata(3, "", 0))
+            with pytest.raises(RuntimeError, match="lost 1"):
+                reader.poll(5000)
+            assert [r.value for r in reader.poll(5000)] == [b"B"]
+
+
+def test_a_loss_that_no_poll_has_told_is_told_by_close() -> None:
+    seen: list[Any] = []
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        elections = Elections(broker, 1)
+        log = Log(batch(0, b"a", b"b", b"c"))
+        with consumer(broker, log, metadata_max_age_ms=20, on_truncation=seen.append) as reader:
+            assert len(reader.poll(5000)) == 3
+            log.batches = (batch(0, b"a"), batch(1, b"B"))
+            elections.epoch = 1
+            while 1 not in log.asked:  # it has gone back
+                time.sleep(0.01)
+            assert seen == []
+    assert seen == [lost(1, 2, 0)]
+
+
+def test_an_aio_consumer_tells_lost_records_too() -> None:
+    seen: list[Any] = []
+
+    async def read(broker: FakeBroker) -> None:
+        options = {"auto_offset_reset": "earliest", **FAST}
+        async with AIOConsumer(
+            bootstrap_servers=broker.address, on_truncation=seen.append, **options
+        ) as reader:
+            reader.assign([TP])
+            reader.seek(TP, OffsetAndMetadata(3, "", 0))
+            seen.extend(r.value for r in await reader.poll(5000))
+
+    with FakeBroker(versions=WITH_EPOCHS) as broker:
+        Elections(broker, 1).epoch = 1
+        log = Log(batch(0, b"a"), batch(1, b"B"))
+        broker.handlers[FetchRequest] = log.fetch
+        broker.handlers[ListOffsetsRequest] = log.list_offsets
+        asyncio.run(read(broker))
+    assert seen == [lost(1, 2, -1), b"B"]
 
 
 def test_whole_record_sets_are_fetched(broker: FakeBroker) -> None:

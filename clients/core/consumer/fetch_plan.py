@@ -97,6 +97,7 @@ class Progress:
         position = self.row.position or Position(0)
         self.version = self.row.version
         self.offset, self.leader_epoch, self.partition_epoch = position
+        self.row.epochs.cut(position.offset)
         self.blocked = False
         """An error waits to be raised."""
         self.after_taken = False
@@ -307,6 +308,8 @@ class FetchPlan:
             if records.is_cut_off:
                 return Outcome(error=_too_large(progress, records.size_bytes))
             progress.after_taken = True  # it can't be read, as the user will be told
+        for epoch, start_offset in records.epoch_starts:
+            row.epochs.note(epoch, start_offset)
         progress.offset = records.end_offset
         progress.leader_epoch = records.last_epoch
         progress.put_bytes += records.size_bytes

@@ -10,10 +10,14 @@ from typing import Any
 
 from kstore._fast.clients.fetched import ConsumerRecord, FetchedRecords
 from kstore._fast.record.batch import InvalidBatchError
-from kstore.clients.core.consumer.subscription import AssignedPartition
+from kstore.clients.core.consumer.lost_records import LostRecords
+from kstore.clients.core.consumer.subscription import AssignedPartition, PositionSource
 from kstore.types import TopicPartition
 
-__all__ = ["CorruptRecordError", "Failure", "Inbox"]
+__all__ = ["CorruptRecordError", "Failure", "Inbox", "Loss", "OnTruncation"]
+
+OnTruncation = Callable[[LostRecords], object]
+"""What a consumer calls in poll() when records below its position no longer exist."""
 
 
 class CorruptRecordError(InvalidBatchError):
@@ -53,19 +57,47 @@ class Failure:
         self.version = -1 if owner is None else owner.version
 
 
+class Loss:
+    """Lost records to tell the user of, before any record that follows; never dropped.
+
+    ``source`` is what was being handed out when the loss was found: the user may have taken more of
+    it meanwhile.
+    """
+
+    __slots__ = ("_event", "_source")
+
+    def __init__(self, event: LostRecords, source: PositionSource | None) -> None:
+        self._event = event
+        self._source = source
+
+    def event(self) -> LostRecords:
+        """What is lost of all that was handed out. In the user's thread."""
+        event, source = self._event, self._source
+        if source is None or source.next_offset <= event.last_offset + 1:
+            return event
+        return event._replace(
+            last_offset=source.next_offset - 1, last_leader_epoch=source.leader_epoch
+        )
+
+
 class Inbox:
     """`taken` is called in the user's thread after each answer that was handed out or thrown away,
     and with None for one that is kept aside while its partition is paused. `put_bytes` minus
-    `taken_bytes` and `parked_bytes` is what waits.
+    `taken_bytes` and `parked_bytes` is what waits. `on_truncation` is called in the user's thread.
     """
 
-    def __init__(self, taken: Callable[[FetchedRecords | Failure | None], None]) -> None:
+    def __init__(
+        self,
+        taken: Callable[[FetchedRecords | Failure | None], None],
+        on_truncation: OnTruncation,
+    ) -> None:
         self.put_bytes = 0
         self.taken_bytes = 0
         self.parked_bytes = 0
         """Of these belong to partitions that are paused."""
         self._taken = taken
-        self._items: deque[FetchedRecords | Failure] = deque()
+        self._on_truncation = on_truncation
+        self._items: deque[FetchedRecords | Failure | Loss] = deque()
         self._parked: dict[TopicPartition, deque[FetchedRecords | Failure]] = {}
         self._current: FetchedRecords | None = None
 
@@ -77,6 +109,17 @@ class Inbox:
     def fail(self, failure: Failure) -> None:
         """An error to raise."""
         self._items.append(failure)
+
+    def lose(self, loss: Loss) -> None:
+        """Records that the user has had do not exist any more."""
+        self._items.append(loss)
+
+    def tell_losses(self) -> None:
+        """Tell the user of all losses now, for there is no other poll."""
+        losses = [item for item in self._items if isinstance(item, Loss)]
+        for item in losses:
+            self._items.remove(item)
+            self._on_truncation(item.event())
 
     def failure_of(self, row: AssignedPartition) -> Exception | None:
         """The error that waits to be raised about a partition; it is not raised by a poll then."""
@@ -132,6 +175,11 @@ class Inbox:
             if isinstance(item, FetchedRecords):
                 self._items.popleft()
                 self._begin(item)
+            elif isinstance(item, Loss):
+                if not raising:
+                    return None
+                self._items.popleft()
+                self._on_truncation(item.event())
             elif _is_current(item):
                 if not raising:
                     return None
@@ -139,7 +187,8 @@ class Inbox:
                 self._taken(item)
                 raise item.error
             else:
-                self._drop(self._items.popleft())
+                self._items.popleft()
+                self._drop(item)
 
     def _begin(self, item: FetchedRecords) -> None:
         row = item.owner

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kstore.clients.core.consumer.lost_records import Divergence
 from kstore.clients.core.consumer.offset_epoch import decode, encode_known
 from kstore.clients.core.consumer.subscription import AssignedPartition, Position, Reset
 from kstore.clients.core.metadata import ClusterView
@@ -26,7 +27,6 @@ __all__ = [
     "needs",
     "parse_reset",
     "reset_timestamp",
-    "rewound",
     "watch_leader",
 ]
 
@@ -162,31 +162,24 @@ def watch_leader(row: AssignedPartition, view: ClusterView) -> None:
     row.leader_epoch = epoch
 
 
-def rewound(position: Position, leader_epoch: int, end_offset: int) -> Position | None:
-    """What OffsetForLeaderEpoch's answer for a position's leader epoch means.
-
-    The position itself where the log still has all below it; where the logs part if that is lower;
-    None where the leader knows of no common part.
-    """
-    if end_offset < 0 or leader_epoch < 0:
-        return None
-    if end_offset >= position.offset:
-        return position
-    return Position(end_offset, leader_epoch, position.partition_epoch)
-
-
 def cut_off(
-    row: AssignedPartition, position: Position, found: Position | None, reset: Reset | None
+    row: AssignedPartition, found: Divergence, reset: Reset | None
 ) -> LogTruncationError | None:
-    """The log was cut below a position: go on where the logs part (None: unknown), or the error to
-    raise if there is no reset policy.
+    """The log was cut below a position: go on where the logs part, or the error to raise if there
+    is no reset policy.
     """
+    position = found.position
+    known = found.offset >= 0
+    rest = Position(found.offset, found.leader_epoch, position.partition_epoch)
     if reset is None:
-        known = {} if found is None else {row.tp: committable(found)}
-        return LogTruncationError({row.tp: position.offset}, known)
-    if found is None:
+        divergent = {row.tp: committable(rest)} if known else {}
+        return LogTruncationError({row.tp: position.offset}, divergent)
+    if not known:
         row.seek_by_timestamp(reset)
-    else:
-        row.seek(found)
-        row.validated = True
+        return None
+    epochs = row.epochs
+    epochs.cut(rest.offset)
+    row.seek(rest)
+    row.epochs = epochs
+    row.validated = True
     return None

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from kstore.clients.core.consumer.epoch_history import EpochHistory
 from kstore.types import TopicPartition
 
 __all__ = [
@@ -129,6 +130,7 @@ class AssignedPartition:
     __slots__ = (
         "_position",
         "committed",
+        "epochs",
         "gate_closed",
         "high_watermark",
         "last_stable_offset",
@@ -149,6 +151,8 @@ class AssignedPartition:
         self._position: Position | None = None
         self.source: PositionSource | None = None
         """What is being handed out, of this version; it has the position then."""
+        self.epochs = EpochHistory()
+        """Of what was fetched below and above the position, without a gap between them."""
         self.committed: Position | None = None
         """What is known of the last commit; None: not asked yet, or there is none."""
         self.paused = False
@@ -205,6 +209,7 @@ class AssignedPartition:
         A leader epoch makes it one to be validated first.
         """
         self._position = position
+        self.epochs = EpochHistory()
         self.source = None
         self.reset = None
         self.validated = position.leader_epoch < 0

@@ -66,6 +66,8 @@ class FetchedRecords:
     """The largest leader epoch of the records below next_offset, -1 for unknown."""
     last_epoch: int
     """The largest leader epoch of the records below end_offset, -1 for unknown."""
+    epoch_starts: list[tuple[int, int]]
+    """Each leader epoch of the batches, and the offset after all records of those before it."""
     is_cut_off: bool
     """Whether it ends with a part of a batch, or with nothing."""
     partition_epoch: int

@@ -124,6 +124,7 @@ cdef class FetchedRecords:
     cdef RecordSource _source
     cdef object _failure
     cdef readonly int32_t last_epoch
+    cdef readonly list epoch_starts
     cdef readonly bint is_cut_off
 
     def __init__(self, tp, buffer, *, int64_t start_offset, int32_t leader_epoch=-1,
@@ -149,10 +150,15 @@ cdef class FetchedRecords:
     cdef int _find_end(self) except -1:
         cdef const uint8_t* p = self._cursor.start
         cdef BatchInfo info
+        cdef int32_t newest = -1
         self.size_bytes = self._cursor.end - p
         self.end_offset = self.next_offset
+        self.epoch_starts = []
         self.last_epoch = self.leader_epoch
         while read_batch_header(p, self._cursor.end, &info) == BATCH_OK:
+            if info.partition_leader_epoch > newest:
+                newest = info.partition_leader_epoch
+                self.epoch_starts.append((newest, self.end_offset))
             self.end_offset = max(self.end_offset, info.base_offset + info.last_offset_delta + 1)
             self.last_epoch = max(self.last_epoch, info.partition_leader_epoch)
             p += info.size_bytes

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore._fast.clients.fetched import FetchedRecords
+from kstore.clients.core.consumer.epoch_history import EpochHistory
 from kstore.clients.core.consumer.fetch_plan import FetchLimits, FetchPlan, Outcome
 from kstore.clients.core.consumer.fetch_session import FetchSession, Wanted
 from kstore.clients.core.consumer.inbox import Failure, Inbox
+from kstore.clients.core.consumer.lost_records import Divergence
 from kstore.clients.core.consumer.positions import (
     LogTruncationError,
     committable,
@@ -21,7 +23,6 @@ from kstore.clients.core.consumer.positions import (
     needs,
     parse_reset,
     reset_timestamp,
-    rewound,
 )
 from kstore.clients.core.consumer.subscription import (
     AssignedPartition,
@@ -157,7 +158,7 @@ def row_at(tp: TopicPartition, offset: int) -> AssignedPartition:
 
 def test_positions_follow_what_is_handed_out() -> None:
     taken: list[Any] = []
-    inbox = Inbox(taken.append)
+    inbox = Inbox(taken.append, print)
     row = row_at(TP, 0)
     inbox.put(fetched(row, b"a", b"b", base=0, epoch=3))
     inbox.put(fetched(row, b"c", base=5, epoch=4, leader_epoch=3))
@@ -171,7 +172,7 @@ def test_positions_follow_what_is_handed_out() -> None:
 
 
 def test_a_seek_throws_away_what_waits_and_what_is_half_read() -> None:
-    inbox = Inbox(lambda item: None)
+    inbox = Inbox(lambda item: None, print)
     row = row_at(TP, 0)
     inbox.put(fetched(row, b"a", b"b", base=0))
     inbox.put(fetched(row, b"c", base=2))
@@ -184,7 +185,7 @@ def test_a_seek_throws_away_what_waits_and_what_is_half_read() -> None:
 
 
 def test_what_was_handed_out_meanwhile_is_not_handed_out_again() -> None:
-    inbox = Inbox(lambda item: None)
+    inbox = Inbox(lambda item: None, print)
     row = row_at(TP, 0)
     inbox.put(fetched(row, b"a", b"b", b"c", base=0))
     inbox.take(1)
@@ -197,7 +198,7 @@ def test_what_was_handed_out_meanwhile_is_not_handed_out_again() -> None:
 
 
 def test_a_paused_partition_keeps_its_records_in_order_and_stops_no_other() -> None:
-    inbox = Inbox(lambda item: None)
+    inbox = Inbox(lambda item: None, print)
     first, second = row_at(TP, 0), row_at(OTHER, 0)
     inbox.put(fetched(first, b"a", b"b", base=0))
     inbox.put(fetched(second, b"x", base=0))
@@ -218,7 +219,7 @@ def test_a_paused_partition_keeps_its_records_in_order_and_stops_no_other() -> N
 
 
 def test_an_error_comes_after_the_records_before_it_and_only_once() -> None:
-    inbox = Inbox(lambda item: None)
+    inbox = Inbox(lambda item: None, print)
     row = row_at(TP, 0)
     inbox.put(fetched(row, b"a", base=0))
     inbox.fail(Failure(RuntimeError("boom"), row))
@@ -267,33 +268,27 @@ def test_an_offset_epoch_goes_through_a_commit() -> None:
     assert committable(Position(7)) == OffsetAndMetadata(7)
 
 
-@pytest.mark.parametrize(
-    ("answer", "found"),
-    [
-        ((3, 10), Position(10, 3, 5)),  # as before
-        ((3, 25), Position(10, 3, 5)),  # the epoch goes on behind the position
-        ((2, 6), Position(6, 2, 5)),  # the logs part at 6
-        ((-1, -1), None),
-    ],
-)
-def test_a_leaders_answer_tells_where_logs_part(
-    answer: tuple[int, int], found: Position | None
-) -> None:
-    assert rewound(Position(10, 3, 5), *answer) == found
+def found_at(position: Position, *answer: int) -> Divergence:
+    found = Divergence(position, EpochHistory())
+    found.heard(*answer)
+    return found
 
 
 def test_a_cut_log_is_gone_back_on_or_told() -> None:
     row = row_at(TP, 10)
     before = Position(10, 3)
-    assert cut_off(row, before, Position(6, 2), Reset(-2)) is None
+    assert cut_off(row, found_at(before, 2, 6), Reset(-2)) is None
     assert (row.position, row.validated, row.reset) == (Position(6, 2), True, None)
-    assert cut_off(row, before, None, Reset(-2)) is None
+    assert cut_off(row, found_at(before, -1, -1), Reset(-2)) is None
     assert row.reset == Reset(-2)
-    error = cut_off(row, before, Position(6, 2), None)
+    error = cut_off(row, found_at(before, 2, 6), None)
     assert isinstance(error, LogTruncationError)
     assert isinstance(error, OffsetOutOfRangeError)
     assert error.positions == {TP: 10}
     assert error.divergent_offsets == {TP: OffsetAndMetadata(6, "", 2)}
+    unknown = cut_off(row, found_at(before, -1, -1), None)
+    assert unknown is not None
+    assert unknown.divergent_offsets == {}
 
 
 # ---- plans ----

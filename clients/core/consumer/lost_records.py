@@ -1,0 +1,121 @@
+"""Which of the records below a position no longer exist, after an unclean election: where two
+histories of one partition part, from what a consumer knows of its own and what the leader answers.
+
+Decides on answers to OffsetForLeaderEpoch; it asks nobody.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kstore.clients.core.consumer.epoch_history import EpochHistory
+from kstore.clients.core.consumer.subscription import Position
+from kstore.types import TopicPartition
+
+__all__ = ["Divergence", "LostRecords", "lost_records"]
+
+
+class LostRecords(NamedTuple):
+    """Offsets below a consumer's position, or a committed one, whose records no longer exist: the
+    log was cut there, and other records may have these offsets now.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    """The first offset that is certainly lost; -1 if the leader knows no common part."""
+    last_offset: int
+    """The offset before the position."""
+    first_leader_epoch: int
+    """The leader epoch of the first lost record, as far as it is known; otherwise -1."""
+    last_leader_epoch: int
+    """The leader epoch of the last lost record."""
+    partition_epoch: int
+    """The partition epoch of the position (KIP-232), -1 if it is unknown."""
+    current_leader_epoch: int
+    """The leader epoch in which the loss was found."""
+    is_exact: bool
+    """Whether first_offset is the first lost offset. Otherwise, records below it may be lost too:
+    nobody knows all leader epochs of what was processed before a commit.
+    """
+
+    def __str__(self) -> str:
+        start = "an unknown offset" if self.first_offset < 0 else f"{self.first_offset}"
+        more = "" if self.is_exact or self.first_offset < 0 else "; others below may be lost, too"
+        return (
+            f"{self.topic}-{self.partition}: the records from {start} to {self.last_offset} "
+            f"(leader epoch {self.last_leader_epoch}) no longer exist in leader epoch "
+            f"{self.current_leader_epoch}{more}"
+        )
+
+
+class Divergence:
+    """Looks for the offset at which the history of a position and the leader's log part.
+
+    Ask the leader where the epoch ``ask`` ends, tell it to ``heard``, until ``ask`` is -1. A log
+    has the records of an epoch from that epoch's one leader, so two logs that have one epoch are
+    equal up to where it ends in either of them. Records of epochs that the leader's log does not
+    have are lost: the search goes on with the epoch before them.
+    """
+
+    def __init__(self, position: Position, history: EpochHistory) -> None:
+        self.position = position
+        self.ask = position.leader_epoch
+        self.offset = position.offset
+        """What is at or above it is lost; the position's: nothing is. -1: unknown."""
+        self.leader_epoch = position.leader_epoch
+        """Of the last record that both have."""
+        self.is_exact = False
+        self._entries = [row for row in history.entries if row[1] < position.offset]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether something below the position does not exist."""
+        return self.offset != self.position.offset
+
+    def heard(self, leader_epoch: int, end_offset: int) -> None:
+        """The largest leader epoch in the log that is not above the asked one, and its end."""
+        asked, self.ask = self.ask, -1
+        if end_offset < 0 or leader_epoch < 0:
+            self.leader_epoch = -1
+            if asked == self.position.leader_epoch:
+                self.offset = -1
+            return
+        if asked == self.position.leader_epoch and end_offset >= self.offset and (
+            leader_epoch == asked or not self._is_known(asked)
+        ):  # fmt: skip
+            self.is_exact = leader_epoch == asked
+            return
+        self.leader_epoch = leader_epoch
+        self.offset = min(self.offset, end_offset)
+        if leader_epoch >= asked:
+            self.is_exact = True
+            return
+        below = [row for row in self._entries if row[0] <= leader_epoch]
+        if above := self._entries[len(below) :]:
+            self.offset = min(self.offset, above[0][1])
+        if below and below[-1][0] < leader_epoch:
+            self.ask = self.leader_epoch = below[-1][0]
+        else:
+            self.is_exact = bool(below) or not self.offset
+
+    def _is_known(self, epoch: int) -> bool:
+        return any(row[0] == epoch for row in self._entries)
+
+
+def lost_records(
+    tp: TopicPartition, found: Divergence, history: EpochHistory, current_leader_epoch: int
+) -> LostRecords:
+    """The event for a divergence below the position."""
+    position = found.position
+    return LostRecords(
+        topic=tp.topic,
+        partition=tp.partition,
+        first_offset=found.offset,
+        last_offset=position.offset - 1,
+        first_leader_epoch=history.epoch_at(found.offset),
+        last_leader_epoch=position.leader_epoch,
+        partition_epoch=position.partition_epoch,
+        current_leader_epoch=current_leader_epoch,
+        is_exact=found.is_exact,
+    )
