@@ -86,6 +86,10 @@ if TYPE_CHECKING:
         CommitCallback,
         ConsumerInterceptor,
     )
+    from kstore.clients.core.consumer.offset_check import (
+        OffsetCheck,
+        OffsetFinding,
+    )
     from kstore.clients.core.consumer.subscription import (
         SubscriptionPattern,
     )
@@ -180,11 +184,11 @@ __all__ = [
     "MismatchedEndpointTypeError", "NetworkError", "NewLeaderElectedError", "NewPartitions",
     "NewTopic", "NoReassignmentInProgressError", "NonEmptyGroupError", "NotControllerError",
     "NotCoordinatorError", "NotEnoughReplicasAfterAppendError", "NotEnoughReplicasError",
-    "NotLeaderOrFollowerError", "OffsetAndMetadata", "OffsetAndTimestamp",
-    "OffsetMetadataTooLargeError", "OffsetMovedToTieredStorageError", "OffsetNotAvailableError",
-    "OffsetOutOfRangeError", "OnTruncation", "OperationNotAttemptedError",
-    "OutOfOrderSequenceNumberError", "PartitionDescription", "PartitionReassignment",
-    "PartitionView", "PolicyViolationError", "PositionOutOfRangeError",
+    "NotLeaderOrFollowerError", "OffsetAndMetadata", "OffsetAndTimestamp", "OffsetCheck",
+    "OffsetFinding", "OffsetMetadataTooLargeError", "OffsetMovedToTieredStorageError",
+    "OffsetNotAvailableError", "OffsetOutOfRangeError", "OnTruncation",
+    "OperationNotAttemptedError", "OutOfOrderSequenceNumberError", "PartitionDescription",
+    "PartitionReassignment", "PartitionView", "PolicyViolationError", "PositionOutOfRangeError",
     "PreferredLeaderNotAvailableError", "PrincipalDeserializationError", "Producer",
     "ProducerFencedError", "ProducerInterceptor", "ProducerRecord", "ProducerState",
     "ProtocolError", "QuotaEntity", "ReassignmentInProgressError", "RebalanceInProgressError",
@@ -230,6 +234,8 @@ _MODULES = {
     "SerializationContext": "kstore.clients.serializers",
     "CommitCallback": "kstore.clients.consumer_calls",
     "ConsumerInterceptor": "kstore.clients.consumer_calls",
+    "OffsetCheck": "kstore.clients.core.consumer.offset_check",
+    "OffsetFinding": "kstore.clients.core.consumer.offset_check",
     "SubscriptionPattern": "kstore.clients.core.consumer.subscription",
     "Assignor": "kstore.clients.core.group.assignors",
     "Subscription": "kstore.clients.core.group.assignors",

@@ -12,9 +12,8 @@ from kstore.clients.admin.cluster import ClusterAdmin
 from kstore.clients.admin.configs import ConfigsAdmin
 from kstore.clients.admin.credentials import CredentialsAdmin
 from kstore.clients.admin.delegation_tokens import DelegationTokensAdmin
-from kstore.clients.admin.group_offsets import GroupOffsetsAdmin
+from kstore.clients.admin.group_verification import GroupVerification
 from kstore.clients.admin.groups import GroupsAdmin
-from kstore.clients.admin.offsets import OffsetsAdmin
 from kstore.clients.admin.quotas import QuotasAdmin
 from kstore.clients.admin.replicas import ReplicasAdmin
 from kstore.clients.admin.share_offsets import ShareOffsetsAdmin
@@ -33,10 +32,9 @@ T = TypeVar("T")
 
 class AIOAdminClient(
     TopicsAdmin,
-    OffsetsAdmin,
     ConfigsAdmin,
     GroupsAdmin,
-    GroupOffsetsAdmin,
+    GroupVerification,
     ShareOffsetsAdmin,
     AclsAdmin,
     CredentialsAdmin,
@@ -142,6 +140,7 @@ class AdminClient:
     list_group_offsets = _blocking(AIOAdminClient.list_group_offsets)
     alter_group_offsets = _blocking(AIOAdminClient.alter_group_offsets)
     delete_group_offsets = _blocking(AIOAdminClient.delete_group_offsets)
+    verify_group_offsets = _blocking(AIOAdminClient.verify_group_offsets)
     describe_share_groups = _blocking(AIOAdminClient.describe_share_groups)
     list_share_group_offsets = _blocking(AIOAdminClient.list_share_group_offsets)
     alter_share_group_offsets = _blocking(AIOAdminClient.alter_share_group_offsets)

@@ -1,5 +1,5 @@
 """``kstore group``: groups of every type, their members and offsets. reset-offsets is in
-group_reset.py, and what is different for share groups in share_group.py.
+group_reset.py, verify in group_verify.py, and what is different for share groups in share_group.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import typer
 from kstore.cli import completion
 from kstore.cli.admin import share_group
 from kstore.cli.admin.group_reset import register as register_reset
+from kstore.cli.admin.group_verify import register as register_verify
 from kstore.cli.admin_command import admin_command
 from kstore.cli.arguments import parse_partitions
 from kstore.cli.failure import FAILED, fail
@@ -28,6 +29,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 register_reset(app)
+register_verify(app)
 
 Group = Annotated[str, typer.Argument(help="The group's id.", autocompletion=completion.groups)]
 Groups = Annotated[

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kstore.cli.app import run
-from kstore.clients import AdminClient
-from kstore.types import TopicPartition
+from kstore.clients import AdminClient, OffsetFinding
+from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
@@ -150,6 +150,31 @@ def test_offsets_of_a_group_are_reset_shown_and_deleted(
     assert kstore.json("group", "delete", "g") == [{"deleted": "g"}]
     assert "GROUP_ID_NOT_FOUND" in kstore("group", "describe", "g", code=1)
     assert "GROUP_ID_NOT_FOUND" in kstore("group", "delete", "g", code=1)
+
+
+def test_a_groups_offsets_are_compared_with_the_logs(
+    kstore: Shell, broker: KstoreBroker, admin: AdminClient
+) -> None:
+    topics = ["kept", "plain", "short"]
+    admin.create_topics(topics)
+    for topic in topics:
+        fill(broker, topic)
+    kept, plain, short = (TopicPartition(topic, 0) for topic in topics)
+    epoch = admin.list_offsets({kept: "latest"})[kept].leader_epoch
+    right = {kept: OffsetAndMetadata(10, "", epoch), plain: 10}
+    admin.alter_group_offsets("right", right)
+    admin.alter_group_offsets("wrong", {short: 11})
+    admin.alter_group_offsets("wrong-epoch", {kept: OffsetAndMetadata(11, "", epoch)})
+    found = kstore.json("group", "verify", "right")
+    assert [(row["topic"], row["finding"]) for row in found] == [
+        ("kept", "in log"), ("plain", "unchecked"),
+    ]  # fmt: skip
+    kstore("group", "verify", "right", "wrong", code=1)
+    assert admin.verify_group_offsets("wrong")[short].finding is OffsetFinding.BEYOND_END
+    kstore("group", "verify", "wrong-epoch", code=1)
+    lost = admin.verify_group_offsets("wrong-epoch")[kept].lost
+    assert lost is not None
+    assert (lost.first_offset, lost.last_offset, lost.is_exact) == (10, 10, True)
 
 
 def test_a_group_with_members_is_not_reset_and_a_member_can_be_removed(

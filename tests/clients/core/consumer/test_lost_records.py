@@ -15,9 +15,11 @@ from kstore._fast.log.epoch_cache import EpochCache
 from kstore.clients.core.consumer.epoch_history import EpochHistory
 from kstore.clients.core.consumer.inbox import Inbox, Loss
 from kstore.clients.core.consumer.lost_records import Divergence, LostRecords, lost_records
+from kstore.clients.core.consumer.offset_check import OffsetFinding, check_offset
+from kstore.clients.core.consumer.offset_epoch import encode
 from kstore.clients.core.consumer.subscription import AssignedPartition, Position
 from kstore.record import build_batch
-from kstore.types import TopicPartition
+from kstore.types import OffsetAndMetadata, TopicPartition
 
 TP = TopicPartition("t", 0)
 
@@ -50,6 +52,7 @@ def search(position: Position, history: EpochHistory, log: list[int]) -> Diverge
         ([1] * 10 + [3] * 10, 20),  # as it was read
         ([1] * 10 + [3] * 25, 20),  # and it went on
         ([1] * 10 + [3] * 4 + [4] * 30, 14),
+        ([1] * 15 + [4] * 30, 10),  # the first leader had more of its epoch than the next one
         ([1] * 8, 8),
         ([1] * 8 + [4] * 30, 8),
         ([], 0),
@@ -116,7 +119,7 @@ def test_against_a_model_of_unclean_elections(
     if found.is_lost:
         assert found.offset >= common  # never told lost what is there
         assert not found.is_exact or found.offset == common
-        assert found.is_exact or begin > common  # not exact only below what it has read itself
+        assert found.is_exact or begin >= common  # it has read nothing that both have
         event = lost_records(TP, found, history, len(steps))
         assert event.first_leader_epoch in (-1, own[found.offset])
         assert (event.last_offset, event.last_leader_epoch) == (len(own) - 1, own[-1])
@@ -181,6 +184,39 @@ def test_what_was_handed_out_while_the_loss_was_looked_for_is_told_too() -> None
     inbox.tell_losses()
     inbox.tell_losses()
     assert told == [EVENT._replace(last_offset=11)]
+
+
+def offset_epoch(partition_epoch: int, leader_epoch: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(20, "", leader_epoch, encode(partition_epoch, leader_epoch))
+
+
+@pytest.mark.parametrize(
+    ("committed", "end", "partition_epoch", "epoch_end", "finding", "wrong"),
+    [
+        (offset_epoch(5, 3), 30, 5, (3, 25), OffsetFinding.IN_LOG, False),
+        (offset_epoch(5, 3), 30, -1, (3, 20), OffsetFinding.IN_LOG, False),
+        (offset_epoch(5, 3), 30, 5, (3, 19), OffsetFinding.LOST, True),
+        (offset_epoch(5, 3), 30, 5, (-1, -1), OffsetFinding.LOST, True),
+        (offset_epoch(5, 3), 30, 6, (3, 25), OffsetFinding.OTHER_TOPIC, True),
+        (OffsetAndMetadata(20, "", 3), 30, 6, (1, 8), OffsetFinding.LOST, True),
+        (OffsetAndMetadata(20), 20, 5, None, OffsetFinding.UNCHECKED, False),
+        (OffsetAndMetadata(20), 19, 5, None, OffsetFinding.BEYOND_END, True),
+    ],
+)
+def test_a_committed_offset_is_compared_with_the_log(
+    committed: OffsetAndMetadata,
+    end: int,
+    partition_epoch: int,
+    epoch_end: tuple[int, int] | None,
+    finding: OffsetFinding,
+    wrong: bool,
+) -> None:
+    check = check_offset(TP, committed, end, partition_epoch, 4, epoch_end)
+    assert (check.finding, check.is_wrong, check.end_offset) == (finding, wrong, end)
+    assert (check.lost is not None) == (finding is OffsetFinding.LOST)
+    if check.lost is not None and epoch_end is not None:
+        assert check.lost.first_offset == epoch_end[1]
+        assert (check.lost.last_offset, check.lost.current_leader_epoch) == (19, 4)
 
 
 def test_a_loss_reads_as_a_sentence() -> None:

@@ -1,0 +1,76 @@
+"""What logs say of committed offsets: whether a group has processed records that no longer exist.
+
+Decides on what brokers answered; it asks nobody.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from kstore.clients.core.consumer.epoch_history import EpochHistory
+from kstore.clients.core.consumer.lost_records import Divergence, LostRecords, lost_records
+from kstore.clients.core.consumer.positions import committed_position
+from kstore.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["OffsetCheck", "OffsetFinding", "check_offset"]
+
+NO_EPOCHS = EpochHistory()
+
+
+class OffsetFinding(Enum):
+    """What the log says of one committed offset."""
+
+    IN_LOG = "in log"
+    """The log has what was below it when it was committed, as far as it was not deleted."""
+    LOST = "lost"
+    """The log was cut below it, in an unclean leader election."""
+    BEYOND_END = "beyond end"
+    """It is above the end of the log, and has no leader epoch by which to find out why."""
+    OTHER_TOPIC = "other topic"
+    """It belongs to a deleted topic of the same name (KIP-232)."""
+    UNCHECKED = "unchecked"
+    """It is within the log and has no leader epoch."""
+
+
+class OffsetCheck(NamedTuple):
+    """One committed offset and what the log says of it."""
+
+    committed: OffsetAndMetadata
+    end_offset: int
+    """The high watermark."""
+    finding: OffsetFinding
+    lost: LostRecords | None = None
+    """The records that no longer exist, if the finding is LOST."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the group has processed records that are not in the log."""
+        return self.finding not in (OffsetFinding.IN_LOG, OffsetFinding.UNCHECKED)
+
+
+def check_offset(
+    tp: TopicPartition,
+    committed: OffsetAndMetadata,
+    end_offset: int,
+    partition_epoch: int,
+    current_leader_epoch: int,
+    epoch_end: tuple[int, int] | None,
+) -> OffsetCheck:
+    """Compare a committed offset with its partition: the high watermark, the partition epoch (-1:
+    unknown), the leader's epoch and its answer to OffsetForLeaderEpoch for the commit's leader
+    epoch; None for a commit without one, and for a leader that does not know.
+    """
+    position = committed_position(committed, uses_partition_epochs=True)
+    finding, lost = OffsetFinding.UNCHECKED, None
+    if -1 < partition_epoch != position.partition_epoch > -1:
+        finding = OffsetFinding.OTHER_TOPIC
+    elif epoch_end is not None and position.leader_epoch >= 0:
+        found = Divergence(position, NO_EPOCHS)
+        found.heard(*epoch_end)
+        finding = OffsetFinding.LOST if found.is_lost else OffsetFinding.IN_LOG
+        if found.is_lost:
+            lost = lost_records(tp, found, NO_EPOCHS, current_leader_epoch)
+    elif position.offset > end_offset:
+        finding = OffsetFinding.BEYOND_END
+    return OffsetCheck(committed, end_offset, finding, lost)
