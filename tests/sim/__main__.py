@@ -50,7 +50,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--workloads",
         default="",
         help="what clients do: produce, read, copy, group, topics, classic, streams, expand, "
-        "recreate, share, sharing (default: the first two, and three others by the seed)",
+        "recreate, share, sharing (default: the first two, and three others by the seed), lose",
     )
     parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
     parser.add_argument("--until", default="", help="stop at the first seed that breaks this rule")

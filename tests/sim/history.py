@@ -49,6 +49,7 @@ RULES = {
     "delivery_count": "a record is delivered up to the limit, and each release counts",
     "share_lost": "a share group gets every record",
     "topics": "what was answered about a topic holds, on every broker",
+    "lost_records": "who has processed records is told which of them no longer exist",
     "wrong_record": "a reader is never given a record that nobody sent",
     "silent_loss": "what a damaged disk has lost is repaired from another replica, or told",
     "liveness": "once the faults are over, everything goes on",

@@ -34,6 +34,7 @@ from kstore.broker.runtime.log_dirs import fsync_batch
 from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
+from kstore.clients.core.consumer import epoch_history
 from kstore.errors import ErrorCode
 from tests.sim import share_bugs
 from tests.sim.machines.loop import current_life
@@ -263,6 +264,10 @@ def _lost_commits(put: Put) -> None:
     put(group_partition.GroupPartition, "_replay", forgetful)
 
 
+def _unknown_history(put: Put) -> None:
+    put(epoch_history.EpochHistory, "note", lambda *given: None)
+
+
 def _no_failover(put: Put) -> None:
     async def look_away(self: Any) -> None:
         return
@@ -392,6 +397,11 @@ MUTATIONS: dict[str, Mutation] = {
     "lost-commits": Mutation(
         _lost_commits, "commits", "--faults kill --workloads produce,group",
         "some commits are passed over when a coordinator loads",
+    ),
+    "unknown-history": Mutation(
+        _unknown_history, "lost_records",
+        "--brokers 3 --faults behind,kill --seconds 30 --workloads lose",
+        "a consumer does not keep the leader epochs of the records that it has processed",
     ),
     "lost-updates": Mutation(
         share_bugs.lost_updates, "share_state", "--faults kill --workloads produce,share",

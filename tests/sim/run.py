@@ -30,6 +30,7 @@ from tests.sim.workloads.committing import committed_offset
 from tests.sim.workloads.copying import SEPARATOR, TransactionalCopy
 from tests.sim.workloads.expanding import FIRST_COUNT, Grower, KeyedProducer
 from tests.sim.workloads.grouping import ClassicMember, ConsumerMember, StreamsMember
+from tests.sim.workloads.losing import CarelessProducer, Processor
 from tests.sim.workloads.owning import Owner
 from tests.sim.workloads.producing import IdempotentProducer
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
@@ -39,7 +40,7 @@ from tests.sim.workloads.sharing import SHARE_SETTINGS, ShareMember, begin_at_th
 
 __all__ = ["Options", "Report", "simulate"]
 
-TOPIC, COPIES, ORDERED, PHOENIX = "records", "copies", "ordered", "phoenix"
+TOPIC, COPIES, ORDERED, PHOENIX, LOOSE = "records", "copies", "ordered", "phoenix", "loose"
 GROUPS: dict[str, type[Owner]] = {
     "group": ConsumerMember,
     "classic": ClassicMember,
@@ -51,7 +52,8 @@ ALWAYS = ("produce", "read")
 SOMETIMES = (
     "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
 )  # fmt: skip
-WORKLOADS = ALWAYS + SOMETIMES
+ON_REQUEST = ("lose",)
+WORKLOADS = ALWAYS + SOMETIMES + ON_REQUEST
 NOT_ON_TOPIC = ("topics", "expand", "recreate")
 """Those that have topics of their own, which no damage hits."""
 DAMAGED_SHARE = 0.3
@@ -228,6 +230,8 @@ class _Run:
             (Grower, "partitions are added"),
             (KeyedProducer, "producers of keys end"),
             (TransactionalCopy, "copies end"),
+            (CarelessProducer, "careless producers end"),
+            (Processor, "processors rest"),
             (Reader, "readers end"),
             (Owner, "members end"),
             (ShareLeader, "leaders of share-partitions end"),
@@ -287,6 +291,9 @@ class _Run:
                 "kstore.partition.count.required": "true",
             }
             await self._make_topic(admin, ORDERED, FIRST_COUNT, ordered)
+        if "lose" in self.kinds:
+            loose = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+            await self._make_topic(admin, LOOSE, 1, loose)
 
     async def _make_topic(
         self,
@@ -338,6 +345,9 @@ class _Run:
             self._add("keyed", lambda c, h: KeyedProducer(c, h, ORDERED))
             self._add("grower", lambda c, h: Grower(c, h, ORDERED))
             self._add_members(ORDERLY, ConsumerMember, ORDERED)
+        if "lose" in kinds:
+            self._add("careless", lambda c, h: CarelessProducer(c, h, Place(LOOSE, 0)))
+            self._add("processor", lambda c, h: Processor(c, h, Place(LOOSE, 0)))
         if "share" in kinds:
             for partition in range(2):
                 ledger = ShareLedger(self.history)
@@ -407,6 +417,9 @@ class _Run:
                 [row.value for row in logs[copy.source] if row.offset < copy.end],
                 [row.value.partition(SEPARATOR)[0] for each in visible.values() for row in each],
             )
+        for work in self._workloads_of(Processor):
+            rows = await read_partition(admin, work.place, committed=False)
+            await work.client.spawn(work.finish({row.offset: row.value for row in rows}))
         for work in self._workloads_of(KeyedProducer):
             written = [row.value for place in ordered for row in logs[place]]
             self.history.check_keys(written, work.next)

@@ -98,6 +98,14 @@ def test_each_workload_comes_to_something(workload: str) -> None:
     assert all(report["counts"][counted.get(workload, "commits")] for report in reports)
 
 
+@pytest.mark.slow
+def test_what_unclean_elections_lose_of_processed_records_is_told() -> None:
+    given = ("--brokers", "3", "--seconds", "15", "--workloads", "lose", "--faults", "behind,kill")
+    reports = run_simulations("--seed", "1", "--seeds", "6", *given)
+    assert_good(reports, *given)
+    assert sum(report["counts"].get("losses of processed records", 0) for report in reports)
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_several_processes_do_what_one_does() -> None:
