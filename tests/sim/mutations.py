@@ -20,7 +20,6 @@ import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
 import kstore.broker.state.controller.events as controller_events
 import kstore.broker.state.groups.classic.step as classic_step
-import kstore.broker.state.groups.consumer.group as consumer_group
 import kstore.broker.state.groups.consumer.ordered_expansion as ordered_expansion
 import kstore.broker.state.groups.consumer.reconcile as consumer_reconcile
 import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
@@ -36,7 +35,7 @@ from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
 from kstore.clients.core.consumer import epoch_history
 from kstore.errors import ErrorCode
-from tests.sim import share_bugs
+from tests.sim import commit_bugs, share_bugs
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
@@ -209,15 +208,6 @@ def _two_tasks(put: Put) -> None:
     put(group_shard.GroupShard, "check", lambda self: None)
 
 
-def _only_the_present_epoch(put: Put) -> None:
-    def strict(self: Any, claim: Any, *_place: Any) -> int:
-        member = self.members.get(claim.member_id)
-        late = member is not None and claim.epoch != member.epoch
-        return ErrorCode.STALE_MEMBER_EPOCH if late else ErrorCode.NONE
-
-    put(consumer_group.ConsumerGroup, "partition_commit_error", strict)
-
-
 def _open_gates(put: Put) -> None:
     def all_of_them(shard: Any, group_id: str, image: Any, topic: Any) -> int:
         return len(topic.partitions)
@@ -290,6 +280,7 @@ def _no_fetchers(put: Put) -> None:
 
 
 CLUSTER = "--brokers 3 --workloads produce,read --seconds 12"
+CHURN = "--faults none --seconds 100 --workloads produce,churn"
 SHARING = "--brokers 3 --seconds 10 --workloads produce,sharing --faults {}"
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-sync": Mutation(
@@ -368,8 +359,16 @@ MUTATIONS: dict[str, Mutation] = {
         "a task is given away before its owner has let it go",
     ),
     "only-the-present-epoch": Mutation(
-        _only_the_present_epoch, "owners_commit", "--faults reset --workloads produce,group",
+        commit_bugs.only_the_present_epoch, "owners_commit", CHURN,
         "an owner's commit is refused while its member moves to another epoch (KAFKA-19779)",
+    ),
+    "only-the-present-epoch-of-tasks": Mutation(
+        commit_bugs.only_the_present_epoch_of_tasks, "owners_commit", CHURN,
+        "the same in the streams protocol",
+    ),
+    "only-while-stable": Mutation(
+        commit_bugs.only_while_stable, "owners_commit", CHURN,
+        "a classic group refuses the commits that members make before they join again",
     ),
     "open-gates": Mutation(
         _open_gates, "key_order",

@@ -47,12 +47,15 @@ GROUPS: dict[str, type[Owner]] = {
     "streams": StreamsMember,
 }
 """The workloads that are groups of members on the topic; the group is called like its workload."""
+RESTLESS = {f"{name} {number}": kind for name, kind in GROUPS.items() for number in range(2)}
+"""The groups of the workload "churn", whose members come and go all the time."""
+RESTLESS_LEAVES, RESTLESS_REST_S = 0.15, 3.0
 ORDERLY, VISITORS, SHARERS, WORKERS = "orderly", "visitors", "sharers", "workers"
 ALWAYS = ("produce", "read")
 SOMETIMES = (
     "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
 )  # fmt: skip
-ON_REQUEST = ("lose",)
+ON_REQUEST = ("lose", "churn")
 WORKLOADS = ALWAYS + SOMETIMES + ON_REQUEST
 NOT_ON_TOPIC = ("topics", "expand", "recreate")
 """Those that have topics of their own, which no damage hits."""
@@ -183,6 +186,10 @@ class _Run:
         self.faults.damaged_topic = TOPIC
         history.damaged = self.faults.damaged
         history.is_told = self._is_told
+        self.groups = {name: kind for name, kind in GROUPS.items() if name in self.kinds}
+        if "churn" in self.kinds:
+            self.groups |= RESTLESS
+            self.rest_s = RESTLESS_REST_S
         self.work: list[tuple[Client, Any]] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self.places = [Place(TOPIC, index) for index in range(options.partitions)]
@@ -244,12 +251,20 @@ class _Run:
             if not await self._finish(kind, what):
                 return
         await self._in_time(admin.spawn(self._check(admin)), "everything can be read")
+        self._count_refused()
         for work in self._workloads_of(ShareMember)[:1]:
             work.check()
         for work in self._workloads_of(Administrator):
             await work.check()
         for work in self._workloads_of(Visitor)[:1]:
             work.check()
+
+    def _count_refused(self) -> None:
+        """Sum up kstore_owner_commits_refused_total of the brokers that run."""
+        for node in self.world.brokers():
+            groups = None if node.broker is None else node.broker.groups.made
+            if groups is not None:
+                self.history.counts["refused by brokers"] += groups.commits_refused.total()
 
     def _workloads_of(self, kind: type[Any]) -> list[Any]:
         return [work for _, work in self.work if isinstance(work, kind)]
@@ -338,9 +353,8 @@ class _Run:
         replicas = min(self.options.brokers, 3)
         if "topics" in kinds:
             self._add("churner", lambda c, h: Administrator(c, h, replicas))
-        for kind in GROUPS:
-            if kind in kinds:
-                self._add_members(kind, GROUPS[kind], TOPIC)
+        for group, kind in self.groups.items():
+            self._add_members(group, kind, TOPIC)
         if "expand" in kinds:
             self._add("keyed", lambda c, h: KeyedProducer(c, h, ORDERED))
             self._add("grower", lambda c, h: Grower(c, h, ORDERED))
@@ -384,6 +398,8 @@ class _Run:
         for number in range(self.options.members):
             name = f"member{number}" if group == "group" else f"{group}{number}"
             self._add(name, lambda c, h: kind(c, h, group, topic))
+        for _, member in self.work[-self.options.members :]:
+            member.leaves = RESTLESS_LEAVES if group in RESTLESS else member.leaves
 
     async def _watch(self) -> None:
         """Look at the brokers all the time."""
@@ -423,7 +439,7 @@ class _Run:
         for work in self._workloads_of(KeyedProducer):
             written = [row.value for place in ordered for row in logs[place]]
             self.history.check_keys(written, work.next)
-        checked = [(group, p) for group in GROUPS if group in self.kinds for p in self.places]
+        checked = [(group, place) for group in self.groups for place in self.places]
         for group, place in checked + [(ORDERLY, place) for place in ordered]:
             asked = self.history.asks_commit(group, place)
             found = await committed_offset(admin, group, place)

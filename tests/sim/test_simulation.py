@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_what_once_failed(seed: int, arguments: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "workload", ["copy", "group", "topics", "classic", "streams", "expand", "sharing"]
+    "workload", ["copy", "group", "topics", "classic", "streams", "expand", "sharing", "churn"]
 )
 def test_each_workload_comes_to_something(workload: str) -> None:
     counted = {
@@ -90,6 +91,7 @@ def test_each_workload_comes_to_something(workload: str) -> None:
         "streams": "commits of owners",
         "topics": "topic changes",
         "expand": "expansions",
+        "churn": "departures",
         "sharing": "acknowledgements",
     }
     given = ("--brokers", "3", "--seconds", "8", "--workloads", f"produce,{workload}")
@@ -104,6 +106,30 @@ def test_what_unclean_elections_lose_of_processed_records_is_told() -> None:
     reports = run_simulations("--seed", "1", "--seeds", "6", *given)
     assert_good(reports, *given)
     assert sum(report["counts"].get("losses of processed records", 0) for report in reports)
+
+
+MINUTES_OF_A_DAY = 24 * 60
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", ["none", "kill,reset,freeze,isolate"])
+def test_a_day_of_churn_refuses_no_commit_of_an_owner(faults: str) -> None:
+    """A member goes, and comes back, for each minute of a day. That a commit of who has owned its
+    partition all the time is refused breaks the rule owners_commit. Brokers count more: commits
+    under way when their member gave up. Without faults there are none of these either.
+    """
+    given = (
+        "--brokers", "3", "--seconds", "100", "--workloads", "produce,churn", "--faults", faults,
+    )  # fmt: skip
+    reports = run_simulations("--seed", "1", "--seeds", "6", *given)
+    assert_good(reports, *given)
+    counts = Counter[str]()
+    for report in reports:
+        counts.update(report["counts"])
+    assert counts["departures"] >= MINUTES_OF_A_DAY
+    assert counts["commits of owners"] >= MINUTES_OF_A_DAY
+    assert faults != "none" or counts["refused by brokers"] == 0
 
 
 @pytest.mark.thorough

@@ -17,8 +17,6 @@ __all__ = ["HEARTBEAT_S", "SESSION_S", "WAITS", "Owner"]
 
 SESSION_S = 3.0
 HEARTBEAT_S = 0.4
-LEAVES = 0.02
-"""How often a member leaves after a heartbeat."""
 WAITS = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -35,6 +33,8 @@ class Owner:
         self.group = group
         self.topic = topic
         self.stopping = False
+        self.leaves = 0.02
+        """How often it leaves after a heartbeat."""
         self.member_id = client.name
         self.epoch = 0
         """Member epoch or generation; not positive while it is no member."""
@@ -56,7 +56,8 @@ class Owner:
         while not self.stopping:
             await self.heartbeat()
             await asyncio.sleep(HEARTBEAT_S)
-            if self.epoch > 0 and self.client.random.random() < LEAVES:
+            if self.epoch > 0 and self.client.random.random() < self.leaves:
+                self.history.counts["departures"] += 1
                 await self._leave()
                 await self.client.pause(0.1, 2.0)
         await self._leave()
