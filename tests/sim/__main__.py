@@ -51,7 +51,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default="",
         help="what clients do: produce, read, copy, group, topics, classic, streams, expand, "
         "recreate, share, sharing (default: the first two, and three others by the seed); on "
-        "request only: lose, churn",
+        "request only: lose, churn, give",
     )
     parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
     parser.add_argument("--until", default="", help="stop at the first seed that breaks this rule")

@@ -50,6 +50,7 @@ RULES = {
     "share_lost": "a share group gets every record",
     "topics": "what was answered about a topic holds, on every broker",
     "lost_records": "who has processed records is told which of them no longer exist",
+    "given_offsets": "a batch with a given offset is stored there; who asks again is told so",
     "wrong_record": "a reader is never given a record that nobody sent",
     "silent_loss": "what a damaged disk has lost is repaired from another replica, or told",
     "liveness": "once the faults are over, everything goes on",

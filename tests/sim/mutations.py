@@ -338,6 +338,11 @@ MUTATIONS: dict[str, Mutation] = {
         "--faults kill,delay,slow-disk --flush always --workloads produce",
         "a restart forgets what producers wrote last",
     ),
+    "forgotten-givers": Mutation(
+        _forgotten_producers, "given_offsets",
+        "--faults kill,delay,slow-disk --flush always --workloads give",
+        "a batch with a given offset that is sent again is refused, though it is there (KIP-391)",
+    ),
     "wrong-marker": Mutation(
         _wrong_marker, "atomic", "--faults reset --seconds 5 --workloads produce,copy",
         "a transaction's end is another on one partition",

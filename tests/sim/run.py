@@ -32,7 +32,7 @@ from tests.sim.workloads.expanding import FIRST_COUNT, Grower, KeyedProducer
 from tests.sim.workloads.grouping import ClassicMember, ConsumerMember, StreamsMember
 from tests.sim.workloads.losing import CarelessProducer, Processor
 from tests.sim.workloads.owning import Owner
-from tests.sim.workloads.producing import IdempotentProducer
+from tests.sim.workloads.producing import IdempotentProducer, OffsetGiver
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
 from tests.sim.workloads.recreating import Recreator, Visitor
 from tests.sim.workloads.share_state import ShareLeader, ShareLedger
@@ -40,7 +40,8 @@ from tests.sim.workloads.sharing import SHARE_SETTINGS, ShareMember, begin_at_th
 
 __all__ = ["Options", "Report", "simulate"]
 
-TOPIC, COPIES, ORDERED, PHOENIX, LOOSE = "records", "copies", "ordered", "phoenix", "loose"
+TOPIC, COPIES, ORDERED, PHOENIX = "records", "copies", "ordered", "phoenix"
+LOOSE, EQUAL = "loose", "equal"
 GROUPS: dict[str, type[Owner]] = {
     "group": ConsumerMember,
     "classic": ClassicMember,
@@ -55,7 +56,7 @@ ALWAYS = ("produce", "read")
 SOMETIMES = (
     "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
 )  # fmt: skip
-ON_REQUEST = ("lose", "churn")
+ON_REQUEST = ("lose", "churn", "give")
 WORKLOADS = ALWAYS + SOMETIMES + ON_REQUEST
 NOT_ON_TOPIC = ("topics", "expand", "recreate")
 """Those that have topics of their own, which no damage hits."""
@@ -306,6 +307,8 @@ class _Run:
                 "kstore.partition.count.required": "true",
             }
             await self._make_topic(admin, ORDERED, FIRST_COUNT, ordered)
+        if "give" in self.kinds:
+            await self._make_topic(admin, EQUAL, 1)
         if "lose" in self.kinds:
             loose = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
             await self._make_topic(admin, LOOSE, 1, loose)
@@ -342,6 +345,8 @@ class _Run:
         if "produce" in kinds:
             for number in range(self.options.producers):
                 self._add(f"producer{number}", *map(self._producer, self.places))
+        if "give" in kinds:
+            self._add("giver", self._producer(Place(EQUAL, 0), OffsetGiver))
         if "read" in kinds:
             self._add("reader", *(lambda c, h, p=p: Reader(c, h, p, 0) for p in self.places))
             if set(DAMAGES) & set(self.faults.kinds):
@@ -389,8 +394,10 @@ class _Run:
         client = Client(self.world, name, self.options.brokers)
         self.work += [(client, make(client, self.history)) for make in makes]
 
-    def _producer(self, place: Place) -> Callable[[Client, History], IdempotentProducer]:
-        return lambda client, history: IdempotentProducer(
+    def _producer(
+        self, place: Place, kind: type[IdempotentProducer] = IdempotentProducer
+    ) -> Callable[[Client, History], IdempotentProducer]:
+        return lambda client, history: kind(
             client, history, place, 100_000, may_lose=self.may_lose, rest_s=self.rest_s
         )
 
@@ -421,7 +428,9 @@ class _Run:
         visible = {}
         copies = [Place(COPIES, place.partition) for place in self.places]
         ordered = await self._ordered_places(admin)
-        for place in (*self.places, *copies, *ordered):
+        given = [work.place for work in self._workloads_of(OffsetGiver)]
+        await self._agree(given)
+        for place in (*self.places, *copies, *ordered, *given):
             history = self.history if place in self.faults.damaged else None
             logs[place] = await read_partition(admin, place, committed=False, history=history)
         for place in copies:
@@ -444,12 +453,22 @@ class _Run:
             asked = self.history.asks_commit(group, place)
             found = await committed_offset(admin, group, place)
             self.history.found_commit(group, place, found, asked)
-        for place in (*self.places, *copies, *ordered):
+        for place in (*self.places, *copies, *ordered, *given):
             replicas = {node.host: local_batches(node, place) for node in self.world.brokers()}
             self.history.check_replicas(place, replicas)
         sizes = Counter({f"{p.topic}-{p.partition}": len(rows) for p, rows in logs.items()})
         self.world.note(f"records {dict(sizes)}")
         self.history.counts["records"] = sum(sizes.values())
+
+    async def _agree(self, places: list[Place]) -> None:
+        """Wait until no broker acts in an old leader epoch: who stood still may show an old end."""
+        for place in places:
+            while True:
+                tables = [node.broker.table for node in self.world.brokers() if node.broker]
+                found = [t.partition(place.topic.encode(), place.partition) for t in tables]
+                if len({each.leader_epoch for each in found if each is not None}) == 1:
+                    break
+                await asyncio.sleep(WATCH_S)
 
     async def _ordered_places(self, admin: Client) -> list[Place]:
         """The partitions that the growing topic has at the end, if it is there."""

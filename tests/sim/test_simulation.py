@@ -108,6 +108,14 @@ def test_what_unclean_elections_lose_of_processed_records_is_told() -> None:
     assert sum(report["counts"].get("losses of processed records", 0) for report in reports)
 
 
+@pytest.mark.slow
+def test_given_offsets_hold_whatever_is_asked_again() -> None:
+    given = ("--brokers", "3", "--seconds", "12", "--workloads", "give")
+    reports = run_simulations("--seed", "1", "--seeds", "4", *given)
+    assert_good(reports, *given)
+    assert all(report["counts"]["offsets given"] for report in reports)
+
+
 MINUTES_OF_A_DAY = 24 * 60
 
 

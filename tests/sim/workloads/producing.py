@@ -13,15 +13,19 @@ from kstore.record import build_batch
 from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, Link, UnansweredError
 
-__all__ = ["IdempotentProducer", "init_producer"]
+__all__ = ["Batch", "IdempotentProducer", "OffsetGiver", "init_producer"]
 
 ACKNOWLEDGE_MS = 3000
 LARGEST_WINDOW = 4
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
+    """Records that are sent, and sent again, together."""
+
     sequence: int
     values: list[bytes]
+    offset: int = -1
+    """Where it is to be stored (KIP-391); -1: where the leader likes."""
 
 
 async def init_producer(client: Client, transactional_id: str | None) -> tuple[int, int]:
@@ -47,6 +51,8 @@ async def init_producer(client: Client, transactional_id: str | None) -> tuple[i
 class IdempotentProducer:
     """Writes numbered records to one partition, acks=all, until it is told to stop."""
 
+    gives_offsets = False
+
     def __init__(
         self,
         client: Client,
@@ -65,7 +71,7 @@ class IdempotentProducer:
         self._may_lose = may_lose
         self._rest_s = rest_s
         self._records = records
-        self._unacknowledged: deque[_Batch] = deque()
+        self._unacknowledged: deque[Batch] = deque()
         self._next_number = 0
         self._next_sequence = 0
         self._lives = 0
@@ -101,10 +107,17 @@ class IdempotentProducer:
                 return
             count = self.client.random.randint(1, 3)
             values = [self._value(self._next_number + i) for i in range(count)]
-            self._unacknowledged.append(_Batch(self._next_sequence, values))
+            self._unacknowledged.append(Batch(self._next_sequence, values, self.next_offset(count)))
             self.history.sent(self.place, f"{self.client.name}/{self._lives}", values)
             self._next_number += count
             self._next_sequence += count
+
+    def next_offset(self, count: int) -> int:
+        """Where a new batch of so many records is to be stored."""
+        return -1
+
+    def answered(self, batch: Batch, code: int, base_offset: int) -> None:
+        """A broker has said what became of a batch."""
 
     def _value(self, number: int) -> bytes:
         return f"{self.client.name}/{self.place.partition}/{self._lives}/{number}".encode()
@@ -131,6 +144,7 @@ class IdempotentProducer:
             if isinstance(answer, BaseException):
                 raise answer
             code, base_offset = answer
+            self.answered(batch, code, base_offset)
             if code == ErrorCode.NONE:
                 if good:
                     self._acknowledge(batch, base_offset)
@@ -146,7 +160,7 @@ class IdempotentProducer:
                 client.forget_leader(*place)
         return good
 
-    def _acknowledge(self, batch: _Batch, base_offset: int) -> None:
+    def _acknowledge(self, batch: Batch, base_offset: int) -> None:
         self._unacknowledged.remove(batch)
         self._known = True
         if base_offset >= 0:
@@ -163,17 +177,16 @@ class IdempotentProducer:
         self._unacknowledged.clear()
         await self._begin()
 
-    async def _ask(self, link: Link, batch: _Batch) -> tuple[int, int]:
+    async def _ask(self, link: Link, batch: Batch) -> tuple[int, int]:
         request = ProduceRequest(
             acks=-1,
             timeout_ms=ACKNOWLEDGE_MS,
+            use_offset=self.gives_offsets,
             topic_data=[
                 TopicProduceData(
                     name=self.place.topic,
                     partition_data=[
-                        PartitionProduceData(
-                            index=self.place.partition, records=self._encode(batch)
-                        )
+                        PartitionProduceData(index=self.place.partition, records=self.encode(batch))
                     ],
                 )
             ],
@@ -182,7 +195,8 @@ class IdempotentProducer:
         row = answer.responses[0].partition_responses[0]
         return row.error_code, row.base_offset
 
-    def _encode(self, batch: _Batch) -> bytes:
+    def encode(self, batch: Batch) -> bytes:
+        """The batch as it is sent."""
         producer_id, epoch = self._id
         return build_batch(
             [(value.rpartition(b"/")[2], value) for value in batch.values],
@@ -190,4 +204,33 @@ class IdempotentProducer:
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=batch.sequence,
+            base_offset=max(batch.offset, 0),
         )
+
+
+class OffsetGiver(IdempotentProducer):
+    """Says at which offsets its records are to be stored, with gaps between them, as a replicator
+    does (KIP-391).
+    """
+
+    gives_offsets = True
+    _end = 0
+
+    def next_offset(self, count: int) -> int:
+        """See IdempotentProducer."""
+        offset = self._end + self.client.random.choice([0, 0, 1, 7])
+        self._end = offset + count
+        return offset
+
+    def answered(self, batch: Batch, code: int, base_offset: int) -> None:
+        """It is there, or it may be asked for again. No other producer writes to the partition: an
+        offset that is taken already is taken by an earlier request for the same batch.
+        """
+        self.history.counts["offsets given"] += code == ErrorCode.NONE
+        refused = code == ErrorCode.INVALID_PRODUCE_OFFSET
+        if refused or (code == ErrorCode.NONE and base_offset not in (batch.offset, -1)):
+            self.history.break_rule(
+                "given_offsets",
+                f"{self.client.name}: {batch.values} were to be stored at {batch.offset} of "
+                f"{self.place}; the answer is {base_offset} with error {code}",
+            )
