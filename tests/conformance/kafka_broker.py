@@ -3,11 +3,12 @@ Java tools.
 
 `KafkaBroker(folder)` formats its storage, picks free ports, starts, waits for the first answer, and
 is stopped by leaving the `with`. Measurements give it the JVM flags of Kafka's own start scripts.
-`run_tool` runs any main class of the distribution.
+`run_tool` runs any main class of the distribution, in a JVM that the tests share.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.conformance.broker_process import BrokerProcess, free_port
+from tests.conformance.java_tools import run_in_server
 from tests.conformance.kafka_jars import classpath, java_program
 
 __all__ = [
@@ -61,11 +63,15 @@ TOOLS = {
 }
 
 
-def tool_command(tool: str, args: Sequence[str], *, heap: str = "256M") -> list[str]:
+# It works in a hook of the JVM's end (most have theirs through Kafka's Exit).
+OWN_JVM = {"org.apache.kafka.tools.VerifiableProducer"}
+
+
+def tool_command(tool: str, args: Sequence[str]) -> list[str]:
     """The command line of a tool of `TOOLS` (or any main class), as kafka-run-class.sh would run
     it.
     """
-    flags = [f"-Xmx{heap}", *LIGHT]
+    flags = ["-Xmx256M", *LIGHT]
     return [java_program(), *flags, "-cp", classpath(), TOOLS.get(tool, tool), *args]
 
 
@@ -76,31 +82,40 @@ def run_tool(
     stdin: str | bytes | None = None,
     timeout_s: float = 90,
     check: bool = True,
-    heap: str = "256M",
 ) -> subprocess.CompletedProcess[str]:
     """Runs a tool to its end; stdout and stderr as text. A non-zero exit raises with both unless
     `check` is False.
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(
-        tool_command(tool, args, heap=heap),
-        check=False,
-        input=data,
-        capture_output=True,
-        timeout=timeout_s,
-    )
-    text = subprocess.CompletedProcess(
-        done.args[-len(args) - 1 :],
-        done.returncode,
-        done.stdout.decode(errors="replace"),
-        done.stderr.decode(errors="replace"),
-    )
-    if check and done.returncode != 0:
+    text = _ended(tool, args, data, timeout_s)
+    if check and text.returncode != 0:
         raise RuntimeError(
-            f"{tool} {' '.join(args)} exited {done.returncode}:\n"
+            f"{tool} {' '.join(args)} exited {text.returncode}:\n"
             f"{text.stdout[-3000:]}\n{text.stderr[-3000:]}"
         )
     return text
+
+
+def _ended(
+    tool: str, args: Sequence[str], data: bytes | None, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """In the JVM that all tests share; benchmarks, and who sets options of the JVM, have a JVM for
+    each tool.
+    """
+    shared = "PYTEST_VERSION" in os.environ and "JAVA_TOOL_OPTIONS" not in os.environ
+    if shared and tool not in OWN_JVM:
+        status, *printed = run_in_server(TOOLS.get(tool, tool), args, data or b"", timeout_s)
+    else:
+        done = subprocess.run(
+            tool_command(tool, args),
+            check=False,
+            input=data,
+            capture_output=True,
+            timeout=timeout_s,
+        )
+        status, printed = done.returncode, [done.stdout, done.stderr]
+    output, errors = (text.decode(errors="replace") for text in printed)
+    return subprocess.CompletedProcess([tool, *args], status, output, errors)
 
 
 class KafkaBroker(BrokerProcess):
