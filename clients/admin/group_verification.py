@@ -42,7 +42,8 @@ class GroupVerification(OffsetsAdmin, GroupOffsetsAdmin):
             if tp in ends
             and (epoch := committed_position(row, uses_partition_epochs=True).leader_epoch) >= 0
         }
-        epoch_ends = await self._epoch_ends(epochs)
+        lives = {tp: end.partition_epoch for tp, end in ends.items()}
+        epoch_ends = await self._epoch_ends(epochs, lives)
         failed = epoch_ends.errors
         checks = {
             tp: self._check(tp, ends[tp], epoch_ends.get(tp), committed)
@@ -67,9 +68,11 @@ class GroupVerification(OffsetsAdmin, GroupOffsetsAdmin):
         )
 
     async def _epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, epochs: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, int]
     ) -> Results[TopicPartition, tuple[int, int]]:
-        """For each leader epoch: the largest one in the log that is not above, and its end."""
+        """For each leader epoch: the largest one in the log that is not above, and its end; in the
+        partitions of these partition epochs (-1: unknown), and no others of their names.
+        """
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]
@@ -83,6 +86,7 @@ class GroupVerification(OffsetsAdmin, GroupOffsetsAdmin):
                             OffsetForLeaderPartition(
                                 partition=partition,
                                 leader_epoch=epochs[TopicPartition(topic, partition)],
+                                partition_epoch=lives[TopicPartition(topic, partition)],
                             )
                             for partition in partitions
                         ],

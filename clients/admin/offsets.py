@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.clients.admin.routing import AdminBase, Leader, Results, by_topic, item_error
-from kstore.errors import KafkaError
+from kstore.errors import ErrorCode, KafkaError
 from kstore.items import by_partition
 from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
@@ -57,8 +57,28 @@ class _PresentLeader(Leader):
         await self._cluster.refresh({tp.topic for tp in items})
 
 
+class _NamedLeader(Leader):
+    """The leader of the partition of that name that metadata knows. Where a broker says that it was
+    deleted since, newer metadata is asked for.
+    """
+
+    def may_retry(self, error: KafkaError, waited_s: float) -> bool:
+        """Also a topic that was made again."""
+        is_other = error.code == ErrorCode.UNKNOWN_TOPIC_ID
+        return is_other or super().may_retry(error, waited_s)
+
+
 class OffsetsAdmin(AdminBase):
     """Requests about the offsets of partitions."""
+
+    async def _known_epochs(
+        self, node_id: int, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The partition epochs (KIP-232) to send to a broker, -1 for one that does not check."""
+        connection = await self._cluster.connection(node_id)
+        if not connection.versions.has("kstore.kip232"):
+            return dict.fromkeys(wanted, -1)
+        return {tp: self._cluster.view.partition_epoch(tp) for tp in wanted}
 
     async def list_offsets(
         self,
@@ -69,7 +89,8 @@ class OffsetsAdmin(AdminBase):
     ) -> Results[TopicPartition, ListedOffset]:
         """Offsets by a name of OFFSET_SPECS or a time in ms since 1970.
 
-        A time gives the first offset whose record is not older; -1: there is none.
+        A time gives the first offset whose record is not older; -1: there is none. The topic that
+        has the name now is meant: an answer about a deleted one is never used.
         """
         wanted_specs = by_partition("specs", specs, "a name of OFFSET_SPECS or a timestamp")
         timestamps = {tp: _timestamp(spec) for tp, spec in wanted_specs.items()}
@@ -79,6 +100,7 @@ class OffsetsAdmin(AdminBase):
         async def ask(
             node_id: int, wanted: list[TopicPartition]
         ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            epochs = await self._known_epochs(node_id, wanted)
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=isolation,
@@ -90,6 +112,7 @@ class OffsetsAdmin(AdminBase):
                             ListOffsetsPartition(
                                 partition_index=partition,
                                 timestamp=timestamps[TopicPartition(topic, partition)],
+                                partition_epoch=epochs[TopicPartition(topic, partition)],
                             )
                             for partition in partitions
                         ],
@@ -104,12 +127,15 @@ class OffsetsAdmin(AdminBase):
             for topic in answer.topics:
                 for row in topic.partitions:
                     tp = TopicPartition(topic.name, row.partition_index)
-                    found[tp] = item_error(f"partition {tp}", row.error_code) or ListedOffset(
+                    code = row.error_code
+                    if code == ErrorCode.INVALID_PARTITION_EPOCH:
+                        code = ErrorCode.UNKNOWN_TOPIC_ID  # newer metadata helps
+                    found[tp] = item_error(f"partition {tp}", code) or ListedOffset(
                         row.offset, row.timestamp, row.leader_epoch, row.partition_epoch
                     )
             return found
 
-        route = Leader(self._cluster)
+        route = _NamedLeader(self._cluster)
         return await self._each(timestamps, route, ask, raise_errors=raise_errors)
 
     async def delete_records(

@@ -21,6 +21,12 @@ from kstore.protocol.logs.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kstore.protocol.metadata.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -90,6 +96,56 @@ def test_an_administrator_means_the_topic_that_has_the_name_now(
         assert admin.delete_records({tp: 1}) == {tp: 1}
         recreate(broker, tp, 5)
         assert admin.delete_records({tp: 4}) == {tp: 4}
+
+
+def test_an_administrator_lists_offsets_of_the_topic_that_has_the_name_now(
+    broker: Broker, tp: TopicPartition
+) -> None:
+    with AdminClient(broker.address) as admin:
+        before = admin.list_offsets({tp: "latest"})[tp]
+        recreate(broker, tp, 5)
+        after = admin.list_offsets({tp: "latest"})[tp]
+    assert (before.offset, after.offset) == (2, 5)
+    assert after.partition_epoch > before.partition_epoch
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_an_administrator_says_which_partition_an_offset_is_asked_of(checks: bool) -> None:
+    """The broker knows a successor already; who asks learns of it, and asks again."""
+    known = [7]
+    asked: list[int] = []
+    with FakeBroker() as scripted:
+        versions = scripted.handlers[ApiVersionsRequest]
+        metadata = scripted.handlers[MetadataRequest]
+
+        def features(request: ApiVersionsRequest) -> ApiVersionsResponse:
+            answer: ApiVersionsResponse = versions(request)
+            row = SupportedFeatureKey(name="kstore.kip232", min_version=1, max_version=1)
+            return answer.replaced(supported_features=[row] if checks else [])
+
+        def tell(request: MetadataRequest) -> MetadataResponse:
+            answer: MetadataResponse = metadata(request)
+            for row in answer.topics:
+                row.partitions[0].partition_epoch = known[0]
+            return answer
+
+        def list_them(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            asked.append(request.topics[0].partitions[0].partition_epoch)
+            row = ListOffsetsPartitionResponse(partition_index=0, offset=4, partition_epoch=8)
+            if asked[-1] == 7:
+                known[0] = 8
+                row = row.replaced(error_code=ErrorCode.INVALID_PARTITION_EPOCH, offset=-1)
+            return ListOffsetsResponse(
+                topics=[ListOffsetsTopicResponse(name="t", partitions=[row])]
+            )
+
+        scripted.handlers[ApiVersionsRequest] = features
+        scripted.handlers[MetadataRequest] = tell
+        scripted.handlers[ListOffsetsRequest] = list_them
+        with AdminClient(scripted.address, retry_backoff_ms=1) as admin:
+            tp = TopicPartition("t", 0)
+            assert admin.list_offsets({tp: "latest"})[tp].offset == 4
+    assert asked == ([7, 8] if checks else [-1])
 
 
 def test_an_administrator_that_tries_again_still_means_the_same_topic() -> None:
