@@ -17,6 +17,7 @@ type Seen map[string]any
 var clients = map[string]func(context.Context, string, string) (Seen, error){
 	"franz":              franz,
 	"franz-transactions": franzTransactions,
+	"franz-share":        franzShare,
 	"sarama":             saramaClient,
 	"kafka-go":           segmentio,
 }

@@ -1,5 +1,5 @@
-"""Go's Kafka clients, unmodified: franz-go with its admin client and its transactions, sarama,
-kafka-go. The program in go/ does the talking; what it must have seen is said here.
+"""Go's Kafka clients, unmodified: franz-go with its admin client, its transactions and its share
+consumer, sarama, kafka-go. The program in go/ talks; what it must have seen is said here.
 """
 
 from __future__ import annotations
@@ -73,6 +73,20 @@ def test_franz_go_commits_and_aborts_transactions_and_moves_records_exactly_once
     seen = run(program, "franz-transactions", peer, topic)
     expected = [f"{turn}-{n}" for turn in (1, 3) for n in range(5)]
     assert seen == {"committed": expected, "moved": expected, "state": "CompleteCommit"}
+
+
+def test_franz_go_acknowledges_records_of_a_share_group_in_every_way(program, peer, topic):
+    seen = run(program, "franz-share", peer, topic)
+    assert seen == {
+        "first": [f"v{n}x1" for n in range(6)],
+        "again": ["v1x2", "v4x2"],
+        "errors": [],
+        "state": "Stable",
+        "members": 1,
+        "assigned": {"0": {}},
+        "lag": 0,
+        "deleted group": True,
+    }
 
 
 def test_sarama_produces_consumes_and_administers(program, peer, topic):
