@@ -38,7 +38,7 @@ __all__ = ["handle_share_acknowledge"]
 async def handle_share_acknowledge(
     broker: ShareLeaderParts, request: ShareAcknowledgeRequest, ctx: RequestContext
 ) -> ShareAcknowledgeResponse:
-    """Answer with every partition that is named."""
+    """Answer with every partition of which something is acknowledged."""
     code = check_member(request.group_id, request.member_id)
     epoch = request.share_session_epoch
     if code == ErrorCode.NONE and epoch == INITIAL_EPOCH:
@@ -70,6 +70,8 @@ def _ranges(
     rights: dict[UUID, bool] = {}
     for topic in request.topics:
         for row in topic.partitions:
+            if not row.acknowledgement_batches:
+                continue
             place = TopicIdPartition(topic.topic_id, row.partition_index)
             code = place_error(broker, ctx, place, rights)
             ranges = check_acknowledgements(row.acknowledgement_batches, renews=renews)

@@ -40,6 +40,28 @@ ACCEPTED: dict[str, str] = {
     r"bent \w+ShareGroupState(Summary)?, topics(\[0\]\.partitions)? ?(= \[\]|doubled) v": (
         "between brokers, which name each partition once: kstore answers row by row"
     ),
+    r"ShareFetch sessions v[\d,-]+: .*'records': '0 bytes', 'acquired_records': \[\].*, "
+    r"kstore \[\]": (
+        "a partition that a session has just been given, without records: kstore leaves it out"
+    ),
+    r"ShareFetch records and refusals v[\d,-]+: .*(lock_timeout_ms: Kafka 0|error_code: Kafka -1"
+    r"|responses: Kafka \[\])": (
+        "an unknown topic in a session has its own error; Kafka fails with UNKNOWN_SERVER_ERROR"
+    ),
+    r"ShareFetch modes and renewals v2: \[0\].*error_code: Kafka -1, kstore 42": (
+        "an unknown mode is INVALID_REQUEST; Kafka fails with UNKNOWN_SERVER_ERROR"
+    ),
+    r"ShareFetch modes and renewals v2: .*acquired_records: Kafka .*'last_offset': 3, .*"
+    r"'first_offset': 4, .*kstore .*'first_offset': 3, 'last_offset': 5": (
+        "the same records as one range; Kafka begins another one where a batch begins"
+    ),
+    r"Share(Fetch modes and renewals|Acknowledge) v[\d,-]+: .*error_message: Kafka None, kstore": (
+        "an error says why in words"
+    ),
+    r"ShareAcknowledge v[\d,-]+: \[13\].*error_code: Kafka 121, kstore 42": (
+        "a record in two ranges is INVALID_REQUEST, whatever its state; Kafka allows it for a last "
+        "record, and answers by the state"
+    ),
     # ApiVersions and topics
     r"DescribeConfigs.*(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic)"
     r"\.(replication\.factor|min\.isr)"

@@ -151,6 +151,7 @@ _REPLACED: dict[str, Callable[[Any], Any]] = {
     "session_id": _unless(0),
     "producer_id": _unless(-1),
     "error_message": _unless(None),
+    "acknowledge_error_message": _unless(None),
     "batch_index_error_message": _unless(None),
     "status_detail": _unless(""),
     "member_id": _without_uuid,

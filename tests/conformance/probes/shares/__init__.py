@@ -1,0 +1,1 @@
+"""The cases of share groups that probe.py tells to both brokers."""
