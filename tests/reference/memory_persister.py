@@ -43,6 +43,10 @@ class MemoryPersister(Persister):
     async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
         """See Persister."""
         await self._begin()
+        self.write_now(key, change)
+
+    def write_now(self, key: SharePartitionKey, change: ShareWrite) -> None:
+        """As write, before this returns."""
         self._take(self.shard.write(key, change, next(self._now_ms)))
 
     async def delete(self, key: SharePartitionKey) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from kstore.broker.runtime.coordinators.partition_writer import settle
 from kstore.broker.runtime.peers.batches import PeerBatches
 from kstore.broker.runtime.shares.persister import Persister
 from kstore.broker.state.shares.persisted import (
@@ -133,6 +134,26 @@ class CoordinatorPersister(Persister):
         )
         await self._ask(WRITE, _Question(key, row), lambda here: here.write(key, change), _nothing)
 
+    def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> Awaitable[None] | None:
+        """See Persister. Without a task, and without a turn of the loop, where the coordinator is
+        here and its log takes the record at once.
+        """
+        try:
+            told = self._coordinator().begin_write(key, change)
+        except KafkaError:  # it is elsewhere, or loading; a refusal comes again
+            return self.write(key, change)
+        return None if told is None else self._settled(told, key, change)
+
+    async def _settled(
+        self, told: asyncio.Future[int], key: SharePartitionKey, change: ShareWrite
+    ) -> None:
+        try:
+            await settle(told, TIMEOUT_S)
+        except KafkaError as error:
+            if not _asks_again(error):
+                raise
+            await self.write(key, change)
+
     async def delete(self, key: SharePartitionKey) -> None:
         """See Persister."""
         row = DeletePartition(partition=key.partition)
@@ -174,10 +195,7 @@ class CoordinatorPersister(Persister):
                     return result_of(answer)
                 raise error_for(answer.error_code, answer.error_message)
             except KafkaError as error:
-                unanswered = isinstance(error, NetworkError | RequestTimedOutError)
-                if not unanswered and error.code not in AGAIN:
-                    raise
-                if self._node.loop.time() + pause_s > deadline:
+                if not _asks_again(error) or self._node.loop.time() + pause_s > deadline:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -202,6 +220,11 @@ class CoordinatorPersister(Persister):
             if not self._asking[place]:
                 del self._asking[place]
                 del self._batches[place]
+
+
+def _asks_again(error: KafkaError) -> bool:
+    """Whether the coordinator moves, or has not answered."""
+    return error.code in AGAIN or isinstance(error, NetworkError | RequestTimedOutError)
 
 
 def _request(kind: _Kind, questions: Sequence[_Question]) -> Any:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kstore.broker.state.shares.persisted import (
         SharePartitionKey,
         ShareState,
@@ -36,6 +38,10 @@ class Persister(Protocol):
 
     async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
         """Add a change; when this returns, it lasts."""
+
+    def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> Awaitable[None] | None:
+        """As `write`, which is under way when this returns; None if it lasts by then."""
+        return self.write(key, change)
 
     async def delete(self, key: SharePartitionKey) -> None:
         """Forget it; what is not there is no error."""

@@ -158,6 +158,12 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         decided = partition.shard.write(key, change, self.now_ms())
         await self._carry_out(partition, key, decided)
 
+    def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> asyncio.Future[int] | None:
+        """As write: it is appended when this returns. None if it lasts, else what tells."""
+        partition = self._partition(key)
+        self._append(partition, key, partition.shard.write(key, change, self.now_ms()))
+        return partition.writer.to_be_committed(partition.place)
+
     async def delete(self, key: SharePartitionKey) -> None:
         """See Persister."""
         partition = self._partition(key)
@@ -198,9 +204,18 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         decided: ShareRecord | Refusal | None,
     ) -> Awaitable[None]:
         """Append what was decided, in this turn of the loop. What is returned ends when that lasts,
-        and all that it rests on. KafkaError for a refusal, and where the topic has no such
-        partition.
+        and all that it rests on. KafkaError as `_append`.
         """
+        self._append(partition, key, decided)
+        return partition.writer.committed(partition.place, self._timeout_s)
+
+    def _append(
+        self,
+        partition: ShareStatePartition,
+        key: SharePartitionKey,
+        decided: ShareRecord | Refusal | None,
+    ) -> None:
+        """KafkaError for a refusal, and where the topic has no such partition."""
         if isinstance(decided, Refusal):
             raise error_for(decided.error_code, decided.message)
         topic = self.topic.image.topic_by_id(key.topic_id)
@@ -208,7 +223,6 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         if decided is not None:
             partition.take([decided])
-        return partition.writer.committed(partition.place, self._timeout_s)
 
     # ---- what is done by the clock ----
 

@@ -105,10 +105,12 @@ class SharePartition:
         self._token = 1
         self._unkept: list[asyncio.Future[int]] = []
         self._dirty = False
-        self._keeping: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0
-        self._waiters: dict[asyncio.Event, bool] = {}
+        self._waiters: dict[asyncio.Future[bool], bool] = {}
+        self._next: asyncio.Future[bool] | None = None
+        """Who was woken, and has not looked yet: what there is, is for this one."""
         self._wait: PartitionWait | None = None
         self._bytes_per_record = 200.0
 
@@ -176,9 +178,7 @@ class SharePartition:
         if self._timer is not None:
             self._timer.cancel()
         self._end_wait()
-        for event in self._waiters:
-            event.set()
-        self._waiters.clear()
+        self._wake_all()
 
     # ---- acquiring ----
 
@@ -186,10 +186,12 @@ class SharePartition:
         partition = self.partition
         return partition.last_stable_offset if limits.committed else partition.high_watermark
 
-    def can_acquire(self) -> bool:
-        """Whether there is something to acquire, and nobody is at it."""
+    def can_acquire(self, waiter: asyncio.Future[bool] | None = None) -> bool:
+        """Whether there is something to acquire, and it is nobody else's turn."""
         records = self.records
-        if records is None or self._reading or not self.is_led:
+        if records is None or self._reading or self._next not in (None, waiter):
+            return False
+        if not self.is_led:
             return False
         limits = self._limits()
         offset = records.next_fetch_offset()
@@ -207,10 +209,12 @@ class SharePartition:
             return enough
         return 0 if found is None else found[2]
 
-    async def acquire(self, wanted: Wanted) -> Acquired | None:
-        """Acquire records for a member; None if there are none."""
+    async def acquire(
+        self, wanted: Wanted, waiter: asyncio.Future[bool] | None = None
+    ) -> Acquired | None:
+        """Acquire records for a member; None if there are none. ``waiter``: that woke it."""
         records = self.records
-        if records is None or not self.can_acquire():
+        if records is None or not self.can_acquire(waiter):
             return None
         self._reading = True
         acquired = None
@@ -321,36 +325,61 @@ class SharePartition:
         return ShareWrite(self._state_epoch, self.leader_epoch, start, complete, batches)
 
     def _keep(self) -> None:
-        """Have what the token has changed written: one write at a time, of all that came since."""
+        """Have what the token has changed written: one write at a time, of all that came since, and
+        of all that comes in this turn of the loop.
+        """
         self._dirty = True
         if self._keeping is None:
-            self._keeping = self._node.loop.create_task(self._keep_all())
+            self._keeping = self._node.loop.call_soon(self._keep_now)
 
-    async def _keep_all(self) -> None:
-        records = self.records
-        assert records is not None
+    def _keep_now(self) -> None:
+        """Write it. A task is for what lasts only later."""
+        self._keeping = None
+        token, waiting, begun, error = self._begin_keeping()
+        if begun is not None:
+            self._keeping = self._node.loop.create_task(self._keep_later(token, waiting, begun))
+            return
+        self._kept(token, waiting, error)
+        self._on_kept(self)
+
+    async def _keep_later(
+        self, token: int, waiting: list[asyncio.Future[int]], begun: Awaitable[None]
+    ) -> None:
+        """Wait until it lasts, then for what has changed meanwhile."""
         try:
-            while self._dirty:
-                await self._keep_token(records)
+            later: Awaitable[None] | None = begun
+            error = 0
+            while True:
+                if later is not None:
+                    error = await _error_of(later)
+                self._kept(token, waiting, error)
+                if not self._dirty:
+                    break
+                token, waiting, later, error = self._begin_keeping()
         finally:
             self._keeping = None
         self._on_kept(self)
 
-    async def _keep_token(self, records: InFlightRecords) -> None:
+    def _begin_keeping(
+        self,
+    ) -> tuple[int, list[asyncio.Future[int]], Awaitable[None] | None, int]:
+        """A token, who waits for it, and what else is to be waited for; or the error code."""
+        records = self.records
+        assert records is not None
         self._dirty = False
         token, self._token = self._token, self._token + 1
         waiting, self._unkept = self._unkept, []
+        if not self.is_led:
+            return token, waiting, None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         start = records.start_after(token)
         batches = tuple(StateBatch(*row) for row in records.changes(token))
         change = self._change(start, records.complete_after(token), batches)
-        error: int = ErrorCode.NONE
-        try:
-            if not self.is_led:
-                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            else:
-                await self._persister.write(self.key, change)
-        except KafkaError as problem:
-            error = FENCED.get(problem.code, problem.code)
+        return token, waiting, self._persister.begin_write(self.key, change), ErrorCode.NONE
+
+    def _kept(self, token: int, waiting: list[asyncio.Future[int]], error: int) -> None:
+        """What a token has changed lasts, or never will."""
+        records = self.records
+        assert records is not None
         if error:
             records.roll_back(token)
             if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -396,36 +425,53 @@ class SharePartition:
 
     # ---- waiting ----
 
-    def wait(self, event: asyncio.Event, *, needs_more: bool) -> None:
-        """Have the event set when there may be something to acquire. ``needs_more``: one record may
-        be too little, so the next who waits is woken as well.
+    def wait(self, waiter: asyncio.Future[bool], *, needs_more: bool) -> None:
+        """Have the waiter done, with True, when there may be something to acquire. ``needs_more``:
+        one record may be too little, so the next who waits is woken as well.
         """
-        self._waiters[event] = needs_more
+        self._waiters[waiter] = needs_more
         if self._wait is None and not self.closed:
             self._wait = PartitionWait(self.partition, self.wake)
 
-    def end_wait(self, event: asyncio.Event) -> None:
-        """It waits no more. What it was woken for is the next one's."""
-        self._waiters.pop(event, None)
+    def end_wait(self, waiter: asyncio.Future[bool]) -> None:
+        """It has looked, or does not wait any more. What it has left is the next one's."""
+        self._waiters.pop(waiter, None)
+        is_next = self._next is waiter
+        if is_next:
+            self._next = None
         if not self._waiters:
             self._end_wait()
-        else:
+        elif is_next:
             self.wake()
 
     def wake(self) -> None:
         """Let the first who waits look, if there is something; all if the leader has changed."""
         if self._waiters and not self.is_led:
-            for event in self._waiters:
-                event.set()
-            self._waiters.clear()
-        while self._waiters and self.can_acquire():
-            event = next(iter(self._waiters))
-            needs_more = self._waiters.pop(event)
-            event.set()
-            if not needs_more:
-                break
+            self._wake_all()
+        while self._waiters and self._next is None and self.can_acquire():
+            waiter = next(iter(self._waiters))
+            needs_more = self._waiters.pop(waiter)
+            if not waiter.done():  # it was woken elsewhere, or its time is over
+                waiter.set_result(True)
+                if not needs_more:
+                    self._next = waiter
+
+    def _wake_all(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(True)
+        self._waiters.clear()
 
     def _end_wait(self) -> None:
         if self._wait is not None:
             self._wait.close()
             self._wait = None
+
+
+async def _error_of(writing: Awaitable[None]) -> int:
+    """What a client is told of a write's end."""
+    try:
+        await writing
+    except KafkaError as problem:
+        return FENCED.get(problem.code, problem.code)
+    return ErrorCode.NONE

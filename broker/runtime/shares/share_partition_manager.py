@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.runtime.shares.share_partition import (
     AcknowledgedRange,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["FetchLimits", "Fetched", "SharePartitionManager"]
 
 MAX_SESSIONS = "group.share.max.share.sessions"
+MOST_LIMITS = 1000
+"""Settings of groups that are kept as limits."""
 
 
 class FetchLimits(NamedTuple):
@@ -77,10 +79,18 @@ class SharePartitionManager:
         self._persister = persister
         self._looks = looks
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        self._limits: dict[int, tuple[Mapping[str, Any], ShareLimits]] = {}
+        """By the settings that they are from, which are others after a change."""
 
     def limits(self, group_id: str) -> ShareLimits:
-        """A group's settings."""
-        return limits_of(self._configs.group(group_id))
+        """A group's settings. Cheap: ask at each use."""
+        configs = self._configs.group(group_id)
+        known = self._limits.get(id(configs))
+        if known is None:
+            if len(self._limits) >= MOST_LIMITS:
+                self._limits.clear()
+            known = self._limits[id(configs)] = configs, limits_of(configs)
+        return known[1]
 
     # ---- sessions ----
 
@@ -182,56 +192,80 @@ class SharePartitionManager:
         ends = loop.time() + limits.max_wait_ms / 1000
         if limits.max_records <= 0 or limits.batch_size <= 0:
             return {}
-        while True:
-            opened, errors = await self._open_all(session.group_id, asked)
-            last = loop.time() >= ends
-            answer = await self._acquire(session, opened, limits, patient=not last)
-            if answer or errors or last or not opened:
-                return errors | answer
-            if not await self._wait(opened.values(), limits, ends - loop.time()):
-                ends = 0.0
-            current = self.sessions.get(session.group_id, session.member_id)
-            if current is not session:
-                return {}
+        waiter: asyncio.Future[bool] | None = None
+        asked_of: list[SharePartition] = []
+        try:
+            while True:
+                errors: dict[TopicIdPartition, Fetched] = {}
+                opened = self._opened(session.group_id, asked)
+                if opened is None:
+                    if waiter is not None:  # what woke it is another's while states are read
+                        _end_waits(waiter, asked_of)
+                    opened, errors = await self._open_all(session.group_id, asked)
+                last = loop.time() >= ends
+                answer = await self._acquire(session, opened, limits, waiter, patient=not last)
+                if answer or errors or last or not opened:
+                    return errors | answer
+                if waiter is not None:
+                    _end_waits(waiter, asked_of)
+                waiter, asked_of = loop.create_future(), list(opened.values())
+                for found in asked_of:
+                    found.wait(waiter, needs_more=limits.min_bytes > 1)
+                if not await self._wait(waiter, ends - loop.time()):
+                    ends = 0.0
+                current = self.sessions.get(session.group_id, session.member_id)
+                if current is not session:
+                    return {}
+        finally:
+            if waiter is not None:
+                _end_waits(waiter, asked_of)
+
+    def _opened(
+        self, group_id: str, asked: Sequence[TopicIdPartition]
+    ) -> dict[TopicIdPartition, SharePartition] | None:
+        """The share-partitions; None if one is not read."""
+        opened: dict[TopicIdPartition, SharePartition] = {}
+        for place in asked:
+            found = self._find(group_id, place)
+            if found is None or found.records is None:
+                return None
+            opened[place] = found
+        return opened
 
     async def _open_all(
         self, group_id: str, asked: Sequence[TopicIdPartition]
     ) -> tuple[dict[TopicIdPartition, SharePartition], dict[TopicIdPartition, Fetched]]:
+        """As _opened, but they are read, all at the same time; and the errors of those that can't
+        be.
+        """
+        results = await asyncio.gather(*(self._open(group_id, place) for place in asked))
         opened: dict[TopicIdPartition, SharePartition] = {}
         errors: dict[TopicIdPartition, Fetched] = {}
-        unread = [place for place in asked if not self._is_read(group_id, place)]
-        if len(unread) > 1:  # all at the same time
-            await asyncio.gather(*(self._open(group_id, place) for place in unread))
-        for place in asked:
-            found = await self._open(group_id, place)
+        for place, found in zip(asked, results, strict=True):
             if isinstance(found, SharePartition):
                 opened[place] = found
             else:
                 errors[place] = Fetched(found)
         return opened, errors
 
-    def _is_read(self, group_id: str, place: TopicIdPartition) -> bool:
-        found = self._find(group_id, place)
-        return found is not None and found.records is not None
-
     async def _acquire(
         self,
         session: ShareSession[Connection | None],
         opened: Mapping[TopicIdPartition, SharePartition],
         limits: FetchLimits,
+        waiter: asyncio.Future[bool] | None,
         *,
         patient: bool,
     ) -> dict[TopicIdPartition, Fetched]:
-        ready = {place: found for place, found in opened.items() if found.can_acquire()}
+        ready = {place: found for place, found in opened.items() if found.can_acquire(waiter)}
         if patient and limits.min_bytes > 1 and not self._has_bytes(ready.values(), limits):
             return {}
         answer: dict[TopicIdPartition, Fetched] = {}
         records, max_bytes = limits.max_records, limits.max_bytes
         for index, (place, found) in enumerate(ready.items()):
             share = max(1, max_bytes // (len(ready) - index))
-            acquired = await found.acquire(
-                Wanted(session.owner, records, share, limits.batch_size, limits.record_limit)
-            )
+            wanted = Wanted(session.owner, records, share, limits.batch_size, limits.record_limit)
+            acquired = await found.acquire(wanted, waiter)
             if acquired is None:
                 continue
             answer[place] = Fetched(ErrorCode.NONE, acquired)
@@ -247,23 +281,13 @@ class SharePartitionManager:
     def _has_bytes(self, ready: Iterable[SharePartition], limits: FetchLimits) -> bool:
         return sum(found.available_bytes(limits.min_bytes) for found in ready) >= limits.min_bytes
 
-    async def _wait(
-        self, opened: Iterable[SharePartition], limits: FetchLimits, timeout_s: float
-    ) -> bool:
-        """Wait until there may be something to acquire; False if the time is over."""
-        waiting = list(opened)
-        event = asyncio.Event()
-        for found in waiting:
-            found.wait(event, needs_more=limits.min_bytes > 1)
+    async def _wait(self, waiter: asyncio.Future[bool], timeout_s: float) -> bool:
+        """Whether there may be something to acquire; False if the time is over."""
+        timer = self._node.loop.call_later(max(0.0, timeout_s), _give_up, waiter)
         try:
-            async with asyncio.timeout(timeout_s):
-                await event.wait()
-        except TimeoutError:
-            return False
+            return await waiter
         finally:
-            for found in waiting:
-                found.end_wait(event)
-        return True
+            timer.cancel()
 
     # ---- acknowledging ----
 
@@ -296,3 +320,14 @@ async def _told(
     begun: Mapping[TopicIdPartition, int | asyncio.Future[int]],
 ) -> dict[TopicIdPartition, int]:
     return {place: code if isinstance(code, int) else await code for place, code in begun.items()}
+
+
+def _end_waits(waiter: asyncio.Future[bool], asked_of: Iterable[SharePartition]) -> None:
+    for found in asked_of:
+        found.end_wait(waiter)
+
+
+def _give_up(waiter: asyncio.Future[bool]) -> None:
+    """Its time is over."""
+    if not waiter.done():
+        waiter.set_result(False)

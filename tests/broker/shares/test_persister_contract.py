@@ -80,6 +80,10 @@ class Elsewhere:
             raise self.failures.pop(0)
         return BROKER
 
+    def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> None:
+        """As ShareCoordinator."""
+        raise error_for(ErrorCode.NOT_COORDINATOR)
+
 
 class FakeNode:
     """The Node of another broker."""
@@ -161,7 +165,24 @@ async def many(persister: Persister, key: SharePartitionKey) -> None:
     assert states == [ShareState(1, 8, ())] * len(keys)
 
 
-CASES = [each_call, fences, many]
+async def begun(persister: Persister, key: SharePartitionKey) -> None:
+    """Writes that are under way when they are begun."""
+
+    async def write(change: ShareWrite) -> None:
+        later = persister.begin_write(key, change)
+        if later is not None:
+            await later
+
+    await persister.initialize(key, 2, 0)
+    await write(ShareWrite(2, 1, 10, 0))
+    assert await persister.read(key, 1) == ShareState(2, 10, ())
+    with pytest.raises(KafkaError) as refused:
+        await write(ShareWrite(1, 1, 11, 0))
+    assert refused.value.code == ErrorCode.FENCED_STATE_EPOCH
+    assert await persister.read(key, 1) == ShareState(2, 10, ())
+
+
+CASES = [each_call, fences, many, begun]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -171,6 +192,18 @@ def test_a_persister_in_memory(case: Case) -> None:
 
 class Here(MemoryPersister):
     """The ShareCoordinator of the broker that asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later: list[asyncio.Future[int]] = []
+        """What tells of the next writes that are begun."""
+
+    def begin_write(  # type: ignore[override]
+        self, key: SharePartitionKey, change: ShareWrite
+    ) -> asyncio.Future[int] | None:
+        """As ShareCoordinator."""
+        self.write_now(key, change)
+        return self.later.pop(0) if self.later else None
 
     async def leader_of(self, name: str) -> int:
         """As ShareCoordinator: this broker."""
@@ -183,6 +216,39 @@ def test_a_persister_whose_coordinator_is_its_own_broker(case: Case) -> None:
         here = Here()
         persister = CoordinatorPersister(FakeNode(), lambda: here, lambda: None)  # type: ignore[arg-type]
         await case(persister, SharePartitionKey(f"g-{uuid4()}", uuid4(), 1))
+
+    asyncio.run(run())
+
+
+APPENDS = [
+    (ErrorCode.NONE, None, 1),
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, None, 2),
+    (ErrorCode.REQUEST_TIMED_OUT, None, 2),
+    (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR, 1),
+]
+
+
+@pytest.mark.parametrize(("told", "refusal", "writes"), APPENDS)
+def test_a_write_that_is_begun_ends_when_it_lasts_and_is_written_again_where_that_helps(
+    told: int, refusal: int | None, writes: int
+) -> None:
+    async def run() -> None:
+        here, key = Here(), SharePartitionKey("g", uuid4(), 1)
+        persister = CoordinatorPersister(FakeNode(), lambda: here, lambda: None)  # type: ignore[arg-type]
+        await persister.initialize(key, 1, 0)
+        before = len(here.records)
+        later = asyncio.get_running_loop().create_future()
+        here.later.append(later)
+        begun = persister.begin_write(key, ShareWrite(1, 0, 5, 0))
+        assert begun is not None
+        assert len(here.records) == before + 1
+        ending = asyncio.ensure_future(begun)
+        await asyncio.sleep(0)
+        assert not ending.done()
+        later.set_result(told)
+        (found,) = await asyncio.gather(ending, return_exceptions=True)
+        assert getattr(found, "code", None) == refusal
+        assert len(here.records) == before + writes
 
     asyncio.run(run())
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,24 @@ def test_an_acknowledgement_is_not_of_what_its_own_fetch_acquires(broker: Kstore
     error, row = member.fetch((0, 0, ACCEPT))
     assert (error, row and row[:3]) == (NONE, (NONE, ErrorCode.INVALID_RECORD_STATE, [(0, 0, 2)]))
     assert acquired()(member.fetch((0, 0, ACCEPT)))
+
+
+def test_members_that_wait_get_what_comes_one_after_the_other(broker: KstoreBroker) -> None:
+    group = Group(broker)
+    members = [group.first, *(group.member() for _ in range(3))]
+    gone = group.member()
+    with ThreadPoolExecutor(5) as pool:
+        lost = pool.submit(gone.fetch, wait_ms=LONG_MS, max_records=1, mode=1)
+        waiting = [
+            pool.submit(member.fetch, wait_ms=LONG_MS, max_records=1, mode=1) for member in members
+        ]
+        gone.line.shut_down()  # whether it waited or not: it takes no one's turn
+        with pytest.raises(ConnectionError):
+            lost.result()
+        group.produce(4)
+        answers = [one.result() for one in waiting]
+    found = [row.acquired[0][:2] for error, row in answers if error == NONE and row is not None]
+    assert sorted(found) == [(offset, offset) for offset in range(4)]
 
 
 def test_a_lock_ends_in_time_unless_it_is_renewed(broker: KstoreBroker) -> None:

@@ -73,6 +73,10 @@ class Line:
             data += part
         return data
 
+    def shut_down(self) -> None:
+        """End the connection, under another thread that waits for an answer."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
