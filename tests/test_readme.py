@@ -60,8 +60,9 @@ def run_with_a_broker(code: str, folder: Path) -> list[str]:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "KSTORE_BOOTSTRAP_SERVER": f"localhost:{port}",
     }
+    stop = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"  # of an example that fails, too
     done = subprocess.run(
-        ["bash", "-ec", code + "wait\n"], cwd=folder, env=environment, capture_output=True,
+        ["bash", "-ec", stop + code + "wait\n"], cwd=folder, env=environment, capture_output=True,
         text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
