@@ -55,7 +55,7 @@ def test_what_surrounds_a_fetch_says_what_it_is_meant_to():
     assert [(row.topic_name, row.partitions) for row in group.topics] == [("t", [0])]
 
 
-@pytest.mark.parametrize("records", [BATCH, b""])
+@pytest.mark.parametrize("records", [BATCH, b""], ids=["a batch", "none"])
 def test_acquired_ranges_are_found_behind_the_records(records):
     rows = [
         fetch.AcquiredRecords(first_offset=3, last_offset=9, delivery_count=1),
