@@ -75,4 +75,11 @@ ROWS = (
         "The status that says which topics are missing.",
         "The client learns what is wrong.",
     ),
+    Difference(
+        "Consumer, share and Streams groups: a new coordinator whose clock is behind the old one's",
+        "No new assignment until its clock has caught up: after a step of an hour, members that "
+        "join wait for an hour.",
+        "The next heartbeat has the assignment computed.",
+        "A wrong clock leaves no partition without a consumer.",
+    ),
 )

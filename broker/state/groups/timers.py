@@ -21,6 +21,7 @@ __all__ = [
     "TimerChange",
     "TimerEvent",
     "TimerKey",
+    "has_passed",
     "heartbeat_key",
     "join_key",
     "sync_key",
@@ -152,3 +153,10 @@ def join_key(group_id: str) -> TimerKey:
 def sync_key(group_id: str) -> TimerKey:
     """The timer of a group's sync phase."""
     return ("sync", group_id)
+
+
+def has_passed(interval_ms: int, since_ms: int, now_ms: int) -> bool:
+    """Whether an interval is over, by the wall clock. It also is if ``since_ms`` has yet to come:
+    the clock was set back, or the broker that noted it is ahead, and nobody waits for that long.
+    """
+    return not since_ms <= now_ms < since_ms + interval_ms

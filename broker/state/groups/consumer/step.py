@@ -44,6 +44,7 @@ from kstore.broker.state.groups.timers import (
     TimerChange,
     TimerEvent,
     TimerKey,
+    has_passed,
 )
 from kstore.broker.state.linear_regex import regex_error
 from kstore.broker.state.work import Work
@@ -164,7 +165,7 @@ class ConsumerStep:
         group = self.group
         refreshed_ms = next((r.timestamp_ms for r in group.regexes.values()), None)
         now_ms = self.ctx.now_ms
-        if refreshed_ms is not None and now_ms <= refreshed_ms + REGEX_REFRESH_MIN_MS:
+        if refreshed_ms is not None and not has_passed(REGEX_REFRESH_MIN_MS, refreshed_ms, now_ms):
             return
         wanted = group.subscriptions_with(old, new).regexes
         resolve = (
@@ -172,7 +173,7 @@ class ConsumerStep:
             or len(wanted) != len(group.regexes)
             or group.regexes_image_version != self.ctx.topics.version
             or refreshed_ms is None
-            or now_ms > refreshed_ms + self.settings.consumer_regex_refresh_interval_ms
+            or has_passed(self.settings.consumer_regex_refresh_interval_ms, refreshed_ms, now_ms)
         )
         if resolve and wanted:
             self.set_timer(("regexes", group.group_id), 0, RegexesDue(group.group_id))
@@ -257,7 +258,7 @@ class ConsumerStep:
         members = len(group.members)
         least_ms = members * (members + len(group.owned)) // ROWS_PER_MS
         interval_ms = max(self.ctx.configs["consumer.assignment.interval.ms"], least_ms)
-        return not assigned_ms or not interval_ms or self.ctx.now_ms >= assigned_ms + interval_ms
+        return not assigned_ms or has_passed(interval_ms, assigned_ms, self.ctx.now_ms)
 
     def _assignor_name(self, members: list[Member]) -> str:
         """What most of the members who name an assignor name."""

@@ -27,7 +27,7 @@ from kstore.broker.state.groups.share.records import (
     target_record,
 )
 from kstore.broker.state.groups.share.states import TopicStates, states_record
-from kstore.broker.state.groups.timers import SessionExpired, TimerChange, TimerKey
+from kstore.broker.state.groups.timers import SessionExpired, TimerChange, TimerKey, has_passed
 from kstore.broker.state.work import Work
 from kstore.protocol.schema import Message
 
@@ -177,7 +177,7 @@ class ShareStep:
         """KIP-1263: a burst of changes leads to few computations."""
         assigned_ms = self.group.assignment_timestamp_ms
         interval_ms: int = self.ctx.configs["share.assignment.interval.ms"]
-        return not assigned_ms or not interval_ms or self.ctx.now_ms >= assigned_ms + interval_ms
+        return not assigned_ms or has_passed(interval_ms, assigned_ms, self.ctx.now_ms)
 
     def reconcile(self, member: Member, epoch: int, target: Assigned) -> Member:
         """Give a member its target, of the topics that it subscribes to, and persist that. Others

@@ -16,6 +16,7 @@ from kstore.broker.state.groups.streams.records import target_epoch_record, targ
 from kstore.broker.state.groups.streams.tasks import NO_TASKS, Tasks
 from kstore.broker.state.groups.streams.topics import ConfiguredTopology, configure_topology
 from kstore.broker.state.groups.streams.topology import Topology
+from kstore.broker.state.groups.timers import has_passed
 from kstore.broker.state.metadata.image import MetadataImage
 from kstore.broker.state.work import Work
 
@@ -48,9 +49,8 @@ def assignment_configs(ctx: GroupContext) -> dict[str, str]:
 def assignment_is_due(group: StreamsGroup, ctx: GroupContext) -> bool:
     """Whether enough time has passed since the target assignment was last computed."""
     interval_ms: int = ctx.configs["streams.assignment.interval.ms"]
-    if group.assignment_timestamp == 0 or interval_ms == 0:
-        return True
-    return ctx.now_ms >= group.assignment_timestamp + interval_ms
+    assigned_ms = group.assignment_timestamp
+    return not assigned_ms or has_passed(interval_ms, assigned_ms, ctx.now_ms)
 
 
 def compute_target(

@@ -35,6 +35,8 @@ from tests.reference.consumer_driver import ConsumerDriver, owned_of
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
+BEHIND_MS = 500_000
+"""How far a clock was set back."""
 
 
 @pytest.fixture
@@ -159,6 +161,14 @@ class TestMembership:
         driver.advance(1000)
         assert driver.beat("d", 2).member_epoch == 5
         assert driver.group.assignment_epoch == 5
+
+    def test_a_clock_that_is_behind_holds_up_no_assignment(self, driver: ConsumerDriver) -> None:
+        driver.group_configs["consumer.assignment.interval.ms"] = 1000
+        driver.topic("t", 4)
+        driver.enter("a", "t")
+        driver.now_ms -= BEHIND_MS
+        driver.enter("b", "t")
+        assert (driver.group.epoch, driver.group.assignment_epoch) == (3, 3)
 
 
 class TestFencing:
@@ -385,6 +395,16 @@ class TestRegularExpressions:
         driver.beat("a", 2)
         assert new not in driver.group.members["a"].assigned
         driver.advance(10_001)
+        driver.beat("a", 2)
+        driver.beat("a", 2)
+        assert new in driver.group.members["a"].assigned
+
+    def test_a_clock_that_is_behind_hides_no_topic(self, driver: ConsumerDriver) -> None:
+        driver.topic("orders-1", 1)
+        self.enter(driver, "a", "orders-.*")
+        driver.beat("a", 1)
+        new = driver.topic("orders-2", 1)
+        driver.now_ms -= BEHIND_MS
         driver.beat("a", 2)
         driver.beat("a", 2)
         assert new in driver.group.members["a"].assigned

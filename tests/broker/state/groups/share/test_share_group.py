@@ -33,6 +33,8 @@ from kstore.protocol.shares.offsets import (
 from tests.broker.state.groups.share.share_driver import ShareDriver, assigned_of
 from tests.reference.group_driver import snapshot
 
+BEHIND_MS = 500_000
+"""How far a clock was set back."""
 JOIN_VALID: dict[str, Any] = {
     "group_id": "g",
     "member_id": "m",
@@ -213,6 +215,17 @@ def test_assignments_are_spaced_out_and_a_member_in_between_keeps_what_it_has() 
     driver.advance(1000)
     assert driver.beat("b", 3).member_epoch == 4
     assert driver.settle("a", "b") == {"a": {topic: [0]}, "b": {topic: [1]}}
+
+
+def test_a_clock_that_is_behind_holds_up_no_assignment() -> None:
+    driver = ShareDriver()
+    driver.group_configs["share.assignment.interval.ms"] = 1000
+    driver.topic("t", 2)
+    driver.enter("a", "t")
+    driver.advance(1000)
+    driver.settle("a")
+    driver.now_ms -= BEHIND_MS
+    assert driver.enter("b", "t").member_epoch == driver.group.epoch == 4
 
 
 def test_partitions_that_could_not_be_initialized_are_tried_again() -> None:

@@ -19,6 +19,8 @@ from tests.reference.streams_members import StreamsClient, subtopology, topology
 
 ONE = topology(subtopology("0", "lines"))
 DELAY_MS, INTERVAL_MS, SESSION_MS = 3000, 1000, 45_000
+BEHIND_MS = 500_000
+"""How far a clock was set back."""
 DELAYED, SHUTDOWN, STALE = 5, 4, 0
 
 
@@ -117,6 +119,17 @@ def test_a_task_moves_in_three_steps(driver: GroupDriver) -> None:
     assert group_of(driver).state == "Stable"
     member = group_of(driver).members["one"]
     assert set(member.assigned.active.values()) == {epoch}
+
+
+def test_a_clock_that_is_behind_holds_up_no_assignment(driver: GroupDriver) -> None:
+    stable(driver, "one")
+    epoch = group_of(driver).group_epoch
+    driver.now_ms -= BEHIND_MS
+    StreamsClient(driver, "two", ONE).join()
+    assert (group_of(driver).group_epoch, group_of(driver).assignment_epoch) == (
+        epoch + 1,
+        epoch + 1,
+    )
 
 
 def test_who_does_not_give_up_its_tasks_in_time_is_removed(driver: GroupDriver) -> None:
