@@ -153,6 +153,7 @@ def test_a_brokers_holds_are_read_from_its_metrics(tmp_path):
     assert not Holds(KafkaBroker(tmp_path)).are_told
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_every_neighbour_runs_beside_the_small_records(tmp_path):
     settings = Settings(quick=True, scratch=tmp_path, alone=True)

@@ -16,6 +16,7 @@ def test_brokers_double_up_to_one_for_each_core():
     assert scale.broker_counts(8) == [1, 2, 4, 8]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_each_number_of_brokers_has_its_rate_its_cpu_and_the_generators_share(
     tmp_path, monkeypatch

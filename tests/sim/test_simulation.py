@@ -56,6 +56,7 @@ def test_fresh_seeds() -> None:
     assert_good(run_simulations("--seed", seed, *cluster), *cluster)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "arguments"),

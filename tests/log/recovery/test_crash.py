@@ -46,7 +46,9 @@ def check_reopened(log: Log) -> None:
     assert log.recovery.damages == []
 
 
-@pytest.mark.parametrize("flush", ["os", "interval", "always"])
+@pytest.mark.parametrize(
+    "flush", ["os", pytest.param("interval", marks=pytest.mark.thorough), "always"]
+)
 def test_acknowledged_records_are_there_in_order_once(tmp_path: Path, flush: str) -> None:
     chance = random.Random(flush)
     settings = {"flush": flush, "segment_bytes": 2_000, "index_interval_bytes": 200}

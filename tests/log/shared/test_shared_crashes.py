@@ -118,6 +118,7 @@ def test_deletions_by_keepers_that_are_killed(tmp_path: Path) -> None:
     assert verify(str(tmp_path)).exit_status == ExitStatus.GOOD
 
 
+@pytest.mark.thorough
 def test_cleaning_and_cutting_by_keepers_that_are_killed(tmp_path: Path) -> None:
     """Of each key the last acknowledged record is there, and what others appended meanwhile."""
     chance = random.Random(5)

@@ -72,7 +72,7 @@ def check(path: str, writers: list[Writer]) -> None:
     [
         (False, "os"),
         pytest.param(True, "os", marks=pytest.mark.thorough),
-        (True, "always"),
+        pytest.param(True, "always", marks=pytest.mark.thorough),
     ],
 )
 def test_transactions_are_whole_after_kills(tmp_path: Path, shared: bool, flush: str) -> None:
