@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
     from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.shares.share_partition_manager import SharePartitionManager
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
     from kstore.broker.state.metadata.image import MetadataImage
     from kstore.config import BrokerConfig
@@ -63,6 +64,10 @@ class Measured(Protocol):
     @property
     def groups(self) -> Lazy[GroupCoordinator]:
         """The groups that it coordinates."""
+
+    @property
+    def share_partitions(self) -> Lazy[SharePartitionManager]:
+        """What share groups fetch from it."""
 
     @property
     def quotas(self) -> Lazy[ClientQuotaManager]:

@@ -10,6 +10,7 @@ from kstore.broker.metrics.cluster import of_controller, of_replica_manager, of_
 from kstore.broker.metrics.data_plane import of_cluster, of_logs, of_loop, of_plane, of_process
 from kstore.broker.metrics.groups import of_groups
 from kstore.broker.metrics.requests import RequestTimesPart
+from kstore.broker.metrics.shares import of_shares
 from kstore.broker.metrics.topics import SummedUp, of_partitions, of_topics, summed_up
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class MetricsPage:
         if by_name:
             yield from of_partitions(broker, left_out)
         yield from of_groups(broker, left_out, by_name=by_name)
+        yield from of_shares(broker, left_out, by_name=by_name)
         yield from of_listeners(broker)
         yield from of_quotas(broker, by_name=by_name)
         yield from of_process(self._start_s)

@@ -28,8 +28,8 @@ ROWS = (
     ),
     Difference(
         "Metrics of share-partitions, the bandwidth quota of ShareFetch",
-        "Both are there.",
-        "Neither is.",
+        "Also the times and ratios of the fetch lock and of acquisitions; ShareFetch has a quota.",
+        "What is in flight and how many locks ended by time; no quota.",
         "Not built yet.",
     ),
     Difference(

@@ -86,8 +86,11 @@ class SharePartition:
         persister: Persister,
         limits: Callable[[], ShareLimits],
         on_kept: Callable[[SharePartition], object],
+        on_timeout: Callable[[int], object],
     ) -> None:
-        """``on_kept`` is called when all that has changed is kept."""
+        """``on_kept`` is called when all that has changed is kept; ``on_timeout`` with the number
+        of records whose acquisition locks have ended by time.
+        """
         self.key = key
         self.partition = partition
         self.leader_epoch: int = partition.leader_epoch
@@ -99,6 +102,7 @@ class SharePartition:
         self._persister = persister
         self._limits = limits
         self._on_kept = on_kept
+        self._on_timeout = on_timeout
         self._state_epoch = 0
         self._loading: asyncio.Task[None] | None = None
         self._reading = False
@@ -419,7 +423,9 @@ class SharePartition:
         if self.closed or records is None:
             return
         limits = self._limits()
-        if records.expire(self._now_ms(), self._token, max_deliveries=limits.max_deliveries):
+        ended = records.expire(self._now_ms(), self._token, max_deliveries=limits.max_deliveries)
+        if ended:
+            self._on_timeout(ended)
             self._keep()
         self._watch_locks(records.next_deadline())
 

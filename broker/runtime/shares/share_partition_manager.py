@@ -73,6 +73,8 @@ class SharePartitionManager:
         looks: Callable[[], Looks],
     ) -> None:
         self.sessions: ShareSessionCache[Connection | None] = ShareSessionCache()
+        self.lock_timeouts = 0
+        """Records whose acquisition locks have ended by time, so far."""
         self._node = node
         self._table = table
         self._configs = configs
@@ -91,6 +93,15 @@ class SharePartitionManager:
                 self._limits.clear()
             known = self._limits[id(configs)] = configs, limits_of(configs)
         return known[1]
+
+    @property
+    def loaded(self) -> list[SharePartition]:
+        """The share-partitions that are led here and whose state has been read."""
+        known = self._partitions.values()
+        return [each for each in known if each.records is not None and each.is_led]
+
+    def _locks_ended(self, count: int) -> None:
+        self.lock_timeouts += count
 
     # ---- sessions ----
 
@@ -163,8 +174,9 @@ class SharePartitionManager:
             key = SharePartitionKey(group_id, place.topic_id, place.partition)
             limits = partial(self.limits, group_id)
             found = SharePartition(
-                self._node, key, partition, self._persister(), limits, self._drop_if_unused
-            )
+                self._node, key, partition, self._persister(), limits, self._drop_if_unused,
+                self._locks_ended,
+            )  # fmt: skip
             self._partitions[key] = found
         if found.records is None:
             try:

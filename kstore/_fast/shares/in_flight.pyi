@@ -47,8 +47,8 @@ class InFlightRecords(Runs):
         """Acknowledge ranges, ascending and apart; the error code."""
     def release(self, owner: int, token: int, *, max_deliveries: int) -> bool:
         """Give up all that a member has acquired; whether there was something."""
-    def expire(self, now: int, token: int, *, max_deliveries: int) -> bool:
-        """Give up what was acquired until now or earlier; whether there was something."""
+    def expire(self, now: int, token: int, *, max_deliveries: int) -> int:
+        """Give up what was acquired until now or earlier; how many records that were."""
     def changes(self, token: int) -> list[tuple[int, int, int, int]]:
         """[(first offset, last offset, state, deliveries)]: what a token has changed behind
         start_after().

@@ -307,15 +307,15 @@ cdef class InFlightRecords(Runs):
         return found
 
     def expire(self, int64_t now, int32_t token, *, int32_t max_deliveries):
-        """Give up what was acquired until now or earlier; whether there was something."""
+        """Give up what was acquired until now or earlier; how many records that were."""
         cdef Py_ssize_t i
         cdef Run* run
-        cdef bint found = False
+        cdef int64_t found = 0
         for i in range(self.size):
             run = &self.runs[i]
             if run.state == ACQUIRED and run.deadline <= now:
+                found += run.last - run.first + 1
                 end_lock(run, token, max_deliveries)
-                found = True
         return found
 
     # -- keeping

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from kstore.protocol.shares.state import (
     InitializeShareGroupStateRequest,
     InitializeTopic,
 )
+from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.reference.shares.share_member import Line, Row, ShareMember, new_topic, set_group
 from tests.reference.transactional_producer import Producer as Transactional
@@ -31,6 +33,7 @@ SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}
 ACCEPT, RELEASE, REJECT, RENEW, GAP = [1], [2], [3], [4], [0]
 NONE = ErrorCode.NONE
 LONG_MS = 20_000
+PREFIX = "kafka_server_share"
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +212,45 @@ def test_a_lock_ends_in_time_unless_it_is_renewed(broker: KstoreBroker) -> None:
     other = group.member()
     error, row = other.fetch(wait_ms=LONG_MS)
     assert (error, row and row.acquired[0][0], row and row.acquired[0][2]) == (NONE, 0, 2)
+
+
+def test_metrics_say_what_is_in_flight(start_broker: Callable[..., KstoreBroker]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    broker = start_broker(
+        SETTINGS | {"kstore.metrics.listener": url, "kstore.metrics.max.partitions": "1"}
+    )
+
+    def told() -> dict[str, float]:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+            rows = (row.rpartition(" ") for row in answer.read().decode().splitlines())
+            return {
+                name.removeprefix(PREFIX): float(v)
+                for name, _, v in rows
+                if name[0] != "#" and "share" in name
+            }
+
+    assert not any(name.startswith("partitionmetrics") for name in told())
+    group, other = Group(broker, share_record_lock_duration_ms=1000), Group(broker)
+    group.produce(10)
+    other.produce(3)
+    assert acquired((0, 9, 1))(group.first.fetch())
+    assert acquired((0, 2, 1))(other.first.fetch())
+    group.first.acknowledge((0, 3, ACCEPT), (6, 6, RELEASE))
+    # Of the six, one is available again; the locks of the others end.
+    second, third = group.member(), group.member()
+    assert acquired((6, 6, 2))(second.fetch())
+    error, row = third.fetch(wait_ms=LONG_MS)
+    assert (error, row and row.acquired[0][0]) == (NONE, 4)
+    place = f'{{consumergroup="{group.id}",topic="{group.topic}",partition="0"}}'
+    others = '{consumergroup="(others)",topic="(others)",partition=""}'
+    found = told()
+    assert found[f"partitionmetrics_inflightmessagecount{place}"] == 6
+    assert found[f"partitionmetrics_inflightmessagecount{others}"] == 3
+    assert found[f"partitionmetrics_inflightbatchcount{others}"] == 1
+    assert found["partitionmetrics_acquisitionlocktimeout_total"] >= 2
+    assert found["sessioncache_sharesessionscount"] >= 2
+    assert found["sessioncache_sharepartitionscount"] == 2
+    assert found['kstore_metrics_summed_up{of="share_partitions"}'] == 1
 
 
 def test_what_a_lost_connection_had_is_the_next_ones(broker: KstoreBroker) -> None:

@@ -221,18 +221,19 @@ class ShareModel:
 
     def release(self, owner: int, token: int, *, max_deliveries: int) -> bool:
         """Whether there was something."""
-        return self._end_locks(token, max_deliveries, lambda entry: entry.owner == owner)
+        return self._end_locks(token, max_deliveries, lambda entry: entry.owner == owner) > 0
 
-    def expire(self, now: int, token: int, *, max_deliveries: int) -> bool:
-        """Whether there was something."""
+    def expire(self, now: int, token: int, *, max_deliveries: int) -> int:
+        """How many records there were."""
         return self._end_locks(token, max_deliveries, lambda entry: entry.deadline <= now)
 
-    def _end_locks(self, token: int, max_deliveries: int, meant: object) -> bool:
-        found = False
+    def _end_locks(self, token: int, max_deliveries: int, meant: object) -> int:
+        found = 0
         for entry in self.entries.values():
             if entry.state == ACQUIRED and meant(entry):  # type: ignore[operator]
                 entry.state = AVAILABLE if entry.deliveries < max_deliveries else ARCHIVED
-                entry.token, entry.lasts, found = token, True, True
+                entry.token, entry.lasts = token, True
+                found += 1
         return found
 
     def commit(self, token: int) -> None:
