@@ -21,6 +21,13 @@ ROWS = (
         "One deleted topic does not stop the others of a session.",
     ),
     Difference(
+        "InitializeShareGroupState without a start offset, of a share-partition that has one",
+        "Its state begins anew.",
+        "Its state stays.",
+        "A group coordinator that is killed after it had the state initialized is followed by one "
+        "that does so again: what was accepted meanwhile would be delivered again.",
+    ),
+    Difference(
         "A new share group with share.auto.offset.reset=latest",
         "Its start offset is kept when the first record is acknowledged.",
         "It is kept when the partition is first read.",

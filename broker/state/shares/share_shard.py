@@ -89,10 +89,16 @@ class ShareShard:
     def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> ShareRecord | Refusal:
-        """Begin the state of a share-partition, or begin it anew."""
+        """Begin the state of a share-partition; or begin it anew, if there is a start offset.
+        Without one the caller only wants it to be there: a group coordinator that was lost with the
+        answer is followed by one that asks again, and what members have acknowledged stays.
+        """
         kept = self.partitions.get(key)
         if kept is not None and state_epoch != NO_EPOCH and kept.highest_state_epoch > state_epoch:
             return Refusal(ErrorCode.FENCED_STATE_EPOCH)
+        if kept is not None and start_offset == NO_OFFSET != kept.start_offset:
+            same = kept._replace(snapshot_epoch=kept.snapshot_epoch + 1, written_ms=now_ms)
+            return _snapshot(key, same)
         return ShareRecord(
             ShareSnapshotKey(**key._asdict()),
             ShareSnapshotValue(

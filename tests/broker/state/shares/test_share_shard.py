@@ -15,6 +15,7 @@ from kstore.broker.state.shares.batches import combine
 from kstore.broker.state.shares.persisted import (
     NO_OFFSET,
     SharePartitionKey,
+    ShareState,
     ShareWrite,
     StateBatch,
 )
@@ -190,6 +191,28 @@ def test_a_share_partition_that_does_not_change_is_written_anew_once_it_is_cold(
     shard.replay(again, 1)
     assert shard.redundant_below() == 1
     assert shard.cold_keys(100, 500) == []  # all are cold: nothing would be gained
+
+
+def test_initializing_again_without_a_start_offset_keeps_what_was_acknowledged() -> None:
+    shard = ShareShard(500, check_invariants=True)
+    acknowledged = ShareWrite(1, 0, 5, 2, (StateBatch(7, 8, 2, 1),))
+    for offset, decide in enumerate(
+        (
+            lambda: shard.initialize(KEY, 1, NO_OFFSET, 10),
+            lambda: shard.write(KEY, acknowledged, 11),
+            lambda: shard.initialize(KEY, 4, NO_OFFSET, 12),
+        )
+    ):
+        record = decide()
+        assert isinstance(record, ShareRecord)
+        shard.replay(record, offset)
+    kept = ShareState(1, 5, (StateBatch(7, 8, 2, 1),))
+    assert shard.state_of(KEY) == kept, "and its leader goes on in its state epoch"
+    assert shard.summary_of(KEY).delivery_complete_count == 2
+    anew = shard.initialize(KEY, 4, 0, 13)
+    assert isinstance(anew, ShareRecord)
+    shard.replay(anew, 3)
+    assert shard.state_of(KEY) == ShareState(4, 0, ())
 
 
 def test_older_epochs_are_fenced_and_reading_raises_the_leader_epoch() -> None:
