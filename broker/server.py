@@ -272,7 +272,11 @@ class Server:
 
     async def _answer(self, later: Later, slot: Slot) -> None:
         try:
-            response = await later.response
+            throttles = self.broker.throttles
+            if throttles is None:
+                response = await later.response
+            else:
+                response = await throttles.timed(later.connection, later.response)
             if isinstance(response, Message):
                 if self.broker.throttles is not None:
                     self.broker.throttles.tell(later.connection, response, is_late=True)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
     from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.groups.partition_ends import PartitionEnds
     from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Job, Unpacking
@@ -245,6 +246,7 @@ class Broker(ABC):
         self.groups: Lazy[GroupCoordinator] = Lazy(self._make_groups, lambda made: made.start())
         self.share_states: Lazy[ShareGroupStates] = Lazy(self._make_share_states)
         """Who has the state of share groups' partitions kept."""
+        self.partition_ends: Lazy[PartitionEnds] = Lazy(self._make_partition_ends)
         self.transactions: Lazy[TransactionCoordinator] = Lazy(
             self._make_transactions, lambda made: made.start()
         )
@@ -288,6 +290,11 @@ class Broker(ABC):
         from kstore.broker.runtime.groups.share_states import ShareGroupStates
 
         return ShareGroupStates(self.groups, self.persister)
+
+    def _make_partition_ends(self) -> PartitionEnds:
+        from kstore.broker.runtime.groups.partition_ends import PartitionEnds
+
+        return PartitionEnds(self.node, self.metadata, self.table, self.peers)
 
     def _make_expansion_gates(self) -> ExpansionGates:
         from kstore.broker.runtime.groups.expansion_gates import ExpansionGates

@@ -34,16 +34,23 @@ ROWS = (
         "After a restart before that, records would be passed over.",
     ),
     Difference(
-        "Metrics of share-partitions, the bandwidth quota of ShareFetch",
-        "Also the times and ratios of the fetch lock and of acquisitions; ShareFetch has a quota.",
-        "What is in flight and how many locks ended by time; no quota.",
+        "Metrics of share-partitions",
+        "Also the times and ratios of the fetch lock and of acquisitions.",
+        "What is in flight and how many locks ended by time.",
         "Not built yet.",
     ),
     Difference(
-        "DescribeShareGroupOffsets: the lag of a partition that another broker leads",
-        "The end of the partition is asked of its leader.",
-        "-1: not known. Start offsets are given.",
-        "Not built yet.",
+        "ShareFetch: a client over `consumer_byte_rate` or `request_percentage`",
+        "An empty answer with the throttle time. What was acquired for it is delivered to nobody "
+        "until its locks end, and counts as a delivery.",
+        "The records, with the throttle time; the client waits afterwards.",
+        "No delivery is used up, and the rate is the same.",
+    ),
+    Difference(
+        "DescribeShareGroupOffsets: a partition whose leader does not tell its end",
+        "The partition has an error, and no start offset.",
+        "The lag is -1: not known. The start offset is given.",
+        "The start offset is known.",
     ),
     Difference(
         "DescribeShareGroupOffsets: a partition that does not exist",

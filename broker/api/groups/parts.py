@@ -8,8 +8,8 @@ from kstore.broker.api.metadata.api_versions import HasFeatures
 from kstore.broker.api.security.access import HasAuthorizer
 
 if TYPE_CHECKING:
-    from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.groups.partition_ends import PartitionEnds
     from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
@@ -88,8 +88,8 @@ class ShareOffsetParts(ShareParts, Protocol):
         """What this broker knows of the cluster now."""
 
     @property
-    def table(self) -> PartitionTable:
-        """The partitions that this broker knows."""
+    def partition_ends(self) -> Lazy[PartitionEnds]:
+        """Who knows the ends of partitions, wherever they are led."""
 
 
 class StreamsParts(GroupProtocolParts, Protocol):

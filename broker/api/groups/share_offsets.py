@@ -11,7 +11,7 @@ from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.share import is_enabled
 from kstore.broker.api.security.access import permitted
 from kstore.broker.api.security.permissions import no_right
-from kstore.broker.state.shares.persisted import NO_COUNT, NO_OFFSET
+from kstore.broker.state.shares.persisted import NO_COUNT, NO_OFFSET, ShareSummary
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.shares.offsets import (
@@ -30,12 +30,14 @@ from kstore.protocol.shares.offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import ShareOffsetParts
     from kstore.broker.runtime.groups.share_states import Place
-    from kstore.broker.state.shares.persisted import ShareSummary
 
 __all__ = [
     "handle_alter_share_group_offsets",
@@ -43,7 +45,6 @@ __all__ = [
     "handle_describe_share_group_offsets",
 ]
 
-NO_LAG = -1
 BAD_GROUP = "The group id is empty: send the group's id."
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -96,9 +97,10 @@ async def _described(
         if 0 <= index < len(image[topic.topic_name].partitions)
     ]
     found = await broker.share_states().summaries(group.group_id, places)
+    ends = await broker.partition_ends().of(_with_lag(topics, ids, found))
     for topic in topics:
         if topic.topic_name in seen:
-            answer.topics.append(_described_topic(broker, topic, ids, found))
+            answer.topics.append(_described_topic(topic, ids, found, ends))
         elif not everything:
             answer.topics.append(_unseen(topic, ctx))
     return answer
@@ -121,11 +123,30 @@ def _unseen(
     )
 
 
+def _with_lag(
+    topics: list[DescribeShareGroupOffsetsRequestTopic],
+    ids: dict[str, UUID],
+    found: dict[Place, ShareSummary | KafkaError],
+) -> set[TopicPartition]:
+    """The partitions whose end makes a lag."""
+    wanted = set()
+    for topic in topics:
+        for index in topic.partitions:
+            summary = found.get((ids.get(topic.topic_name, ZERO_UUID), index))
+            if isinstance(summary, ShareSummary) and _has_lag(summary):
+                wanted.add(TopicPartition(topic.topic_name, index))
+    return wanted
+
+
+def _has_lag(summary: ShareSummary) -> bool:
+    return summary.start_offset != NO_OFFSET and summary.delivery_complete_count != NO_COUNT
+
+
 def _described_topic(
-    broker: ShareOffsetParts,
     topic: DescribeShareGroupOffsetsRequestTopic,
     ids: dict[str, UUID],
     found: dict[Place, ShareSummary | KafkaError],
+    ends: Mapping[TopicPartition, int],
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic_id = ids.get(topic.topic_name, ZERO_UUID)
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
@@ -139,19 +160,11 @@ def _described_topic(
         elif summary is not None and summary.start_offset != NO_OFFSET:
             told.start_offset = summary.start_offset
             told.leader_epoch = max(summary.leader_epoch, 0)
-            told.lag = _lag(broker, topic.topic_name, index, summary)
+            end = ends.get(TopicPartition(topic.topic_name, index))
+            if end is not None:  # how many records are still to be delivered (KIP-1226)
+                told.lag = end - summary.start_offset - summary.delivery_complete_count
         answer.partitions.append(told)
     return answer
-
-
-def _lag(broker: ShareOffsetParts, topic: str, index: int, summary: ShareSummary) -> int:
-    """How many records are still to be delivered (KIP-1226), where this broker knows the end."""
-    partition = broker.table.partition(topic.encode(), index)
-    if partition is None or partition.leader_id != broker.config["node.id"]:
-        return NO_LAG
-    if summary.delivery_complete_count == NO_COUNT:
-        return NO_LAG
-    return partition.high_watermark - summary.start_offset - summary.delivery_complete_count
 
 
 async def handle_alter_share_group_offsets(

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
     from kstore.broker.runtime.shares.share_partition import AcknowledgedRange
     from kstore.broker.runtime.shares.share_partition_manager import SharePartitionManager
     from kstore.broker.state.metadata.image import Endpoint, MetadataImage
+    from kstore.config import BrokerConfig
 
 __all__ = [
     "Acknowledgement", "ShareLeaderParts", "acknowledge_message", "check_acknowledgements",
@@ -48,6 +50,14 @@ class ShareLeaderParts(HasAuthorizer, Protocol):
     @property
     def image(self) -> MetadataImage:
         """What this broker knows of the cluster now."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings."""
+
+    @property
+    def throttles(self) -> ClientThrottles | None:
+        """Who holds clients to their quotas; None while there are none."""
 
     @property
     def share_partitions(self) -> Lazy[SharePartitionManager]:

@@ -86,7 +86,31 @@ async def handle_share_fetch(
         manager.end_session(session.group_id, session.member_id)
     response = _answer(broker, ctx, fetched, told)
     response.acquisition_lock_timeout_ms = limits.lock_ms
+    if broker.throttles is not None and ctx.connection is not None:
+        size = _size(response, ctx.api_version)
+        response.throttle_time_ms = broker.throttles.charge_late(ctx.connection, size)
     return response
+
+
+def _size(response: ShareFetchResponse, version: int) -> int:
+    """The answer's bytes, all but a few. Its records are not copied."""
+    rows = [row for topic in response.responses for row in topic.partitions]
+    records = [row.records for row in rows]
+    for row in rows:
+        row.records = b""
+    size = len(response.encode(version))
+    for row, data in zip(rows, records, strict=True):
+        row.records = data
+        size += 0 if data is None else len(data)
+    return size
+
+
+def _most_bytes(broker: ShareLeaderParts, ctx: RequestContext) -> int:
+    """How much one answer may bring: fetch.max.bytes, and what a quota allows in a window."""
+    most: int = broker.config["fetch.max.bytes"]
+    if broker.throttles is None or ctx.connection is None:
+        return most
+    return min(most, broker.throttles.fetch_bytes(ctx.connection))
 
 
 def _check(request: ShareFetchRequest) -> int:
@@ -151,10 +175,11 @@ async def _fetch(
             places.append(place)
         else:
             errors[place] = Fetched(code)
+    max_bytes = min(request.max_bytes, _most_bytes(broker, ctx))
     limits = FetchLimits(
         0 if errors else request.max_wait_ms,
-        request.min_bytes,
-        request.max_bytes,
+        min(request.min_bytes, max_bytes),
+        max_bytes,
         request.max_records,
         request.batch_size,
         request.share_acquire_mode == RECORD_LIMIT,

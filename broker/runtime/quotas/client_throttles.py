@@ -8,8 +8,10 @@ While no user and no client id has a quota, connections know nothing of this and
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Coroutine, Generator
+from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from kstore.broker.state.bounded_cache import BoundedCache, text_bytes
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "ClientThrottles", "Mutations"]
 
+T = TypeVar("T")
 PRODUCE, FETCH = 0, 1
 BYTE_RATES = {PRODUCE: "producer_byte_rate", FETCH: "consumer_byte_rate"}
 REQUEST_TIME = "request_percentage"
@@ -91,6 +94,35 @@ class Mutations:
     def wait_ms(self) -> int:
         """How long the client has to wait after its request."""
         return self._wait_ms
+
+
+class _Charged(Awaitable[T]):
+    """A handler that answers late: each turn of the loop that it takes is its client's."""
+
+    def __init__(
+        self, throttles: ClientThrottles, connection: Connection, work: Coroutine[Any, Any, T]
+    ) -> None:
+        self._throttles = throttles
+        self._connection = connection
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        go_on = partial(self._work.send, None)
+        while True:
+            began = self._throttles.begin()
+            try:
+                waits = go_on()
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            finally:
+                self._throttles.spent(self._connection, began)
+            try:
+                yield waits
+            except BaseException as problem:  # noqa: BLE001 - it is the handler's
+                go_on = partial(self._work.throw, problem)
+            else:
+                go_on = partial(self._work.send, None)
 
 
 class ClientThrottles:
@@ -184,7 +216,20 @@ class ClientThrottles:
         if wait_ms > 0:
             self.hold(connection, wait_ms)
 
+    def charge_late(self, connection: Connection, size: int) -> int:
+        """As `charge`, for a fetch that a handler answers: the connection is muted here."""
+        wait_ms = self.charge(connection, FETCH, size)
+        if wait_ms > 0:
+            connection.mute()
+        return wait_ms
+
     # ---- what the dispatch of other requests calls ----
+
+    def timed(self, connection: Connection, response: Awaitable[T]) -> Awaitable[T]:
+        """The same response; the time of each of its steps is taken into account."""
+        if isinstance(response, Coroutine):
+            return _Charged(self, connection, response)
+        return response
 
     def tell(self, connection: Connection, response: Message, *, is_late: bool = False) -> None:
         """Say in an answer how long the client will have to wait for the time of its requests.

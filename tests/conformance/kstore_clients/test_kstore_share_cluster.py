@@ -31,6 +31,39 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]
         yield made
 
 
+def test_the_lag_is_known_of_partitions_that_other_brokers_lead(cluster: KstoreCluster) -> None:
+    topic = group = f"s-{uuid.uuid4().hex[:10]}"
+    with cluster.admin() as admin, Producer(cluster.bootstrap) as producer:
+        admin.create_topics([NewTopic(topic, 3, 1)])
+        assert {cluster.leader(topic, index) for index in range(3)} == {1, 2, 3}
+        configs = {"share.auto.offset.reset": "earliest"}
+        admin.alter_resource_configs({ConfigResource("group", group): configs})
+        for n in range(9):
+            producer.send(topic, b"%d" % n, partition=n % 3)
+        producer.flush()
+        with ShareConsumer(cluster.bootstrap, topic, group_id=group) as consumer:
+            read = 0
+            while read < 9:
+                read += len(consumer.poll(LONG_MS))
+                consumer.commit()
+        for n in range(9):
+            producer.send(topic, b"%d" % n, partition=n % 3)
+        producer.flush()
+        found = admin.list_share_group_offsets(group)
+        assert {(place.partition, each.lag) for place, each in found.items()} == {
+            (0, 3), (1, 3), (2, 3),
+        }  # fmt: skip
+        # Of a partition whose only replica is on a broker that is gone, the rest is still told.
+        coordinator = admin.describe_share_groups([group])[group].coordinator
+        gone = next(index for index in range(3) if cluster.leader(topic, index) != coordinator)
+        killed = cluster.leader(topic, gone)
+        cluster.kill(killed)
+        found = admin.list_share_group_offsets(group)
+        assert {each.start_offset for each in found.values()} == {3}
+        assert found[TopicPartition(topic, gone)].lag is None
+    cluster.restart(killed)
+
+
 @pytest.mark.parametrize("victim", ["leader", "coordinator"])
 def test_each_record_is_accepted_while_a_broker_is_killed_and_none_comes_again(
     cluster: KstoreCluster, victim: str

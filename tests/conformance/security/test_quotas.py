@@ -7,13 +7,14 @@ from __future__ import annotations
 import itertools
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
 from kstore._fast.record.builder import build_batch
-from kstore.clients import AdminClient, NewTopic
+from kstore.clients import AdminClient, NewTopic, TopicPartition
 from kstore.clients.admin import quota_entity
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -21,6 +22,9 @@ from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.shares.fetch import FetchPartition as SharedPartition
+from kstore.protocol.shares.fetch import FetchTopic as SharedTopic
+from kstore.protocol.shares.fetch import ShareFetchRequest
 from tests.conformance import wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import KafkaBroker
@@ -163,6 +167,41 @@ def test_the_most_specific_quota_counts(quotas: Quotas) -> None:
     quotas.set(key, None, user="alice")
     quotas.set(key, None, user="alice", client_id="trusted")
     until(lambda: throttle_ms(quotas.sasl, "alice", "any", fetch()) == 0)
+
+
+def test_what_share_groups_fetch_counts_for_a_quota(quotas: Quotas) -> None:
+    (described,) = quotas.admin.describe_topics([TOPIC])
+    topic_id = described.topic_id
+    group = f"shared-{next(_names)}"
+    quotas.admin.alter_share_group_offsets(group, {TopicPartition(TOPIC, 0): 0})
+    writer = Client(quotas.sasl, "bob", "w")
+
+    def waits(user: str) -> tuple[int, bool]:
+        """How long a member that has just come is told to wait, and whether it got records."""
+        topics = [SharedTopic(topic_id=topic_id, partitions=[SharedPartition(partition_index=0)])]
+        request = ShareFetchRequest(
+            group_id=group, member_id=uuid.uuid4().hex, share_session_epoch=0, max_wait_ms=500,
+            min_bytes=1, max_bytes=1 << 20, max_records=10, batch_size=10, topics=topics,
+        )  # fmt: skip
+        writer.call(produce(), 9)  # what comes too often is delivered no more
+        client = Client(quotas.sasl, user, "any")
+        try:
+            answer = client.call(request, 1)
+            assert answer.error_code == 0
+            rows = [row for topic in answer.responses for row in topic.partitions]
+            return answer.throttle_time_ms, any(row.acquired_records for row in rows)
+        finally:
+            client.sock.close()
+
+    until(lambda: waits("bob") == (0, True))
+    quotas.set("consumer_byte_rate", 1.0, user="alice")
+    until(lambda: waits("alice")[0] > 0)
+    until(lambda: waits("bob") == (0, True))
+    quotas.set("consumer_byte_rate", None, user="alice")
+    quotas.set("request_percentage", 1e-6, user="alice")
+    until(lambda: waits("alice")[0] > 0)
+    quotas.set("request_percentage", None, user="alice")
+    until(lambda: waits("alice") == (0, True))
 
 
 def create(count: int) -> CreateTopicsRequest:

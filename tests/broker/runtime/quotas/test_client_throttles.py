@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,3 +186,33 @@ def test_a_users_rate_is_not_forgotten_for_the_many_ids_it_uses(
     assert found.charge(connection("ann", "first"), FETCH, 1) == 0
     for number in range(100):
         assert found.charge(connection("ann", f"id-{number}"), FETCH, 100) > 0
+
+
+def test_each_step_of_a_late_answer_is_its_clients_time() -> None:
+    spent: list[int] = []
+    held = throttles({(("client-id", None),): 1.0})
+    held.spent = lambda connection, began: spent.append(began)  # type: ignore[method-assign]
+    loop = asyncio.new_event_loop()
+
+    async def handler(result: asyncio.Future[int]) -> int:
+        await asyncio.sleep(0)
+        try:
+            return await result
+        except ValueError:
+            await asyncio.sleep(0)
+            return -1
+
+    async def both() -> tuple[int, int]:
+        good: asyncio.Future[int] = loop.create_future()
+        bad: asyncio.Future[int] = loop.create_future()
+        who = connection("u", "c")
+        loop.call_later(0.001, good.set_result, 7)
+        first = await held.timed(who, handler(good))
+        loop.call_later(0.001, bad.set_exception, ValueError())
+        return first, await held.timed(who, handler(bad))
+
+    try:
+        assert loop.run_until_complete(both()) == (7, -1)
+    finally:
+        loop.close()
+    assert len(spent) == 3 + 4
