@@ -107,7 +107,7 @@ SECURITY_CONFIGS = (
     ConfigDef(
         "delegation.token.secret.key", _PASSWORD, None,
         "The key from which the secrets of delegation tokens are derived (KIP-48); the same on all"
-        " brokers of a cluster. Without it there are no tokens.",
+        " brokers of a cluster. Without it there are no tokens; with it kstore[tls] is needed.",
         _MEDIUM,
     ),
     ConfigDef(

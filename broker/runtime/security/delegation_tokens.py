@@ -2,13 +2,15 @@
 store is away; in the coordination store at /delegation_token/tokens/ID, where any broker changes
 them and all others follow (config_watch.py).
 
-Who may do what with a token, and how it is kept, is state/security/delegation_tokens.py's.
+Who may do what with a token is state/security/delegation_tokens.py's, and how it is kept
+token_nodes.py's.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Collection, Sequence
+from os import urandom
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -21,14 +23,19 @@ from kstore.broker.state.security.delegation_tokens import (
     TokenRefusal,
     expire,
     hmac_of,
-    may_be_over,
     new_token,
-    parse,
     renew,
     scram_credential,
-    text_of,
 )
 from kstore.broker.state.security.scram_credentials import MECHANISMS, ScramCredential
+from kstore.broker.state.security.token_nodes import (
+    NONCE_BYTES,
+    may_be_over,
+    parse,
+    resealed,
+    sealed,
+)
+from kstore.config import ConfigError
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -50,8 +57,9 @@ class DelegationTokens:
 
     def __init__(self, node: Node, store: Store, sweeps: Callable[[], bool]) -> None:
         """All tokens are read with `load` first. ``sweeps`` says whether it is this broker that
-        removes expired ones now.
+        removes expired ones now. ConfigError without the library that seals them.
         """
+        _need_library()
         self._node = node
         self._store = store
         self._sweeps = sweeps
@@ -69,6 +77,9 @@ class DelegationTokens:
         """How many tokens are gone."""
         self._timer: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
+
+    def _sealed(self, token: DelegationToken) -> bytes:
+        return sealed(token, self._key, urandom(NONCE_BYTES))
 
     # ---- what others ask for ----
 
@@ -115,7 +126,7 @@ class DelegationTokens:
         made = token
 
         def run() -> None:
-            self._store.create(f"{TOKENS}/{token_id}", text_of(made, self._key), parents=True)
+            self._store.create(f"{TOKENS}/{token_id}", self._sealed(made), parents=True)
             self._keep(made)
 
         await self._node.run_blocking(run)
@@ -173,7 +184,7 @@ class DelegationTokens:
                 self._store.delete(path, version)
                 self._forget(token_id)
             else:
-                self._store.set(path, text_of(wanted, self._key), version)
+                self._store.set(path, self._sealed(wanted), version)
                 self._keep(wanted)
         except (NoNodeError, ValueError):  # ended by another broker, or damaged
             self._forget(token_id)
@@ -248,25 +259,43 @@ class DelegationTokens:
         self.start()
 
     async def sweep(self) -> None:
-        """Remove expired tokens from the store."""
+        """Remove expired tokens from the store, and seal those of earlier versions."""
         now_ms = self._node.now_ms()
 
         def run() -> None:
             ids = _ids(self._store)
             nodes = self._store.read_many([f"{TOKENS}/{each}" for each in ids])
             for token_id, node in zip(ids, nodes, strict=True):
-                if node is None or not may_be_over(node[0], now_ms):
-                    continue
-                try:
-                    self._store.delete(f"{TOKENS}/{token_id}", node[1].version)
-                except (NoNodeError, BadVersionError):
-                    continue  # renewed or removed meanwhile
-                self._forget(token_id)
+                if node is not None:
+                    self._sweep_one(token_id, node[0], node[1].version, now_ms)
 
         try:
             await self._node.run_blocking(run)
         except StoreError as problem:
             self._node.report(f"expired delegation tokens are not removed yet: {problem}")
+
+    def _sweep_one(self, token_id: str, data: bytes, version: int, now_ms: int) -> None:
+        path = f"{TOKENS}/{token_id}"
+        try:
+            if may_be_over(data, now_ms):
+                self._store.delete(path, version)
+                self._forget(token_id)
+                return
+            newer = resealed(token_id, data, self._key, urandom(NONCE_BYTES))
+            if newer is not None:
+                self._store.set(path, newer, version)
+        except (NoNodeError, BadVersionError):
+            return  # renewed or removed meanwhile
+
+
+def _need_library() -> None:
+    try:
+        import cryptography  # noqa: F401 - whether it is there
+    except ImportError:
+        raise ConfigError(
+            "delegation tokens are encrypted with a library: pip install 'kstore[tls]'",
+            key="delegation.token.secret.key",
+        ) from None
 
 
 def _ids(store: Store) -> list[str]:

@@ -1,9 +1,8 @@
-"""Delegation tokens (KIP-48, KIP-373): who may create, renew, expire and see which, when they end,
-and the form in which they are kept.
+"""Delegation tokens (KIP-48, KIP-373): who may create, renew, expire and see which, and when they
+end. How they are kept is token_nodes.py's.
 
 A token's secret is an HMAC of its id by `delegation.token.secret.key`. It is never kept: who has
-the key derives it again. What is kept is signed with the same key, so that nobody without the key
-can make a token, or change its owner or its end, by writing to the store.
+the key derives it again.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kstore.broker.state.security.scram_credentials import MECHANISMS, ScramCredential, Upsertion
 from kstore.errors import ErrorCode
@@ -28,18 +26,14 @@ __all__ = [
     "expire",
     "hmac_of",
     "is_user",
-    "may_be_over",
     "new_token",
-    "parse",
+    "own_key",
     "renew",
     "scram_credential",
-    "text_of",
 ]
 
 USER = "User"
 """The one type of principals that there may be among renewers."""
-VERSION = 3
-"""Of the node's form, as Kafka wrote it to ZooKeeper."""
 ITERATIONS = 4096
 """The fewest that SCRAM allows: the secret is no password, it has 512 random bits."""
 SALT_BYTES = 24
@@ -176,69 +170,13 @@ def scram_credential(key: bytes, token_id: str, mechanism: str) -> ScramCredenti
     The salt is derived, too: so all brokers have the same.
     """
     known = next(each for each in MECHANISMS.values() if each.name == mechanism)
-    salt = hmac.digest(_own_key(key, b"salt"), f"{mechanism} {token_id}".encode(), "sha256")
+    salt = hmac.digest(own_key(key, b"salt"), f"{mechanism} {token_id}".encode(), "sha256")
     salt = salt[:SALT_BYTES]
     password = base64.b64encode(hmac_of(key, token_id))
     salted = hashlib.pbkdf2_hmac(known.digest, password, salt, ITERATIONS)
     return ScramCredential.derive(Upsertion(token_id, known.number, ITERATIONS, salt, salted))
 
 
-def _own_key(key: bytes, purpose: bytes) -> bytes:
+def own_key(key: bytes, purpose: bytes) -> bytes:
+    """A key of 32 bytes for one purpose alone, from `delegation.token.secret.key`."""
     return hmac.digest(key, b"kstore delegation token " + purpose, "sha256")
-
-
-# ---- the form in which it is kept ----
-
-
-def text_of(token: DelegationToken, key: bytes) -> bytes:
-    """Kafka's ZooKeeper-era JSON, signed."""
-    fields: dict[str, Any] = {
-        "version": VERSION,
-        "owner": str(token.owner),
-        "tokenRequester": str(token.requester),
-        "renewers": [str(each) for each in token.renewers],
-        "issueTimestamp": token.issued_ms,
-        "maxTimestamp": token.max_ms,
-        "expiryTimestamp": token.expires_ms,
-        "tokenId": token.token_id,
-    }
-    return _json(fields | {"signature": _signature(fields, key)})
-
-
-def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
-    """The token that `text_of` wrote; ValueError where it is none, or not of this key."""
-    try:
-        fields = json.loads(data)
-        signature = fields.pop("signature", "")
-        token = DelegationToken(
-            fields["tokenId"],
-            Principal.of(fields["owner"]),
-            Principal.of(fields["tokenRequester"]),
-            tuple(map(Principal.of, fields["renewers"])),
-            int(fields["issueTimestamp"]),
-            int(fields["expiryTimestamp"]),
-            int(fields["maxTimestamp"]),
-        )
-    except (KeyError, TypeError, AttributeError) as problem:
-        raise ValueError(f"it has not the form of a token ({problem!r})") from None
-    signed = hmac.compare_digest(str(signature).encode(), _signature(fields, key).encode())
-    if not signed or token.token_id != token_id:
-        raise ValueError("it was not written with this broker's delegation.token.secret.key")
-    return token
-
-
-def may_be_over(data: bytes, now_ms: int) -> bool:
-    """Whether what is kept says that the token's time is over, whoever has written it."""
-    try:
-        fields = json.loads(data)
-        return min(int(fields["expiryTimestamp"]), int(fields["maxTimestamp"])) < now_ms
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-def _signature(fields: Mapping[str, Any], key: bytes) -> str:
-    return hmac.digest(_own_key(key, b"node"), _json(fields), "sha256").hex()
-
-
-def _json(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()

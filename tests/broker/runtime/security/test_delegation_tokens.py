@@ -4,6 +4,7 @@ until when, and what is kept. Beside Kafka: tests/conformance/security/test_dele
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -11,14 +12,19 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka import admin
 
+from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.stores import open_own_store
 from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
+from kstore.broker.runtime.security.delegation_tokens import DelegationTokens
+from kstore.broker.state.security.delegation_tokens import DelegationToken, Principal
+from kstore.broker.state.security.token_nodes import parse
 from kstore.clients import (
     AdminClient,
     DelegationTokenAuthDisabledError,
@@ -36,6 +42,7 @@ from tests.broker.runtime.security.sasl_harness import (
     plain_login,
 )
 from tests.broker.runtime.security.token_harness import (
+    SECRET,
     RefusedError,
     create,
     describe,
@@ -47,6 +54,7 @@ from tests.broker.runtime.security.token_harness import (
     token_client,
     token_settings,
 )
+from tests.broker.state.security.test_delegation_tokens import signed
 from tests.conformance.zookeeper_server import ZooKeeperServer
 
 LISTENERS = {
@@ -243,11 +251,58 @@ def test_who_writes_to_the_store_without_the_key_makes_no_token(tmp_path: Path) 
     data, _ = store.get(path)
     assert token.hmac.hex().encode() not in data
     assert token.password.encode() not in data
-    store.set(path, data.replace(b'"owner":"User:alice"', b'"owner":"User:admin"'))
+    assert b"alice" not in data
+    fields = json.loads(data)
+    store.set(path, json.dumps(fields | {"endTimestamp": fields["endTimestamp"] + 1}).encode())
     store.close()
     with Broker(tmp_path, SETTINGS) as broker, alices(sasl(broker)) as client:
         assert client.describe_delegation_tokens() == []
         assert not logs_in(sasl(broker), token)
+
+
+def test_a_broker_with_another_key_says_which_tokens_it_cant_open(tmp_path: Path) -> None:
+    with Broker(tmp_path, SETTINGS) as broker, alices(sasl(broker)) as client:
+        token = client.create_delegation_token()
+    with Broker(tmp_path, SETTINGS | {"delegation.token.secret.key": "another"}) as broker:
+        assert not logs_in(sasl(broker), token)
+        with alices(sasl(broker)) as client:
+            assert client.describe_delegation_tokens() == []
+        words = "can't be opened with this broker's delegation.token.secret.key"
+        lines = [each for each in broker.output().splitlines() if words in each]
+        assert len(lines) == 1
+        assert token.token_id in lines[0]
+    with Broker(tmp_path, SETTINGS) as broker:  # the key that it was created with
+        assert logs_in(sasl(broker), token)
+
+
+def test_signed_tokens_of_before_are_read_and_sealed() -> None:
+    key = SECRET.encode()
+    config = token_settings("SASL") | {
+        "delegation.token.max.lifetime.ms": HOUR_MS, "delegation.token.expiry.time.ms": HOUR_MS,
+        "delegation.token.expiry.check.interval.ms": HOUR_MS,
+    }  # fmt: skip
+
+    async def run_blocking(call: Callable[[], Any]) -> Any:
+        return call()
+
+    node: Any = SimpleNamespace(config=config, now_ms=lambda: 0, run_blocking=run_blocking)
+    store = MemoryStore()
+    alice = Principal("User", "alice")
+    old = DelegationToken("old", alice, alice, (), 0, HOUR_MS, HOUR_MS)
+    foreign = signed(old._replace(token_id="foreign"), b"another key")
+    for name, data in (("old", signed(old, key)), ("foreign", foreign)):
+        store.create(f"/delegation_token/tokens/{name}", data, parents=True)
+    told: list[str] = []
+    node.report = told.append
+    tokens = DelegationTokens(node, store, lambda: True)
+    tokens.load()
+    assert tokens.all() == [old]
+    assert [each for each in told if "'foreign'" in each and "secret.key" in each] == told
+    asyncio.run(tokens.sweep())
+    sealed, _ = store.get("/delegation_token/tokens/old")
+    assert b"alice" not in sealed
+    assert parse("old", sealed, key) == old
+    assert store.get("/delegation_token/tokens/foreign")[0] == foreign
 
 
 # ---- in a cluster ----

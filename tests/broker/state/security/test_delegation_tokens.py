@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -20,19 +21,39 @@ from kstore.broker.state.security.delegation_tokens import (
     TokenRefusal,
     expire,
     hmac_of,
-    may_be_over,
     new_token,
-    parse,
+    own_key,
     renew,
     scram_credential,
-    text_of,
 )
+from kstore.broker.state.security.token_nodes import may_be_over, parse, resealed, sealed
 from kstore.errors import ErrorCode
 
 ALICE, BOB, CAROL = (Principal("User", name) for name in ("alice", "bob", "carol"))
 LIMITS = Lifetimes(max_ms=1000, renewal_ms=100)
 KEY = b"key"
 TOKEN = DelegationToken("id", ALICE, CAROL, (BOB,), 0, 100, 1000)
+NONCE = bytes(range(12))
+
+
+def signed(token: DelegationToken, key: bytes) -> bytes:
+    """The form of before, which showed everything."""
+    fields = {
+        "version": 3, "owner": str(token.owner), "tokenRequester": str(token.requester),
+        "renewers": [str(each) for each in token.renewers], "issueTimestamp": token.issued_ms,
+        "maxTimestamp": token.max_ms, "expiryTimestamp": token.expires_ms,
+        "tokenId": token.token_id,
+    }  # fmt: skip
+    text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+    mac = hmac.digest(own_key(key, b"node"), text, "sha256").hex()
+    return json.dumps(fields | {"signature": mac}).encode()
+
+
+def written(token: DelegationToken, key: bytes) -> bytes:
+    return sealed(token, key, NONCE)
+
+
+FORMS = pytest.mark.parametrize("form", [signed, written])
 
 PRINCIPALS = st.builds(
     Principal, st.text(min_size=1).filter(lambda kind: ":" not in kind), st.text()
@@ -101,38 +122,92 @@ def test_a_token_is_valid_until_its_end() -> None:
     assert TOKEN._replace(expires_ms=2000).is_over(1001)
 
 
-@given(TOKENS)
-def test_what_is_written_is_read(token: DelegationToken) -> None:
-    data = text_of(token, KEY)
+@FORMS
+@given(token=TOKENS)
+def test_what_is_written_is_read(
+    form: Callable[[DelegationToken, bytes], bytes], token: DelegationToken
+) -> None:
+    data = form(token, KEY)
     assert parse(token.token_id, data, KEY) == token
     assert may_be_over(data, min(token.expires_ms, token.max_ms) + 1)
     assert not may_be_over(data, min(token.expires_ms, token.max_ms))
 
 
-@pytest.mark.parametrize("field", [*json.loads(text_of(TOKEN, KEY)), "more"])
-def test_nothing_of_a_token_can_be_changed_without_the_key(field: str) -> None:
-    fields = json.loads(text_of(TOKEN, KEY))
+def test_nobody_without_the_key_sees_whose_a_token_is() -> None:
+    token = TOKEN._replace(owner=Principal("User", "alice-of-accounting"))
+    data = written(token, KEY)
+    assert set(json.loads(data)) == {"version", "tokenId", "endTimestamp", "sealed"}
+    assert b"accounting" not in data + base64.b64decode(json.loads(data)["sealed"])
+    assert sealed(token, KEY, bytes(12)) != data
+    for key in (b"other", b"", b"keykey"):
+        with pytest.raises(ValueError, match=r"this broker's delegation\.token\.secret\.key"):
+            parse("id", data, key)
+
+
+def test_signed_tokens_are_sealed_once() -> None:
+    data = resealed("id", signed(TOKEN, KEY), KEY, NONCE)
+    assert data == written(TOKEN, KEY)
+    assert resealed("id", data, KEY, NONCE) is None
+    for other in (signed(TOKEN, b"other"), b"", b"x", b"[]", b"{}"):
+        assert resealed("id", other, KEY, NONCE) is None
+
+
+@FORMS
+@pytest.mark.parametrize("field", [*json.loads(signed(TOKEN, KEY)), "more"])
+def test_nothing_of_a_token_can_be_changed_without_the_key(
+    form: Callable[[DelegationToken, bytes], bytes], field: str
+) -> None:
+    fields = json.loads(form(TOKEN, KEY))
+    if field not in fields and form is written:
+        return  # what is only added is not read
     fields[field] = ["User:x"] if field == "renewers" else "User:x"
     if field.endswith("Timestamp"):
         fields[field] = 7
+    if field == "tokenId" and form is written:
+        assert parse("id", json.dumps(fields).encode(), KEY) == TOKEN  # its place names it
+        return
     with pytest.raises(ValueError, match=r"secret\.key|form"):
         parse("id", json.dumps(fields).encode(), KEY)
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"[]", b"{}", b"7", text_of(TOKEN, b"other")])
+def test_no_byte_of_a_sealed_token_can_be_changed_without_the_key() -> None:
+    fields = json.loads(written(TOKEN, KEY))
+    box = base64.b64decode(fields["sealed"])
+    for at in range(len(box)):
+        changed = box[:at] + bytes([box[at] ^ 1]) + box[at + 1 :]
+        text = json.dumps(fields | {"sealed": base64.b64encode(changed).decode()})
+        with pytest.raises(ValueError, match=r"secret\.key"):
+            parse("id", text.encode(), KEY)
+    later = json.dumps(fields | {"endTimestamp": fields["endTimestamp"] + 1})
+    for text in (later, json.dumps(fields | {"sealed": ""})):
+        with pytest.raises(ValueError, match=r"secret\.key"):
+            parse("id", text.encode(), KEY)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"x", b"[]", b"{}", b"7", b'{"version":4}', b'{"version":4,"sealed":7}',
+        b'{"version":4,"endTimestamp":1,"sealed":"%%"}',
+    ],
+)  # fmt: skip
 def test_what_is_no_token_is_not_read(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"token|Expecting|secret"):
+    with pytest.raises(ValueError, match=r"token|Expecting|secret|base64"):
         parse("id", data, KEY)
     assert not may_be_over(data, 0)
 
 
-def test_a_token_does_not_lie_under_another_name() -> None:
+@FORMS
+def test_a_token_does_not_lie_under_another_name(
+    form: Callable[[DelegationToken, bytes], bytes],
+) -> None:
     with pytest.raises(ValueError, match=r"secret\.key"):
-        parse("other", text_of(TOKEN, KEY), KEY)
+        parse("other", form(TOKEN, KEY), KEY)
 
 
-def test_no_secret_is_written() -> None:
-    data = text_of(TOKEN, KEY)
+@FORMS
+def test_no_secret_is_written(form: Callable[[DelegationToken, bytes], bytes]) -> None:
+    data = form(TOKEN, KEY)
     secret = hmac_of(KEY, "id")
     for text in (secret.hex().encode(), base64.b64encode(secret), KEY):
         assert text not in data

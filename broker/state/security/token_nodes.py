@@ -1,0 +1,124 @@
+"""The form in which a delegation token is kept: sealed by AES-256-GCM with a key that comes of
+`delegation.token.secret.key`. Without that key nobody sees whose it is, or makes or changes one by
+writing to the store.
+
+The token's end stands beside it in the clear, protected like the rest: an expired token is removed
+even where the key that sealed it is gone. Signed nodes of earlier versions are read; `resealed`
+gives them this form.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstore.broker.state.security.delegation_tokens import DelegationToken, Principal, own_key
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = ["NONCE_BYTES", "may_be_over", "parse", "resealed", "sealed"]
+
+SIGNED, SEALED = 3, 4
+"""Versions of the form: in the clear, as Kafka wrote it to ZooKeeper, with a signature; sealed."""
+NONCE_BYTES = 12
+WRONG_KEY = (
+    "it can't be opened with this broker's delegation.token.secret.key: set the key that it was "
+    "created with, or expire it and create another"
+)
+
+
+def sealed(token: DelegationToken, key: bytes, nonce: bytes) -> bytes:
+    """What is kept of a token. ``nonce``: random, and used once."""
+    head = _head(token.token_id, min(token.expires_ms, token.max_ms))
+    text = _json(
+        {
+            "owner": str(token.owner),
+            "tokenRequester": str(token.requester),
+            "renewers": [str(each) for each in token.renewers],
+            "issueTimestamp": token.issued_ms,
+            "maxTimestamp": token.max_ms,
+            "expiryTimestamp": token.expires_ms,
+        }
+    )
+    box = nonce + _cipher(key).encrypt(nonce, text, _json(head))
+    return _json(head | {"sealed": base64.b64encode(box).decode()})
+
+
+def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
+    """The token that `sealed` wrote; ValueError where it is none, or not of this key."""
+    try:
+        fields = json.loads(data)
+        if fields.get("version") == SEALED:
+            fields = _opened(token_id, fields, key)
+        else:
+            _check_signature(token_id, fields, key)
+        return DelegationToken(
+            token_id,
+            Principal.of(fields["owner"]),
+            Principal.of(fields["tokenRequester"]),
+            tuple(map(Principal.of, fields["renewers"])),
+            int(fields["issueTimestamp"]),
+            int(fields["expiryTimestamp"]),
+            int(fields["maxTimestamp"]),
+        )
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise ValueError(f"it has not the form of a token ({problem!r})") from None
+
+
+def resealed(token_id: str, data: bytes, key: bytes, nonce: bytes) -> bytes | None:
+    """A signed node of this key in the sealed form; None for all others."""
+    try:
+        is_signed = json.loads(data).get("version") == SIGNED
+        return sealed(parse(token_id, data, key), key, nonce) if is_signed else None
+    except (ValueError, AttributeError):
+        return None
+
+
+def may_be_over(data: bytes, now_ms: int) -> bool:
+    """Whether what is kept says that the token's time is over, whoever has written it."""
+    try:
+        fields = json.loads(data)
+        if fields.get("version") == SEALED:
+            return int(fields["endTimestamp"]) < now_ms
+        return min(int(fields["expiryTimestamp"]), int(fields["maxTimestamp"])) < now_ms
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _head(token_id: str, ends_ms: int) -> dict[str, Any]:
+    """What stands beside the box, and is protected with it."""
+    return {"version": SEALED, "tokenId": token_id, "endTimestamp": ends_ms}
+
+
+def _opened(token_id: str, fields: Mapping[str, Any], key: bytes) -> Any:
+    from cryptography.exceptions import InvalidTag
+
+    box = base64.b64decode(fields["sealed"], validate=True)
+    head = _json(_head(token_id, int(fields["endTimestamp"])))
+    try:
+        text = _cipher(key).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], head)
+    except (InvalidTag, ValueError):
+        raise ValueError(WRONG_KEY) from None
+    return json.loads(text)
+
+
+def _cipher(key: bytes) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(own_key(key, b"seal"))
+
+
+def _check_signature(token_id: str, fields: dict[str, Any], key: bytes) -> None:
+    signature = str(fields.pop("signature", ""))
+    expected = hmac.digest(own_key(key, b"node"), _json(fields), "sha256").hex()
+    is_signed = hmac.compare_digest(signature.encode(), expected.encode())
+    if not is_signed or fields["tokenId"] != token_id:
+        raise ValueError(WRONG_KEY)
+
+
+def _json(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
