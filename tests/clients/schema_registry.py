@@ -1,5 +1,5 @@
-"""A stand-in for a schema registry (Karapace, say): what serializers ask of one over HTTP, with
-schemas in memory.
+"""A stand-in for a schema registry: what serializers ask of one over HTTP, with schemas in memory.
+And the schema of an order in each format. Real registries are in tests/works_with.
 """
 
 from __future__ import annotations
@@ -8,6 +8,11 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+AVRO_ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}
+JSON_ORDER = {
+    "title": "Order", "type": "object", "properties": {"amount": {"type": "integer"}},
+}  # fmt: skip
 
 
 class SchemaRegistry:
@@ -77,3 +82,16 @@ class SchemaRegistry:
     def _row(self, subject: str, number: int) -> dict[str, Any]:
         version = self.subjects[subject].index(number) + 1
         return {**self.schemas[number - 1], "subject": subject, "id": number, "version": version}
+
+
+def order_class() -> Any:
+    """A class of Protobuf messages, as protoc would make it."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
+    message = file.message_type.add(name="Order")
+    kind = descriptor_pb2.FieldDescriptorProto
+    message.field.add(name="amount", number=1, type=kind.TYPE_INT32, label=kind.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))

@@ -5,11 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import shutil
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,12 +19,10 @@ from kstore.clients import (
     Producer,
     SerializationContext,
 )
-from tests.clients.schema_registry import SchemaRegistry
-from tests.conformance.broker_process import free_port
+from tests.clients.schema_registry import AVRO_ORDER, JSON_ORDER, SchemaRegistry, order_class
 from tests.conformance.kstore_broker import KstoreBroker
 
 _names = itertools.count(1)
-ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}
 FIRST = {"auto_offset_reset": "earliest"}
 
 
@@ -136,7 +129,7 @@ def test_avro_with_the_client_of_confluent_kafka(
     from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 
     schemas = SchemaRegistryClient({"url": registry.url})
-    serializer = AvroSerializer(schemas, json.dumps(ORDER))
+    serializer = AvroSerializer(schemas, json.dumps(AVRO_ORDER))
     with Producer(broker.bootstrap, value_serializer=serializer) as producer:
         producer.send(topic, {"amount": 7}).result(60)
     assert list(registry.subjects) == [f"{topic}-value"]
@@ -153,7 +146,7 @@ def test_avro_with_python_schema_registry_client(
     from schema_registry.serializers import AvroMessageSerializer
 
     messages = AvroMessageSerializer(SchemaRegistryClient(url=registry.url))
-    order = schema.AvroSchema(ORDER)
+    order = schema.AvroSchema(AVRO_ORDER)
 
     def encode(value: Any, ctx: SerializationContext) -> Any:
         return messages.encode_record_with_schema(f"{ctx.topic}-{ctx.field}", order, value)
@@ -172,10 +165,7 @@ def test_json_schema_with_the_client_of_confluent_kafka(
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 
-    schemas = SchemaRegistryClient({"url": registry.url})
-    order = json.dumps(
-        {"title": "Order", "type": "object", "properties": {"amount": {"type": "integer"}}}
-    )
+    schemas, order = SchemaRegistryClient({"url": registry.url}), json.dumps(JSON_ORDER)
     with Producer(broker.bootstrap, value_serializer=JSONSerializer(order, schemas)) as producer:
         producer.send(topic, {"amount": 7}).result(60)
         with pytest.raises(Exception, match="'seven' is not of type 'integer'"):
@@ -188,19 +178,6 @@ def test_json_schema_with_the_client_of_confluent_kafka(
     read = JSONDeserializer(order, schema_registry_client=schemas)
     (found,) = records(broker.bootstrap, topic, 1, value_deserializer=read)
     assert found.value == {"amount": 7}
-
-
-def order_class() -> Any:
-    """A class of Protobuf messages, as protoc would make it."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
-    message = file.message_type.add(name="Order")
-    kind = descriptor_pb2.FieldDescriptorProto
-    message.field.add(name="amount", number=1, type=kind.TYPE_INT32, label=kind.LABEL_OPTIONAL)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
 
 
 def test_protobuf_with_the_client_of_confluent_kafka(
@@ -222,43 +199,3 @@ def test_protobuf_with_the_client_of_confluent_kafka(
     read = ProtobufDeserializer(order, settings, schemas)
     (found,) = records(broker.bootstrap, topic, 1, value_deserializer=read)
     assert found.value.amount == 7
-
-
-@pytest.fixture
-def karapace(broker: KstoreBroker) -> Iterator[str]:
-    """The address of a Karapace that keeps its schemas in the broker."""
-    program = shutil.which("karapace")
-    if program is None:
-        pytest.skip("the command karapace is not on the PATH: see docs/clients/coming-from.md")
-    port = free_port()
-    settings = {
-        "BOOTSTRAP_URI": broker.bootstrap, "KARAPACE_REGISTRY": "true", "HOST": "127.0.0.1",
-        "PORT": str(port), "TOPIC_NAME": "_schemas",
-    }  # fmt: skip
-    env = os.environ | {f"KARAPACE_{name}": value for name, value in settings.items()}
-    with subprocess.Popen([program], env=env) as process:
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-
-
-def test_avro_with_karapace(broker: KstoreBroker, karapace: str, topic: str) -> None:
-    from confluent_kafka.schema_registry import SchemaRegistryClient
-    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
-
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(f"{karapace}/subjects", timeout=5).close()
-            break
-        except OSError:
-            assert time.monotonic() < deadline, "Karapace did not answer within 60 s"
-            time.sleep(0.2)
-    schemas = SchemaRegistryClient({"url": karapace})
-    serializer = AvroSerializer(schemas, json.dumps(ORDER))
-    with Producer(broker.bootstrap, value_serializer=serializer) as producer:
-        producer.send(topic, {"amount": 7}).result(60)
-    assert f"{topic}-value" in schemas.get_subjects()
-    (found,) = records(broker.bootstrap, topic, 1, value_deserializer=AvroDeserializer(schemas))
-    assert found.value == {"amount": 7}

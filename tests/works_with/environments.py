@@ -1,15 +1,19 @@
-"""Runs a program of a framework in a virtual environment that has the framework."""
+"""Runs a program of a framework in a virtual environment that has the framework, and fetches
+programs that a package registry has as an archive.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["environment", "run"]
+__all__ = ["CACHE", "environment", "run", "unpacked"]
 
 PROGRAMS = Path(__file__).parent / "programs"
 CACHE = Path.home() / ".cache" / "kstore" / "works-with"
@@ -33,6 +37,29 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
             assert done.returncode == 0, done.stderr
         complete.write_text(wanted)
     return python
+
+
+def unpacked(artifact: str) -> Path:
+    """The folder with the files of this archive, "group:name:version:type:classifier" as Maven
+    has it; it is fetched first if need be.
+    """
+    maven = shutil.which("mvn")
+    assert maven is not None, "there is no `mvn` to fetch archives with"
+    _, name, version, *_ = artifact.split(":")
+    folder = CACHE / f"{name}-{version}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+                target = Path(scratch, "files")
+                command = [maven, "-q", "-B", "dependency:unpack", f"-Dartifact={artifact}",
+                           f"-DoutputDirectory={target}"]  # fmt: skip
+                done = subprocess.run(command, check=False, capture_output=True, text=True,
+                                      cwd=scratch, timeout=900)  # fmt: skip
+                assert done.returncode == 0, done.stdout + done.stderr
+                target.rename(folder)
+    return folder
 
 
 def run(
