@@ -1,0 +1,53 @@
+"""The rdkafka crate for Rust, which builds its own librdkafka: see rust/src/main.rs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.works_with.environments import CACHE
+
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
+
+SOURCES = Path(__file__).parent / "rust"
+RECORDS = 200  # as in main.rs
+
+
+def program() -> Path:
+    """The program, built first if need be; the build folder is kept."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("cargo is missing: install Rust")
+    folder = CACHE / "rust"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [cargo, "build", "--quiet", "--locked", "--release", "--target-dir", str(folder)],
+            cwd=SOURCES, check=False, capture_output=True, text=True, timeout=1800,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-4000:]
+    return folder / "release" / "works-with-rdkafka"
+
+
+def test_rdkafka(tmp_path: Path) -> None:
+    """Headers, lz4, a group whose second member goes on where the first one stopped, and a
+    transaction that commits the group's offsets after one that is aborted.
+    """
+    built, name = program(), f"rust-{uuid4().hex[:8]}"
+    with KstoreBroker(tmp_path) as broker:
+        done = subprocess.run(
+            [str(built), broker.bootstrap, f"{name}-in", f"{name}-out"],
+            check=False, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    moved = json.loads(done.stdout)
+    assert len(moved) == len(set(moved)) == RECORDS // 2
+    assert set(moved) < set(range(RECORDS))
