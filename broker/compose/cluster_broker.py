@@ -23,6 +23,7 @@ from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
 from kstore.broker.runtime.metadata.image_updates import ImageUpdates
 from kstore.broker.runtime.metadata.leader_hints import give_hints
 from kstore.broker.runtime.metadata.leader_waits import LeaderWaits
+from kstore.broker.runtime.replication.counts import PreparedCounts
 from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.broker.runtime.replication.replica_manager import ReplicaManager
 from kstore.broker.runtime.replication.replicas import Replicas
@@ -123,8 +124,9 @@ class ClusterBroker(Broker):
         )
         images = ImageUpdates(self.node, store, self.metadata, self.table, replicas)
         images.on_broker_gone.append(lambda node_id: self.peers().forget(node_id))
+        self.counts = PreparedCounts(self.node, store, self.metadata)
         self.replica_manager = ReplicaManager(
-            self.node, member, store, self.log_manager, replicas, images
+            self.node, member, store, self.log_manager, replicas, images, self.counts
         )
         member.on_session_lost.append(replicas.fence)
         self.log_dir_failures.on_partition = replicas.fail
@@ -260,6 +262,7 @@ class ClusterBroker(Broker):
         """Leave the cluster; then nothing is proposed to its controller any more."""
         await super().leave()
         self.isr.close()
+        self.counts.close()
 
     def close(self) -> None:
         """Copy nothing more, repair nothing more, and close the rest."""

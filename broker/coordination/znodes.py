@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from kstore.broker.coordination.partition_nodes import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
 __all__ = [
+    "TopicCount",
     "add_partitions",
     "announce_failed_log_dir",
     "begin_expansion",
@@ -37,6 +38,7 @@ __all__ = [
     "finish_deletion",
     "prepare",
     "read_configs",
+    "read_count",
     "read_deletions",
     "read_expansions",
     "read_topic",
@@ -164,6 +166,25 @@ def read_expansions(store: Store) -> dict[str, tuple[tuple[int, ...], ...]]:
             new = range(have, len(assigned))
             found[name] = tuple(tuple(assigned[str(index)]) for index in new)
     return found
+
+
+class TopicCount(NamedTuple):
+    """How many partitions a topic has."""
+
+    topic_id: UUID
+    partitions: int
+
+
+def read_count(store: Store, name: str) -> TopicCount | None:
+    """A topic's count; None while it is growing. A topic that there is not has none, and no id."""
+    try:
+        node = json.loads(store.get(f"{TOPICS}/{name}")[0])
+        have = len(store.children(f"{TOPICS}/{name}/partitions"))
+    except NoNodeError:
+        return TopicCount(UUID(int=0), 0)
+    if have != len(node["partitions"]):
+        return None
+    return TopicCount(decode_id(node["topic_id"]), have)
 
 
 def create_topic(store: Store, topic: TopicImage) -> TopicImage:

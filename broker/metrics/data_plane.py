@@ -36,6 +36,8 @@ GAUGES = {
     "controller_partitions": "Partitions of all topics, on the controller",
     "controller_offline_partitions": "Partitions without a leader, on the controller",
     "controller_not_preferred_leaders": "Partitions whose leader is not the first replica",
+    "controller_expanding_topics": "Topics prepared for more partitions, on the controller",
+    "controller_expansions_rolled_back": "Expansions that this controller has rolled back",
 }
 """What `Membership.gauges` gives, in a cluster."""
 

@@ -146,6 +146,13 @@ RECORDS = (
         "They mark what was written before the expansion (KIP-253).",
     ),
     Difference(
+        "CreatePartitions, when a leader does not answer the controller",
+        "The partitions are made.",
+        "Another replica leads; if there is none, `REQUEST_TIMED_OUT` after "
+        "`kstore.expansion.timeout.ms`, and nothing is made.",
+        "It may still append records under the old number (KIP-253).",
+    ),
+    Difference(
         "GetTelemetrySubscriptions, PushTelemetry in ApiVersions",
         "Listed when a receiver of metrics is configured.",
         "Always listed.",

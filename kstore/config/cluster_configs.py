@@ -76,6 +76,13 @@ CLUSTER_CONFIGS = (
         _LOW, between_or(100, 2**31 - 1, 0),
     ),
     ConfigDef(
+        "kstore.expansion.timeout.ms", _INT, 10_000,
+        "How long a topic may take to get more partitions, and producers that send their number"
+        " (KIP-253) may be refused meanwhile. If a leader that nobody can replace does not answer"
+        " the controller by then, the topic keeps the partitions that it has.",
+        _MEDIUM, between(100, 600_000), (), _CLUSTER_WIDE,
+    ),
+    ConfigDef(
         "inter.broker.listener.name", _STRING, None,
         "The listener on which brokers reach each other; by default the first of"
         " advertised.listeners.",

@@ -203,6 +203,10 @@ class _Host:
         self.loop = asyncio.get_running_loop()
         self._cluster = cluster
 
+    def now_ms(self) -> int:
+        """The wall clock, as the cluster's tests set it."""
+        return self._cluster.now_ms
+
     async def run_blocking(self, call: Callable[[], Any]) -> Any:
         """In a thread, as the broker does."""
         return await self.loop.run_in_executor(None, call)
@@ -227,6 +231,7 @@ class Cluster:
         overrides = {"default.replication.factor": "3", "num.partitions": "1"} | settings
         self.config = BrokerConfig.load(None, overrides=overrides)
         self.nodes = {node_id: Node(self, node_id) for node_id in node_ids}
+        self.now_ms = 1_000_000
         self.controller: Controller
         self._sessions: list[Store] = []
 

@@ -178,6 +178,22 @@ def _isolate(faults: Faults) -> None:
     faults.later(0.5, 8.0, network.heal)
 
 
+def _deafen(faults: Faults) -> None:
+    """The controller and another broker do not hear each other, for longer than anything should
+    wait; the store hears both.
+    """
+    network = faults.world.network
+    brokers = faults.world.brokers()
+    deciding = [each for each in brokers if each.broker and each.broker.membership.controller]
+    if network.blocked or not deciding:
+        return
+    one = deciding[0]
+    other = faults.random.choice([each for each in brokers if each is not one])
+    faults.world.note(f"{one.host} and {other.host} do not hear each other for long")
+    network.cut(one.host, other.host)
+    faults.later(16.0, 24.0, network.heal)
+
+
 def _leave_behind(faults: Faults) -> None:
     """The others lose sight of a broker; then they, or it, are killed as it comes back."""
     node = faults.victim()
@@ -351,6 +367,7 @@ FAULTS: dict[str, Fault] = {
     "partition": Fault(_partition, 3, False, "two hosts do not hear each other, or one the other"),
     "isolate": Fault(_isolate, 2, True, "a broker and all others do not hear each other"),
     "behind": Fault(_leave_behind, 3, True, "a broker falls behind, and those before it die"),
+    "deaf": Fault(_deafen, 1, True, "the controller and a broker do not hear each other for long"),
     "delay": Fault(_delay, 1, False, "packets between two hosts are late"),
     "reset": Fault(_reset, 2, False, "connections between two hosts break"),
     "slow-disk": Fault(_slow_disk, 1, False, "calls that wait for the disk take long"),
@@ -367,7 +384,8 @@ FAULTS: dict[str, Fault] = {
 """Every kind of fault by its name."""
 DAMAGES = ("files", "rot", "alone")
 """Those that damage what is in the log. They keep company with few workloads."""
-ON_REQUEST = ("alone",)
-"""Those that strike only where they are asked for: they lose more than others may."""
+ON_REQUEST = ("alone", "deaf")
+"""Those that strike only where they are asked for: they lose more than others may, or last longer.
+"""
 USUAL = tuple(kind for kind in FAULTS if kind not in ON_REQUEST)
 """The others."""

@@ -38,6 +38,7 @@ RULES = {
     "atomic": "of a transaction all records are visible, or none",
     "exactly_once": "each input of a transactional copy is in its output once",
     "key_order": "a group reads each key's records in the order written, while the topic grows",
+    "refusals": "producers that know the count are refused for a bounded time",
     "recreated": "a recreated topic is never taken for the one before it",
     "other_life": "a request by name is not carried out on another topic than the one it means",
     "one_owner": "a partition has one owner in a group at a time",

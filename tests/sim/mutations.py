@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import kstore.broker.api.groups.offsets as group_offsets
 import kstore.broker.api.logs.list_offsets as list_offsets
+import kstore.broker.runtime.controller.growth as growth
 import kstore.broker.runtime.controller.store as controller_store
 import kstore.broker.runtime.groups.group_partition as group_partition
 import kstore.broker.runtime.metadata.image_updates as image_updates
+import kstore.broker.runtime.replication.counts as counts
 import kstore.broker.runtime.replication.replicas as replicas
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.controller.election as election
@@ -215,6 +217,24 @@ def _open_gates(put: Put) -> None:
     put(ordered_expansion, "open_count", all_of_them)
 
 
+def _patient_controller(put: Put) -> None:
+    put(growth.ControllerGrowth, "_deadline", lambda self, expansion: float("inf"))
+
+
+def _silent_rollback(put: Put) -> None:
+    async def forget(self: Any, expansion: Any, *given: Any) -> bool:
+        """The marker goes, and nobody hears of it."""
+        controller = self._controller
+        name = expansion.topic.name
+        await controller.in_store(controller.store.cancel_expansion, controller.state.topics[name])
+        controller.state = controller.state.without_expansion(name)
+        self._undone[expansion.topic] = "planted"
+        return True
+
+    put(growth.ControllerGrowth, "_roll_back", forget)
+    put(counts.PreparedCounts, "_look_later", lambda self: None)
+
+
 def _epochs_again(put: Put) -> None:
     numbered = controller_store._numbered
 
@@ -379,6 +399,16 @@ MUTATIONS: dict[str, Mutation] = {
         _open_gates, "key_order",
         "--brokers 3 --faults partition,isolate --workloads produce,expand",
         "a group may read new partitions before what was written to the others until then",
+    ),
+    "patient-controller": Mutation(
+        _patient_controller, "refusals",
+        "--brokers 3 --faults deaf --seconds 30 --workloads produce,expand",
+        "an expansion waits for leaders as long as it takes",
+    ),
+    "silent-rollback": Mutation(
+        _silent_rollback, "refusals",
+        "--brokers 3 --faults deaf --seconds 30 --workloads produce,expand",
+        "leaders are not told of an expansion that is rolled back, and do not look for themselves",
     ),
     "epochs-again": Mutation(
         _epochs_again,

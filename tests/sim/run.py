@@ -24,6 +24,7 @@ from tests.sim.deliveries import Deliveries
 from tests.sim.faults import DAMAGES, USUAL, Faults
 from tests.sim.history import History, Place
 from tests.sim.machines.world import World, new_world
+from tests.sim.refusals import EXPANSION_TIMEOUT_MS, Refusals
 from tests.sim.workloads.churning import Administrator
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.committing import committed_offset
@@ -306,7 +307,8 @@ class _Run:
                 "kstore.ordered.expansion": "true",
                 "kstore.partition.count.required": "true",
             }
-            await self._make_topic(admin, ORDERED, FIRST_COUNT, ordered)
+            replicas = Random(f"{self.world.seed}/expand").choice([1, 3, 3])
+            await self._make_topic(admin, ORDERED, FIRST_COUNT, ordered, replicas)
         if "give" in self.kinds:
             await self._make_topic(admin, EQUAL, 1)
         if "lose" in self.kinds:
@@ -319,8 +321,9 @@ class _Run:
         name: str,
         partitions: int,
         configs: Mapping[str, str] | None = None,
+        replicas: int = 3,
     ) -> None:
-        replicas = min(self.options.brokers, 3)
+        replicas = min(self.options.brokers, replicas)
         settings = {"min.insync.replicas": "2" if replicas > 1 else "1"} | dict(configs or {})
         topic = CreatableTopic(
             name=name,
@@ -361,7 +364,8 @@ class _Run:
         for group, kind in self.groups.items():
             self._add_members(group, kind, TOPIC)
         if "expand" in kinds:
-            self._add("keyed", lambda c, h: KeyedProducer(c, h, ORDERED))
+            refusals = Refusals(self.history, self.world, ORDERED)
+            self._add("keyed", lambda c, h: KeyedProducer(c, h, ORDERED, refusals))
             self._add("grower", lambda c, h: Grower(c, h, ORDERED))
             self._add_members(ORDERLY, ConsumerMember, ORDERED)
         if "lose" in kinds:
@@ -489,4 +493,5 @@ def cluster_settings(world: World, brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": str(min(brokers, 3)),
         "transaction.state.log.min.isr": "2",
         "replica.lag.time.max.ms": "1000",
+        "kstore.expansion.timeout.ms": str(EXPANSION_TIMEOUT_MS),
     }

@@ -110,6 +110,14 @@ def test_what_unclean_elections_lose_of_processed_records_is_told() -> None:
 
 
 @pytest.mark.slow
+def test_expansions_end_in_time_though_the_controller_does_not_reach_a_leader() -> None:
+    given = ("--brokers", "3", "--seconds", "30", "--workloads", "produce,expand", "--faults")
+    reports = run_simulations("--seed", "1", "--seeds", "3", *given, "deaf")
+    assert_good(reports, *given, "deaf")
+    assert sum(report["counts"].get("refused while prepared", 0) for report in reports)
+
+
+@pytest.mark.slow
 def test_given_offsets_hold_whatever_is_asked_again() -> None:
     given = ("--brokers", "3", "--seconds", "12", "--workloads", "give")
     reports = run_simulations("--seed", "1", "--seeds", "4", *given)

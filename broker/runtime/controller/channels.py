@@ -421,7 +421,12 @@ class Channels:
     def told(self, nodes: Iterable[int] | None = None) -> list[asyncio.Future[None]]:
         """Per live broker (of these), a future that is done when it has answered all so far."""
         asked = self._channels.keys() if nodes is None else nodes
-        return [self._channels[node].told() for node in asked if node in self._channels]
+        return list(self.told_by(asked).values())
+
+    def told_by(self, nodes: Iterable[int]) -> dict[int, asyncio.Future[None]]:
+        """The same by broker, of these those that are alive."""
+        found = self._channels
+        return {node: found[node].told() for node in nodes if node in found}
 
 
 def _pieces(

@@ -1,8 +1,8 @@
 """The controller: the one broker that decides who leads which partition, and tells all others.
 
 Here it follows what happens in the cluster, and answers brokers and clients. How a decision happens
-is in decisions.py, what concerns whole topics in topics.py, elections and reassignments that
-somebody asked for in moves.py.
+is in decisions.py, what concerns whole topics in topics.py and growth.py, elections and
+reassignments that somebody asked for in moves.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import WatchEvent
 from kstore.broker.runtime.controller.decisions import UNCLEAN_ELECTION, Decisions
+from kstore.broker.runtime.controller.growth import ControllerGrowth
 from kstore.broker.runtime.controller.moves import ControllerMoves, Ongoing
 from kstore.broker.runtime.controller.topics import ControllerTopics
 from kstore.broker.state.controller import events
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.controller.reassignment import Refusal
     from kstore.broker.state.metadata.image import TopicImage
     from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic
+    from kstore.broker.state.work import Work
 
 __all__ = ["Controller"]
 
@@ -64,6 +66,7 @@ class Controller(Decisions):
         """See Decisions."""
         super().__init__(node, store, peers, controller_epoch, epoch_version, keep_promise)
         self.topics = ControllerTopics(self)
+        self.growth = ControllerGrowth(self, node)
         self.moves = ControllerMoves(self)
         self._brokers_changed = asyncio.Event()
         self._changed_configs: set[str] = set()
@@ -81,10 +84,18 @@ class Controller(Decisions):
         self.spawn(self._follow_settings)
         self.spawn(self.moves.balance_leaders)
 
+    def gauges(self) -> Work[dict[str, int]]:
+        """What metrics tell of the controller."""
+        found = yield from super().gauges()
+        return found | {
+            "controller_expanding_topics": len(self.state.expansions),
+            "controller_expansions_rolled_back": self.growth.rolled_back,
+        }
+
     def loaded(self, expansions: Sequence[Expansion]) -> None:
         """Take them through their other steps."""
         for expansion in expansions:
-            self.spawn(self.topics.finish_expansion, expansion.topic.name)
+            self.spawn(self.growth.finish, expansion.topic.name)
 
     def read_anew(self) -> None:
         """What the store says is not known any more; whoever follows the brokers comes first."""
@@ -271,7 +282,7 @@ class Controller(Decisions):
             if not able.isdisjoint(state.topics[name].partitions[index].replicas)
         ]
 
-    # ---- topics: topics.py ----
+    # ---- topics: topics.py, growth.py ----
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
         """Make a topic and return its image; TopicError. With validate_only nothing is made."""
@@ -279,7 +290,7 @@ class Controller(Decisions):
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
         """Let a topic grow (KIP-253); returns when its new partitions are made. TopicError."""
-        await self.topics.add_partitions(new, validate_only=validate_only)
+        await self.growth.add_partitions(new, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic; returns when the live brokers have deleted its logs. TopicError."""

@@ -30,7 +30,12 @@ from kstore.broker.coordination.store import (
     Stat,
     StoreError,
 )
-from kstore.broker.state.controller.state import Expansion, PartitionChange, TopicId
+from kstore.broker.state.controller.state import (
+    NOT_KNOWN,
+    Expansion,
+    PartitionChange,
+    TopicId,
+)
 from kstore.broker.state.metadata.image import BrokerImage, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
@@ -102,7 +107,7 @@ class ControllerStore:
             self._store.ensure(folder)
         self._write([])
         marks = znodes.read_deletions(self._store)
-        priors = self._load_expansions()
+        growing = self._load_expansions()
         found = Found(
             self.brokers(), [], self._partition_epoch(), [], self._load_deletions(), [], {}
         )
@@ -121,7 +126,7 @@ class ControllerStore:
         )
         for name, read, settings in topics:
             topic = _topic_image(name, read, settings.get("config", {}), states)
-            _note_topic(found, topic, read, priors, states)
+            _note_topic(found, topic, read, growing, states)
         return found
 
     def _partition_epoch(self) -> int:
@@ -144,14 +149,15 @@ class ControllerStore:
                 found[place] = _partition_image(json.loads(mine[0]), *state), state[1].mzxid
         return found
 
-    def _load_expansions(self) -> dict[TopicId, tuple[tuple[int, int], ...]]:
-        """Prior leader epochs of the topics that are to grow."""
+    def _load_expansions(self) -> dict[TopicId, Expansion]:
+        """The topics that are to grow, without the partitions to come."""
         found = {}
         for name in self._store.children(EXPANSIONS):
             self._known.add(f"{EXPANSIONS}/{name}")
             node = json.loads(self._store.get(f"{EXPANSIONS}/{name}")[0])
             topic = TopicId(name, znodes.decode_id(node["topic_id"]))
-            found[topic] = _numbers(node["prior_leader_epochs"])
+            epochs = _numbers(node["prior_leader_epochs"])
+            found[topic] = Expansion(topic, (), epochs, node.get("begun_ms", NOT_KNOWN))
         return found
 
     def _load_deletions(self) -> dict[TopicId, dict[int, frozenset[int]]]:
@@ -230,10 +236,18 @@ class ControllerStore:
             "version": 1,
             "topic_id": znodes.encode_id(topic.topic_id),
             "prior_leader_epochs": {str(p): epoch for p, epoch in expansion.prior_leader_epochs},
+            "begun_ms": expansion.begun_ms,
         }
         assigned = znodes.topic_node(topic, expansion.added)
         self._write([[Set(f"{znodes.TOPICS}/{topic.name}", assigned), *self._put_ops(path, node)]])
         self._known.add(path)
+
+    def cancel_expansion(self, topic: TopicImage) -> None:
+        """Forget the partitions to come: the topic keeps those that it has."""
+        path = f"{EXPANSIONS}/{topic.name}"
+        kept = Set(f"{znodes.TOPICS}/{topic.name}", znodes.topic_node(topic))
+        self._write([[kept, Delete(path)]])
+        self._known.discard(path)
 
     def end_expansion(
         self, topic: TopicImage, expansion: Expansion, first_epoch: int
@@ -411,7 +425,7 @@ def _note_topic(
     found: Found,
     topic: TopicImage,
     node: Mapping[str, Any],
-    priors: Mapping[TopicId, tuple[tuple[int, int], ...]],
+    growing: Mapping[TopicId, Expansion],
     states: Mapping[tuple[str, int], tuple[PartitionImage, int]],
 ) -> None:
     """Take a topic to what was found, and its expansion, if partitions are still to be made."""
@@ -420,9 +434,10 @@ def _note_topic(
     for index in range(have):
         found.written[topic.name, index] = states[topic.name, index][1]
     topic_id = TopicId(topic.name, topic.topic_id)
-    if topic_id in priors or have < count:
+    if topic_id in growing or have < count:
         added = tuple(tuple(node["partitions"][str(index)]) for index in range(have, count))
-        found.expansions.append(Expansion(topic_id, added, priors.get(topic_id, ())))
+        expansion = growing.get(topic_id, Expansion(topic_id, (), ()))
+        found.expansions.append(expansion._replace(added=added))
 
 
 def _with_deletion(

@@ -1,9 +1,4 @@
-"""What the controller does to whole topics: make them, let them grow, delete them.
-
-Growth follows KIP-253: the leader epochs of the partitions that are there are bumped, their brokers
-are told these and the new count and have to answer, and only then are the new partitions made. A
-crash between any two steps leaves a marker in the store, from which the next controller goes on.
-"""
+"""What the controller does to whole topics: make them and delete them. Growth is in growth.py."""
 
 from __future__ import annotations
 
@@ -12,15 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from kstore.broker.state.controller.election import NO_LEADER
-from kstore.broker.state.controller.state import Expansion, PartitionChange, TopicId
-from kstore.broker.state.metadata.image import PartitionImage, TopicImage
+from kstore.broker.state.controller import events
+from kstore.broker.state.controller.state import TopicId
+from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import (
-    NewPartitions,
     NewTopic,
     TopicError,
     check_configs,
-    plan_partitions,
     plan_topic,
 )
 from kstore.errors import ErrorCode, KafkaError
@@ -28,13 +21,11 @@ from kstore.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kstore.broker.runtime.controller.decisions import Decisions
 
-__all__ = ["ControllerTopics"]
+__all__ = ["ControllerTopics", "answered", "partitions_of"]
 
 T = TypeVar("T")
 DELETION_WAIT_S = 10.0
 """How long a deletion waits for brokers that are alive and do not answer."""
-RESUME_S = 0.5
-"""How often an expansion that was interrupted looks whether the store is back."""
 
 
 class ControllerTopics:
@@ -62,7 +53,7 @@ class ControllerTopics:
             start=state.partition_epoch,
         )
         topic_id = uuid4()
-        made = {replicas: self._new_partition(replicas) for replicas in set(assigned)}
+        made = {replicas: events.new_partition(state, replicas) for replicas in set(assigned)}
         partitions = tuple(made[replicas] for replicas in assigned)
         topic = TopicImage(new.name, topic_id, partitions, configs)
         if validate_only:
@@ -72,124 +63,8 @@ class ControllerTopics:
         controller.state = controller.state.with_topics(topic)._replace(
             partition_epoch=first_epoch - 1 + len(partitions)
         )
-        controller.channels.tell_partitions(_partitions(topic))
+        controller.channels.tell_partitions(partitions_of(topic))
         return topic
-
-    def _new_partition(self, replicas: tuple[int, ...]) -> PartitionImage:
-        """All live replicas are in sync, since there is nothing to copy yet."""
-        state = self._controller.state
-        alive = tuple(each for each in replicas if each in state.brokers)
-        staying = [each for each in alive if each not in state.leaving]
-        leader = next(iter(staying or alive), NO_LEADER)
-        return PartitionImage(leader, 0, replicas, alive or replicas)
-
-    # ---- growth ----
-
-    async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let a topic grow; returns when its new partitions are made. TopicError."""
-        await self._exclusively(self._begin_expansion, new, validate_only)
-        if not validate_only:
-            await self._answered(self.finish_expansion(new.name))
-
-    async def _begin_expansion(self, new: NewPartitions, validate_only: bool) -> None:
-        controller = self._controller
-        state = controller.state
-        if new.name in state.expansions:
-            raise TopicError(
-                ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"'{new.name}' is growing already: try again when that is done.",
-            )
-        added = plan_partitions(state.image, new, start=state.partition_epoch)
-        if validate_only:
-            return
-        topic = state.topics[new.name]
-        priors = tuple((i, p.leader_epoch) for i, p in enumerate(topic.partitions))
-        expansion = Expansion(TopicId(topic.name, topic.topic_id), added, priors)
-        await controller.in_store(controller.store.begin_expansion, topic, expansion)
-        controller.state = controller.state.with_expansion(expansion)
-
-    async def finish_expansion(self, name: str) -> None:
-        """Take an expansion that has begun through its other steps. KafkaError where the store is
-        away: the expansion is finished once the store is back.
-        """
-        controller = self._controller
-        try:
-            await self._finish_expansion(name)
-        except KafkaError:
-            if controller.active and name in controller.state.expansions:
-                controller.spawn(self._finish_when_back, name)
-            raise
-
-    async def _finish_when_back(self, name: str) -> None:
-        """Leaders know the new count by now and refuse the old one: somebody has to finish."""
-        controller = self._controller
-        while controller.active:
-            await asyncio.sleep(RESUME_S)
-            if not controller.coordination.away:
-                await self.finish_expansion(name)
-                return
-
-    async def _finish_expansion(self, name: str) -> None:
-        controller = self._controller
-        while True:
-            await controller.exclusively(self._bump, name)
-            expansion = controller.state.expansions.get(name)
-            if expansion is None:
-                return
-            generation = controller.generation
-            waited_for = controller.channels.told(self._holders(name))
-            if waited_for:
-                await asyncio.wait(waited_for)
-            if await controller.exclusively(self._end_expansion, expansion, generation):
-                return
-
-    def _holders(self, name: str) -> set[int]:
-        topic = self._controller.state.topics[name]
-        return {node for partition in topic.partitions for node in partition.replicas}
-
-    async def _bump(self, name: str) -> None:
-        """Begin new leader epochs where that has not happened since the expansion began, and let
-        all replicas hear the new count.
-        """
-        state = self._controller.state
-        expansion = state.expansions.get(name)
-        if expansion is None:
-            return
-        topic = state.topics[name]
-        changes = []
-        for index, epoch in expansion.prior_leader_epochs:
-            partition = topic.partitions[index]
-            if partition.leader_epoch <= epoch:
-                bumped = partition._replace(leader_epoch=epoch + 1)
-                changes.append(PartitionChange(name, index, bumped))
-        await self._controller.commit(changes)
-        self._controller.channels.tell_partitions(_partitions(topic))
-
-    async def _end_expansion(self, expansion: Expansion, generation: int) -> bool:
-        """Make the new partitions; False if what was waited for has to be told anew, since the
-        state was read anew.
-        """
-        controller = self._controller
-        state = controller.state
-        name = expansion.topic.name
-        if state.expansions.get(name) != expansion:
-            return True
-        if controller.generation != generation:
-            return False
-        topic = state.topics[name]
-        first = len(topic.partitions)
-        new = tuple(map(self._new_partition, expansion.added))
-        grown = topic._replace(partitions=topic.partitions + new)
-        first_epoch = state.partition_epoch + 1
-        grown = await controller.in_store(
-            controller.store.end_expansion, grown, expansion, first_epoch
-        )
-        state = controller.state.with_topics(grown).without_expansion(name)
-        controller.state = state._replace(partition_epoch=first_epoch - 1 + len(new))
-        controller.channels.tell_partitions(
-            (name, index) for index in range(first, len(grown.partitions))
-        )
-        return True
 
     # ---- deletion ----
 
@@ -226,15 +101,17 @@ class ControllerTopics:
     # ---- errors ----
 
     async def _exclusively(self, step: Callable[..., Awaitable[T]], *args: Any) -> T:
-        return await self._answered(self._controller.exclusively(step, *args))
-
-    async def _answered(self, work: Awaitable[T]) -> T:
-        """The work's result, or its error as topics' askers know it."""
-        try:
-            return await work
-        except KafkaError as problem:
-            raise TopicError(problem.code, str(problem)) from problem
+        return await answered(self._controller.exclusively(step, *args))
 
 
-def _partitions(topic: TopicImage) -> list[tuple[str, int]]:
+async def answered(work: Awaitable[T]) -> T:
+    """The work's result, or its error as topics' askers know it."""
+    try:
+        return await work
+    except KafkaError as problem:
+        raise TopicError(problem.code, str(problem)) from problem
+
+
+def partitions_of(topic: TopicImage) -> list[tuple[str, int]]:
+    """The places of all its partitions."""
     return [(topic.name, index) for index in range(len(topic.partitions))]

@@ -161,14 +161,19 @@ class ExpansionGates:
         self, name: str, priors: list[tuple[int, int]]
     ) -> dict[tuple[int, int], int]:
         by_leader: dict[int, dict[int, int]] = defaultdict(dict)
+        known: dict[int, int] = {}
         for index, epoch in priors:
             image = self._metadata.image.partition(name, index)
-            if image is not None and image.leader not in (-1, self._node.node_id):
-                by_leader[image.leader][index] = epoch
+            # Only where a later leader epoch has begun this one has ended.
+            if image is not None and image.leader_epoch > epoch:
+                known[index] = image.leader_epoch
+                if image.leader not in (-1, self._node.node_id):
+                    by_leader[image.leader][index] = epoch
         found: dict[tuple[int, int], int] = {}
         for leader, epochs in by_leader.items():
             asked = [
-                OffsetForLeaderPartition(partition=i, leader_epoch=e) for i, e in epochs.items()
+                OffsetForLeaderPartition(partition=i, leader_epoch=e, current_leader_epoch=known[i])
+                for i, e in epochs.items()
             ]
             request = OffsetForLeaderEpochRequest(
                 replica_id=DEBUGGING_CONSUMER,

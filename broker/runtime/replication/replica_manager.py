@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.metadata.image_updates import ImageUpdates
     from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.replication.counts import PreparedCounts
     from kstore.broker.runtime.replication.replicas import Replicas
     from kstore.broker.state.work import Work
 
@@ -70,6 +71,7 @@ class ReplicaManager:
         log_manager: LogManager,
         replicas: Replicas,
         images: ImageUpdates,
+        counts: PreparedCounts,
     ) -> None:
         self.controller_epoch = -1
         """The highest that was heard of; a request of a lower one is refused."""
@@ -89,6 +91,7 @@ class ReplicaManager:
         self._one_at_a_time = asyncio.Lock()
         self._told_replicas = False
         self._told_metadata = False
+        self._counts = counts
 
     # ---- the controller's requests ----
 
@@ -236,7 +239,8 @@ class ReplicaManager:
     ) -> list[LeaderAndIsrPartitionError]:
         rows = []
         entry = self.replicas.entry(topic.topic_name, topic.topic_id)
-        entry.partition_count = topic.partition_count
+        if not self._is_outdated(topic):
+            self._counts.tell(entry, topic.partition_count)
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         log_config = self._log_manager.log_config(configs)
         late = await self.replicas.open_logs(
@@ -256,6 +260,18 @@ class ReplicaManager:
             )
             await slices.breathe()
         return rows
+
+    def _is_outdated(self, topic: LeaderAndIsrTopic) -> bool:
+        """Whether it comes after what was said later: a broker that stood still reads its
+        connections in any order, and each count begins with new leader epochs.
+        """
+        known = self.replicas.hosted
+        return any(
+            (hosted := known.get(TopicPartition(topic.topic_name, state.partition_index)))
+            is not None
+            and hosted.leader_epoch > state.leader_epoch
+            for state in topic.partition_states
+        )
 
     def _stop_one(
         self,

@@ -43,6 +43,9 @@ __all__ = ["ClusterTopics"]
 
 TIMEOUT_S = 15.0
 """How long the controller may take; then the asker is told REQUEST_TIMED_OUT."""
+EXPANSION_TIMEOUT = "kstore.expansion.timeout.ms"
+MARGIN_S = 5.0
+"""How long after the end of an expansion its outcome may take to be told."""
 SHOWN_S = 10.0
 """How long this broker waits for its image to show what the controller has done."""
 ALL_KNOW_S, PER_PARTITION_S = 1.0, 0.005
@@ -155,8 +158,8 @@ class ClusterTopics(Topics):
 
     # ---- asking the controller ----
 
-    async def _ask(self, request: Any) -> Any:
-        asking = ask_controller(self._membership, self._store, request, timeout_s=TIMEOUT_S)
+    async def _ask(self, request: Any, timeout_s: float = TIMEOUT_S) -> Any:
+        asking = ask_controller(self._membership, self._store, request, timeout_s=timeout_s)
         return await _told(asking)
 
     async def _ask_to_create(self, new: NewTopic, *, validate_only: bool) -> TopicImage:
@@ -192,7 +195,9 @@ class ClusterTopics(Topics):
         request = CreatePartitionsRequest(
             topics=[topic], timeout_ms=int(TIMEOUT_S * 1000), validate_only=validate_only
         )
-        answer = await self._ask(request)
+        # The controller says what has become of it, and may take so long.
+        timeout_s = max(TIMEOUT_S, self._config[EXPANSION_TIMEOUT] / 1000 + MARGIN_S)
+        answer = await self._ask(request, timeout_s)
         _refuse(answer.results[0])
 
     async def _let_all_know(self, controller: Controller | None, partitions: int) -> None:

@@ -15,7 +15,16 @@ from kstore.broker.state.controller.state import ControllerState, PartitionChang
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.errors import ErrorCode
 
-__all__ = ["IsrAnswer", "Proposal", "after_brokers_changed", "alter_partition", "elect", "led_by"]
+__all__ = [
+    "IsrAnswer",
+    "Proposal",
+    "after_brokers_changed",
+    "alter_partition",
+    "elect",
+    "led_by",
+    "new_partition",
+    "taken_from",
+]
 
 NOT_READ: Mapping[tuple[str, int], int] = MappingProxyType({})
 
@@ -99,6 +108,36 @@ def led_by(state: ControllerState, node: int) -> list[tuple[str, int]]:
         for name, index, partition in state.partitions()
         if partition.leader == node and len(partition.replicas) > 1
     ]
+
+
+def new_partition(
+    state: ControllerState, replicas: tuple[int, ...], silent: Collection[int] = ()
+) -> PartitionImage:
+    """One to be made. All live replicas are in sync, since there is nothing to copy yet; but none
+    of a broker that does not answer, if there are others.
+    """
+    alive = tuple(each for each in replicas if each in state.brokers)
+    alive = tuple(each for each in alive if each not in silent) or alive
+    staying = [each for each in alive if each not in state.leaving]
+    leader = next(iter(staying or alive), election.NO_LEADER)
+    return PartitionImage(leader, 0, replicas, alive or replicas)
+
+
+def taken_from(
+    state: ControllerState, topic: str, silent: Collection[int]
+) -> list[PartitionChange]:
+    """Other replicas in sync lead what brokers lead that are alive and do not answer; what nobody
+    else can lead stays. The leader epoch that begins fences them: nobody follows them any more.
+    """
+    changes = []
+    for index, partition in enumerate(state.topics[topic].partitions):
+        if partition.leader not in silent:
+            continue
+        able = state.alive(topic, index) - set(silent)
+        new = election.after_change(partition, able, state.leaving.keys())
+        if new is not None and new.leader != election.NO_LEADER:
+            changes.append(_change(state, topic, index, partition, new))
+    return changes
 
 
 class Proposal(NamedTuple):

@@ -30,6 +30,7 @@ __all__ = [
 
 NO_CONTROLLER = -1
 """In the image of the controller itself nobody looks for who it is."""
+NOT_KNOWN = -1
 PIECE = 100
 """Partitions that are dealt with before others have their turn."""
 
@@ -56,6 +57,8 @@ class Expansion(NamedTuple):
     """The replicas of the partitions that are to be made."""
     prior_leader_epochs: tuple[tuple[int, int], ...]
     """(partition, its leader epoch) from before: the last in which nobody knew the new count."""
+    begun_ms: int = NOT_KNOWN
+    """When it was prepared, by the clock of the controller then; NOT_KNOWN: another way."""
 
 
 class PartitionChange(NamedTuple):
@@ -128,6 +131,11 @@ class ControllerState(NamedTuple):
         expansion = self.expansions.get(topic)
         added = 0 if expansion is None else len(expansion.added)
         return len(self.topics[topic].partitions) + added
+
+    def is_decided(self, expansion: Expansion) -> bool:
+        """Whether new partitions are made already: there is no way back then."""
+        topic = self.topics[expansion.topic.name]
+        return len(topic.partitions) != len(expansion.prior_leader_epochs)
 
     def unclean_allowed(self, topic: str) -> bool:
         """Whether a replica that is not in sync may lead the topic's partitions."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,53 @@ def test_the_old_number_is_refused_before_there_are_new_partitions(cluster: Ksto
         cluster.resume(paused)
     asking.answer()
     shown(cluster, "before", 5)
+
+
+def test_an_expansion_ends_in_time_though_a_leader_stands_still(cluster: KstoreCluster) -> None:
+    """Of one topic another replica leads then, and it grows; the other keeps what it has."""
+    controller = cluster.wait_for_controller()
+    client = client_of(cluster, controller)
+    [other, still] = [node for node in ALL if node != controller]
+    cluster.create_topic(
+        "fenced", replicas={0: (still, other, controller), 1: (other, controller, still)}
+    )
+    cluster.create_topic("kept", replicas={0: (still,), 1: (controller,)})
+    for name in ("fenced", "kept"):
+        shown(cluster, name, 2)
+    with cluster.admin() as admin:
+        admin.alter_configs("", {"kstore.expansion.timeout.ms": "1000"}, resource="broker")
+    cluster.pause(still)
+    try:
+        client.grow("fenced", 3)
+        answer = try_to_grow(client, "kept", 3)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert answer.error_message.startswith(
+            f"'kept' keeps its 2 partitions: broker {still}, alone in sync of partition 0, did not"
+        )
+        new = client_of(cluster, other)
+        until_true(
+            lambda: new.produce("fenced", count=3, acks=1).error_code == 0, "another one leads"
+        )
+        refused = new.produce("fenced", count=2, acks=1)
+        assert refused.error_code == ErrorCode.INVALID_PARTITION_COUNT
+        until_true(
+            lambda: client.produce("kept", 1, count=2, acks=1).error_code == 0, "it is rolled back"
+        )
+    finally:
+        cluster.resume(still)
+    old = client_of(cluster, still)
+    until_true(
+        lambda: (
+            old.produce("fenced", count=2, acks=1).error_code
+            in (ErrorCode.INVALID_PARTITION_COUNT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        ),
+        "it accepts the old count no more",
+    )
+    until_true(lambda: try_to_grow(client, "kept", 3).error_code == 0, "it grows now")
+    with cluster.admin() as admin:
+        admin.alter_configs("", {"kstore.expansion.timeout.ms": None}, resource="broker")
+    shown(cluster, "kept", 3)
+    shown(cluster, "fenced", 3)
 
 
 def test_a_new_partition_waits_for_leaders_on_other_brokers(cluster: KstoreCluster) -> None:
@@ -339,6 +387,14 @@ def ask_to_grow(client: TopicClient, name: str, count: int) -> None:
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)
     client.sock.sendall(encode_request(request, 3, 9, "test"))
+
+
+def try_to_grow(client: TopicClient, name: str, count: int) -> Any:
+    """The answer, good or bad."""
+    from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
+
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    return client.call(CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)).results[0]
 
 
 def grows(cluster: KstoreCluster, node_id: int, name: str) -> bool:

@@ -15,6 +15,7 @@ from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTo
 from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from kstore.record import build_batch
 from tests.sim.history import KEYED, History, Place
+from tests.sim.refusals import Refusals
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.producing import init_producer
 
@@ -39,10 +40,11 @@ class _Batch(NamedTuple):
 class KeyedProducer:
     """Writes to each key's partition, at most one record of a key at a time."""
 
-    def __init__(self, client: Client, history: History, topic: str) -> None:
+    def __init__(self, client: Client, history: History, topic: str, refusals: Refusals) -> None:
         self.client = client
         self.history = history
         self.topic = topic
+        self.refusals = refusals
         self.stopping = False
         self.next: dict[str, int] = dict.fromkeys(KEYS, 0)
         """The number of each key's next record."""
@@ -111,12 +113,14 @@ class KeyedProducer:
         topic = TopicProduceData(name=self.topic, partition_data=rows, partition_count=batch.of)
         request = ProduceRequest(acks=-1, timeout_ms=3000, topic_data=[topic])
         leader = await client.leader(*place)
+        count = self.refusals.count()
         try:
             answer = await client.ask(leader, request, newest=FIRST_WITH_COUNT)
         except UnansweredError:
             client.forget_leader(*place)
             return ErrorCode.NETWORK_EXCEPTION
         row = answer.responses[0].partition_responses[0]
+        self.refusals.answered(place, leader, batch.of, count, row.error_code)
         if row.error_code == ErrorCode.NONE:
             values = [b"%s%s:%d" % (KEYED, k.encode(), self.next[k]) for k in batch.keys]
             if row.base_offset >= 0:
@@ -166,6 +170,8 @@ class Grower:
                 # Done now, or by an earlier question whose answer was lost.
                 count = wanted
                 self.history.counts["expansions"] += 1
+            elif answer.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT:
+                self.history.counts["expansions not known or rolled back"] += 1
 
 
 def jump_hash(key: str, count: int) -> int:

@@ -403,7 +403,7 @@ def test_what_is_written_is_taken_over_though_nobody_waits_for_it_any_more() -> 
 def test_a_controller_that_ends_tells_who_waits_that_it_is_none() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.controller.create_topic(NewTopic("t", 1, 3))
-        cluster.nodes[1].mute = True
+        cluster.leader("t", 0).mute = True
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 2)))
         await until(lambda: cluster.controller.state.count("t") == 2)
         await cluster.controller.close()

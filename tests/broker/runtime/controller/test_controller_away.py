@@ -32,7 +32,7 @@ def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_
 
             patch.setattr(controller.store, "begin_expansion", begin_and_lose)
             with pytest.raises(TopicError) as refused:
-                await controller.topics.add_partitions(NewPartitions("t", 3))
+                await controller.growth.add_partitions(NewPartitions("t", 3))
             assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
             assert "t" in controller.state.expansions
         await until(lambda: not controller.state.expansions)

@@ -70,23 +70,25 @@ def test_a_broker_that_was_away_deletes_what_was_deleted_meanwhile() -> None:
     run(story)
 
 
-def test_an_expansion_waits_for_the_brokers_that_have_replicas() -> None:
+def test_an_expansion_waits_for_the_leaders() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.controller.create_topic(NewTopic("t", 2, 3))
         await cluster.settle()
-        cluster.nodes[1].mute = True
+        silent = cluster.leader("t", 1)
+        silent.mute = True
+        other = next(node for node in cluster.nodes.values() if node is not silent)
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 4)))
-        await until(lambda: cluster.nodes[0].counts["t"] == 4)
-        assert cluster.nodes[0].hosted["t", 0].leader_epoch == 1
+        await until(lambda: other.counts["t"] == 4)
+        assert other.hosted["t", 0].leader_epoch == 1
         assert len(cluster.controller.state.topics["t"].partitions) == 2
         assert not cluster.store.exists("/brokers/topics/t/partitions/2")
-        cluster.nodes[1].mute = False
+        silent.mute = False
         await growing
         await cluster.settle()
         partitions = cluster.controller.state.topics["t"].partitions
         assert [p.prior_leader_epochs for p in partitions[2:]] == [((0, 0), (1, 0))] * 2
         assert [p.partition_epoch for p in partitions] == [1, 2, 3, 4]
-        assert ("t", 3) in cluster.nodes[1].metadata
+        assert ("t", 3) in silent.metadata
         assert cluster.store.children("/admin/expansions") == []
 
     run(story)
@@ -144,14 +146,16 @@ def test_new_partitions_come_after_all_know_the_new_count_though_the_store_faile
     async def story(cluster: Cluster) -> None:
         await cluster.controller.create_topic(NewTopic("t", 1, 3))
         await cluster.settle()
-        cluster.nodes[2].mute = True
+        silent = cluster.leader("t", 0)
+        silent.mute = True
+        other = next(node for node in cluster.nodes.values() if node is not silent)
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 2)))
-        await until(lambda: cluster.nodes[0].counts["t"] == 2)
+        await until(lambda: other.counts["t"] == 2)
         await fail_once(cluster)
         await until(lambda: cluster.controller.generation == 2)
         assert len(cluster.controller.state.topics["t"].partitions) == 1
         assert not growing.done()
-        cluster.nodes[2].mute = False
+        silent.mute = False
         await growing
         assert len(cluster.controller.state.topics["t"].partitions) == 2
 

@@ -1,0 +1,101 @@
+"""How many partitions producers have to know of (KIP-253), as the controller says it to leaders.
+
+While a topic is being prepared for an expansion, its leaders refuse the old count. A leader that
+then hears nothing more, although that has to end in time, looks into the coordination store itself:
+the controller may have rolled back, and not be able to reach it. So it refuses nobody for longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kstore.broker.coordination.store import StoreError
+from kstore.broker.coordination.znodes import read_count
+
+if TYPE_CHECKING:
+    from kstore._fast.broker.partition import TopicEntry
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+
+__all__ = ["PreparedCounts"]
+
+TIMEOUT = "kstore.expansion.timeout.ms"
+
+
+class PreparedCounts:
+    """The topics whose leaders here were told another count than the cluster's metadata has."""
+
+    def __init__(self, node: Node, store: Store, metadata: MetadataCache) -> None:
+        self._node = node
+        self._store = store
+        self._metadata = metadata
+        self._told: dict[str, TopicEntry] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    def tell(self, entry: TopicEntry, count: int) -> None:
+        """The controller says how many partitions a topic has for producers."""
+        entry.partition_count = count
+        name = entry.name.decode()
+        if count == self._known(name):
+            self._told.pop(name, None)
+            return
+        self._told.pop(name, None)
+        self._told[name] = entry
+        self._look_later()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _known(self, name: str) -> int:
+        """The count that clients are told."""
+        topic = self._metadata.image.topics.get(name)
+        return -1 if topic is None else len(topic.partitions)
+
+    def _look_later(self) -> None:
+        if self._timer is None and self._looking is None:
+            seconds = self._node.config[TIMEOUT] / 1000
+            self._timer = self._node.loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._looking = self._node.loop.create_task(self._look_at_all())
+
+    async def _look_at_all(self) -> None:
+        try:
+            for name, entry in list(self._told.items()):
+                if entry.partition_count == self._known(name):
+                    del self._told[name]
+                else:
+                    await self._look_at(name, entry)
+        except StoreError:
+            pass  # while nobody can decide anything, the next look comes
+        finally:
+            self._looking = None
+        if self._told:
+            self._look_later()
+
+    async def _look_at(self, name: str, entry: TopicEntry) -> None:
+        told = entry.partition_count
+        del self._told[name]  # who is told anew meanwhile puts it there again
+        try:
+            count = await self._node.run_blocking(lambda: read_count(self._store, name))
+        except StoreError:
+            self._told.setdefault(name, entry)
+            raise
+        if name in self._told:
+            return
+        if count is None:
+            self._told[name] = entry
+        elif count.topic_id.bytes == entry.topic_id and count.partitions < told:
+            self._node.report(
+                f"'{name}' has {count.partitions} partitions, and the controller, which had"
+                f" prepared it for {told}, has not said so: its producers go on"
+            )
+            entry.partition_count = count.partitions

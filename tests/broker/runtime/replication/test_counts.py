@@ -1,0 +1,118 @@
+"""A leader that was prepared for an expansion and hears no more looks into the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+from kstore._fast.broker.partition import TopicEntry
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.memory_store import MemoryStore
+from kstore.broker.runtime.replication.counts import PreparedCounts
+from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
+
+
+class Scene:
+    """A topic of two partitions that its leaders here were told to have four."""
+
+    def __init__(self, *, growing: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self.reports: list[str] = []
+        self.reads = 0
+        node: Any = SimpleNamespace(
+            loop=loop,
+            config={"kstore.expansion.timeout.ms": 1},
+            report=self.reports.append,
+            run_blocking=self._read,
+        )
+        self.store = MemoryStore()
+        znodes.prepare(self.store)
+        partition = PartitionImage(0, 0, (0,), (0,))
+        self.topic = znodes.create_topic(
+            self.store, TopicImage("t", uuid4(), (partition, partition), {})
+        )
+        if growing:
+            znodes.begin_expansion(self.store, self.topic, [(0,), (0,)])
+        image = MetadataImage("").with_topics(self.topic)
+        self.metadata: Any = SimpleNamespace(image=image)
+        self.counts = PreparedCounts(node, self.store, self.metadata)
+        self.entry = TopicEntry(b"t", self.topic.topic_id.bytes)
+        self.when_read: Callable[[], None] = lambda: None
+
+    async def _read(self, call: Callable[[], Any]) -> Any:
+        found = call()
+        self.reads += 1
+        self.when_read()
+        await asyncio.sleep(0)
+        return found
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+
+def tell(story: Callable[[Scene], Awaitable[None]], *, growing: bool = False) -> None:
+    async def run() -> None:
+        scene = Scene(growing=growing)
+        try:
+            await story(scene)
+        finally:
+            scene.counts.close()
+
+    asyncio.run(run())
+
+
+def test_a_rollback_that_the_controller_could_not_say_is_found_in_the_store() -> None:
+    async def story(scene: Scene) -> None:
+        scene.counts.tell(scene.entry, 4)
+        await scene.until(lambda: scene.entry.partition_count == 2)
+        assert scene.reports == [
+            "'t' has 2 partitions, and the controller, which had prepared it for 4, has not said"
+            " so: its producers go on"
+        ]
+
+    tell(story)
+
+
+def test_while_the_store_has_it_growing_the_old_count_stays_refused() -> None:
+    async def story(scene: Scene) -> None:
+        scene.counts.tell(scene.entry, 4)
+        await scene.until(lambda: scene.reads == 3)
+        assert scene.entry.partition_count == 4
+
+    tell(story, growing=True)
+
+
+def test_what_the_controller_says_meanwhile_counts() -> None:
+    """It was prepared anew after the look, and before what the look found was taken over."""
+
+    async def story(scene: Scene) -> None:
+        def prepared_anew() -> None:
+            scene.when_read = lambda: None
+            znodes.begin_expansion(scene.store, scene.topic, [(0,), (0,)])
+            scene.counts.tell(scene.entry, 4)
+
+        scene.when_read = prepared_anew
+        scene.counts.tell(scene.entry, 4)
+        await scene.until(lambda: scene.reads == 3)
+        assert scene.entry.partition_count == 4
+
+    tell(story)
+
+
+def test_a_count_that_clients_are_told_needs_no_look() -> None:
+    async def story(scene: Scene) -> None:
+        scene.counts.tell(scene.entry, 4)
+        partition = PartitionImage(0, 0, (0,), (0,))
+        grown = scene.topic._replace(partitions=(partition,) * 4)
+        scene.metadata.image = scene.metadata.image.with_topics(grown)
+        scene.counts.tell(scene.entry, 4)
+        await asyncio.sleep(0.02)
+        assert scene.reads == 0
+        assert scene.entry.partition_count == 4
+
+    tell(story)

@@ -1,0 +1,67 @@
+"""For how long a producer is refused that says the count that its topic has: an expansion that is
+prepared refuses it, and has to end in time, one way or the other.
+"""
+
+from __future__ import annotations
+
+from kstore.broker.coordination.store import NoNodeError
+from kstore.errors import ErrorCode
+from tests.sim.history import History, Place
+from tests.sim.machines.world import World
+
+__all__ = ["EXPANSION_TIMEOUT_MS", "LONGEST_S", "Refusals"]
+
+EXPANSION_TIMEOUT_MS = 2000
+LONGEST_S = 12.0
+"""The time of an expansion, three times at most because controllers fail, whose sessions end after
+two seconds; and as long again for a leader that hears nothing to look for itself.
+"""
+
+
+class Refusals:
+    """What producers of one topic of a cluster are answered."""
+
+    def __init__(self, history: History, world: World, topic: str) -> None:
+        self._history = history
+        self._world = world
+        self._path = f"/brokers/topics/{topic}/partitions"
+        self._since: dict[Place, float] = {}
+
+    def count(self) -> int:
+        """How many partitions there are, by the coordination store; -1 where there is none."""
+        try:
+            return len(self._world.store.root(self._world.folder + "/store").children(self._path))
+        except NoNodeError:
+            return -1
+
+    def _leads(self, node_id: int, place: Place) -> bool:
+        broker = self._world.nodes[node_id].broker
+        if broker is None:
+            return False
+        partition = broker.table.partition(place.topic.encode(), place.partition)
+        return partition is not None and bool(partition.online)
+
+    def answered(self, place: Place, node_id: int, said: int, before: int, code: int) -> None:
+        """A producer said a count, when the topic had so many partitions, and got this answer of a
+        broker. One that does not know yet that it leads the partition is not meant.
+        """
+        if not self._leads(node_id, place):
+            return
+        now = self._world.loop.time()
+        if code == ErrorCode.NONE:
+            self._since.pop(place, None)
+        if code != ErrorCode.INVALID_PARTITION_COUNT:
+            return
+        if not said == before == self.count():
+            self._since.pop(place, None)
+            return
+        if not self._world.store.majority:  # nobody can decide anything
+            self._since[place] = now
+        passed = now - self._since.setdefault(place, now)
+        counts = self._history.counts
+        counts["longest refusal (ms)"] = max(counts["longest refusal (ms)"], int(passed * 1000))
+        counts["refused while prepared"] += 1
+        if passed > LONGEST_S:
+            self._history.break_rule(
+                "refusals", f"{place} refuses the {said} partitions that it has for {passed:.1f} s"
+            )
