@@ -24,6 +24,7 @@ __all__ = [
     "connector_jars",
     "fetch",
     "fetch_jars",
+    "iceberg_jars",
     "jar_folder",
     "java_program",
     "streams_classpath",
@@ -33,6 +34,8 @@ POM = Path(__file__).parent / "java" / "pom.xml"
 STREAMS_POM = POM.with_name("streams.xml")
 CONNECTOR_POM = POM.with_name("spark.xml")
 CONNECTOR_VERSION = "4.2.0"
+ICEBERG_POM = POM.with_name("iceberg.xml")
+ICEBERG_VERSION = "1.12.0"
 _VERSION_TAG = "{http://maven.apache.org/POM/4.0.0}kafka.version"
 
 
@@ -141,6 +144,13 @@ def connector_jars() -> list[Path]:
     connector = f"spark-sql-kafka-0-10_2.13-{CONNECTOR_VERSION}"
     folder = jar_folder().with_name(f"spark-kafka-{CONNECTOR_VERSION}")
     return sorted(fetch(CONNECTOR_POM, folder, connector).glob("*.jar"))
+
+
+def iceberg_jars() -> list[Path]:
+    """Iceberg's library and SQLite's driver, for `spark.jars`; in a folder of their own, too."""
+    runtime = f"iceberg-spark-runtime-4.1_2.13-{ICEBERG_VERSION}"
+    folder = jar_folder().with_name(f"iceberg-{ICEBERG_VERSION}")
+    return sorted(fetch(ICEBERG_POM, folder, runtime).glob("*.jar"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 
 from kstore.clients import AdminClient
 from kstore.testing.brokers import Broker
-from tests.conformance.kafka_jars import KafkaUnavailableError, connector_jars
+from tests.conformance.kafka_jars import KafkaUnavailableError, connector_jars, iceberg_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.jars", ",".join(str(jar) for jar in _connector()))
+        .config("spark.jars", ",".join(str(jar) for jar in _jars()))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.session.timeZone", "UTC")
@@ -56,10 +56,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     gateway.proc.wait(60)
 
 
-def _connector() -> list[Path]:
-    """Spark's own Kafka connector, if Maven has it for us; its tests are skipped otherwise."""
+def _jars() -> list[Path]:
+    """Spark's own Kafka connector and Iceberg's library, if Maven has them for us; their tests are
+    skipped otherwise.
+    """
     try:
-        return connector_jars()
+        return connector_jars() + iceberg_jars()
     except KafkaUnavailableError:
         if os.environ.get("CI"):
             raise

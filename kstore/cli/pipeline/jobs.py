@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
+from kstore.cli.pipeline.options import OnLoss, one_of, reader
 from kstore.cli.pipeline.run import Confs, Master, Tasks, job, spark_command
+from kstore.cli.pipeline.table import EXAMPLE, table
 from kstore.cli.records.copy_options import (
     FromProfile,
     Groups,
@@ -42,12 +44,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
-
-OnLoss = Annotated[
-    str,
-    typer.Option(help="fail or skip, if the cluster has deleted records that were not copied yet."),
-]
 ReportFolder = Annotated[
     str | None,
     typer.Option(
@@ -74,21 +70,9 @@ def _pattern(names: list[str], regex: bool) -> re.Pattern[str]:
         raise typer.BadParameter(str(error)) from None
 
 
-def _one_of(name: str, value: str, *known: str) -> str:
-    if value not in known:
-        raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
-    return value
-
-
 def _committed(isolation: str) -> bool:
     known = ("read_committed", "read_uncommitted")
-    return _one_of("--isolation-level", isolation, *known) == known[0]
-
-
-def _reader(
-    servers: str | None, properties: list[str] | None, profile: str | None
-) -> dict[str, Any]:
-    return client_config("consumer", servers, properties, profile, _WAIT)
+    return one_of("--isolation-level", isolation, *known) == known[0]
 
 
 @app.command(epilog="Example: kstore pipeline load --file server.log")
@@ -149,12 +133,12 @@ def archive(
     from kstore.pipeline.jobs.archive import archive as work
 
     options = ArchiveOptions(
-        _reader(bootstrap, properties, profile),
+        reader(bootstrap, properties, profile),
         path,
         _pattern(topics, regex),
-        hourly=_one_of("--by", by, "day", "hour") == "hour",
+        hourly=one_of("--by", by, "day", "hour") == "hour",
         read_committed=_committed(isolation_level),
-        on_loss=_one_of("--on-loss", on_loss, "fail", "skip"),
+        on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
         tasks=tasks,
     )
     with job("archive", master, conf, json, options.settings) as running:
@@ -208,7 +192,7 @@ def restore(
         raise typer.BadParameter(str(error)) from None
     options = RestoreOptions(
         path,
-        _reader(bootstrap, properties, profile),
+        reader(bootstrap, properties, profile),
         _pattern(topics, regex),
         renamed=key_values(rename, "orders=orders-2024"),
         replication_factor=replication_factor,
@@ -273,14 +257,14 @@ def replicate(
         topics=_pattern(topics, regex),
         groups=None if no_groups else _pattern([groups], True),
         isolation_level=isolation_level,
-        on_loss=_one_of("--on-loss", on_loss, "fail", "skip"),
+        on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
         rate_limit=parse_rate(rate_limit),
         replication_factor=replication_factor,
         copy_configs=not no_configs,
     )
     options = ReplicateOptions(
-        _reader(source, source_property, from_profile),
-        _reader(target, target_property, to_profile),
+        reader(source, source_property, from_profile),
+        reader(target, target_property, to_profile),
         copying,
         tasks,
     )
@@ -304,7 +288,7 @@ def _sides(
     names = []
     for servers, properties, profile in (source, target):
         if servers or profile:
-            settings = _reader(servers, properties, profile)
+            settings = reader(servers, properties, profile)
             sides.append(ClusterSide(settings, committed, tasks))
             names.append(f"cluster {settings.get('bootstrap.servers', profile)}")
     if archive:
@@ -369,7 +353,7 @@ def verify(
     """
     from kstore.cli.pipeline.verify import run_verify
 
-    _one_of("--match", match, "offsets", "keys")
+    one_of("--match", match, "offsets", "keys")
     sides, names = _sides(
         (source, source_property, from_profile),
         (target, target_property, to_profile),
@@ -415,8 +399,11 @@ def stats(
     if archive:
         side, name = ArchiveSide(archive), f"the archive {archive}"
     else:
-        settings = _reader(bootstrap, properties, profile)
+        settings = reader(bootstrap, properties, profile)
         side = ClusterSide(settings, _committed(isolation_level), tasks)
         name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
     with job("stats", master, conf, json, *_clusters([side])) as running:
         run_stats(running, _pattern(topics, regex), side, name, top=top, report=report)
+
+
+app.command(epilog=EXAMPLE)(table)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from kstore.clients.io.cluster import ClusterClient
-from kstore.clients.io.list_offsets import list_offsets
+from kstore.clients.io.list_offsets import epoch_ends, list_offsets
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.replicator.wire import EARLIEST, LATEST, fetch
 from kstore.config.client.configs import client_settings
@@ -155,6 +155,28 @@ class Brokers:
     def ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         """The log end offset (last stable offset) of each partition."""
         return self._thread.run(self._offsets(tps, LATEST))
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where each leader epoch ends in the log of the partition's leader; -1, or no row, where
+        the leader does not know.
+        """
+        if not epochs:
+            return {}
+        return self._thread.run(self._epoch_ends(epochs))
+
+    async def _epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        topics = sorted({tp.topic for tp in epochs})
+
+        async def ask() -> dict[TopicPartition, int]:
+            found = await epoch_ends(self.cluster, epochs)
+            for end in found.values():
+                if isinstance(end, KafkaError) and end.retriable:
+                    raise end
+            return {
+                tp: end.end_offset for tp, end in found.items() if not isinstance(end, KafkaError)
+            }
+
+        return await self.cluster.retrying(ask, self.timeout_ms, topics)
 
     # ---- records ----
 

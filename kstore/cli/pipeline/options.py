@@ -1,0 +1,32 @@
+"""Options that several commands of `kstore pipeline` have, and what is read from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kstore.cli.client_options import client_config
+
+__all__ = ["OnLoss", "one_of", "reader"]
+
+_WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
+
+OnLoss = Annotated[
+    str,
+    typer.Option(help="fail or skip, if the cluster has deleted records that were not copied yet."),
+]
+
+
+def one_of(name: str, value: str, *known: str) -> str:
+    """The value, if it is one of these. Raises typer.BadParameter."""
+    if value not in known:
+        raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
+    return value
+
+
+def reader(
+    servers: str | None, properties: list[str] | None, profile: str | None
+) -> dict[str, Any]:
+    """The settings of a consumer."""
+    return client_config("consumer", servers, properties, profile, _WAIT)

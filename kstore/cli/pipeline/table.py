@@ -1,0 +1,131 @@
+"""``kstore pipeline table``: topics kept as tables of a lake."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstore.cli.client_options import ProfileName, Properties, Servers
+from kstore.cli.options import Json
+from kstore.cli.pipeline.options import OnLoss, one_of, reader
+from kstore.cli.pipeline.run import Confs, Master, Running, Tasks, job, spark_command
+
+if TYPE_CHECKING:
+    from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
+
+__all__ = ["EXAMPLE", "table"]
+
+EXAMPLE = (
+    "Example: kstore pipeline table orders --to iceberg:lake/shop -b broker:9092 "
+    "--conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri=http://host:8181"
+)
+
+
+@spark_command
+def table(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="iceberg:CATALOG/NAMESPACE",
+            help="One of Spark's catalogs (--conf spark.sql.catalog.CATALOG.type=...), and a "
+            "namespace, which is created if need be.",
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--table", help="Default: the topic's name, with _ for dots and dashes."),
+    ] = None,
+    on_loss: OnLoss = "fail",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until Ctrl-C, with a commit now and then.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0.0, help="Seconds from commit to commit, with --follow.")
+    ] = 60.0,
+    max_offsets: Annotated[
+        int, typer.Option(min=0, help="Of one commit, at most; 0: all that there are.")
+    ] = 0,
+    resync: Annotated[
+        bool,
+        typer.Option(
+            "--resync", help="Read the topic from its beginning, and replace the table's rows."
+        ),
+    ] = False,
+    bootstrap: Servers = None,
+    properties: Properties = None,
+    profile: ProfileName = None,
+    master: Master = None,
+    conf: Confs = None,
+    tasks: Tasks = 0,
+    json: Json = False,
+) -> None:
+    """Keep a topic as an Iceberg table: each committed record is one row, partitioned by day.
+
+    A commit holds rows and how far they reach, so you can kill it at any time and start it again:
+    no record is missing, and none is there twice.
+    """
+    from kstore.pipeline.jobs.tables.iceberg import PACKAGE
+    from kstore.pipeline.jobs.tables.keep import TableOptions, table_name, target
+
+    try:
+        catalog, namespace = target(to)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    options = TableOptions(
+        reader(bootstrap, properties, profile),
+        topic,
+        catalog,
+        namespace,
+        name or table_name(topic),
+        on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
+        max_offsets=max_offsets,
+        resync=resync,
+        tasks=tasks,
+    )
+    with job("table", master, _with_iceberg(conf, PACKAGE), json, options.settings) as running:
+        _rounds(running, options, every if follow else None)
+
+
+def _with_iceberg(confs: list[str] | None, package: str) -> list[str]:
+    """The settings, with Iceberg's library among them."""
+    given = list(confs or [])
+    jars = [conf for conf in given if conf.startswith(("spark.jars=", "spark.jars.packages="))]
+    if any("iceberg" in conf for conf in jars):
+        return given
+    key = "spark.jars.packages="
+    others = [conf for conf in jars if conf.startswith(key)]
+    given = [conf for conf in given if conf not in others]
+    return [*given, key + ",".join([package, *(conf.removeprefix(key) for conf in others)])]
+
+
+def _rounds(running: Running, options: TableOptions, every_s: float | None) -> None:
+    """One round after the other: until nothing is left, or for ever."""
+    from dataclasses import replace
+
+    from kstore.pipeline.jobs.tables.keep import keep_table
+
+    while True:
+        began = time.monotonic()
+        kept = keep_table(running.spark, options, running.say)
+        options = replace(options, resync=False)
+        more = bool(kept.behind and kept.offsets)
+        if kept.offsets or kept.lost or every_s is None:
+            _tell(running, kept)
+        if more:
+            continue
+        if every_s is None:
+            return
+        time.sleep(max(every_s - (time.monotonic() - began), 0.1))
+
+
+def _tell(running: Running, kept: Kept) -> None:
+    lost = f", {kept.lost} offsets were lost" if kept.lost else ""
+    running.done(
+        asdict(kept),
+        f"{kept.table}: {kept.records} records, {kept.bytes / 1e6:.1f} MB in {kept.files} files"
+        f"{lost}; snapshot {kept.snapshot}",
+    )

@@ -1,0 +1,356 @@
+"""Iceberg's own Java library, through the JVM of Spark's driver: catalogs as Spark is told of them,
+tables, and commits that count only on the snapshot that they were planned on.
+
+Spark's part of Iceberg's runtime (SparkCatalog) is not used: it is made for one version of Spark,
+and appends once more to whatever it finds where a commit met another one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.tables.progress import COMMIT, PROGRESS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PACKAGE", "Catalog", "ConflictError", "DataFile", "Head", "Prepared", "Table"]
+
+PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+"""From Maven. Only its core is used, which works in every Spark of Scala 2.13."""
+BRANCH, TAG = "main", "kstore_progress"
+NAME_MAPPING = "schema.name-mapping.default"
+OWNER = "kstore.topic"
+LOOKS = 5
+"""How often the catalog is asked whether a commit without an answer has come."""
+DEFINITELY_NOT = "CommitFailedException"
+
+
+class ConflictError(Exception):
+    """Somebody has committed to the table meanwhile: this commit has not happened."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of the table: its path, its size, and Hive's name of its partition."""
+
+    path: str
+    size: int
+    partition: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A file as Iceberg knows it, with its number of rows."""
+
+    made: Any
+    records: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """The table's current snapshot, and the newest note of kstore among its ancestors."""
+
+    snapshot: int | None
+    progress: str | None
+    is_ours: bool
+    """Whether the current snapshot itself has the note."""
+
+
+@contextmanager
+def java(what: str) -> Iterator[None]:
+    """An exception of Java's leaves as JobError."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise JobError(f"{what}: {_said(error)}") from error
+
+
+def _said(error: Any) -> str:
+    thrown = error.java_exception
+    name = str(thrown.getClass().getSimpleName())
+    cause = thrown.getCause()
+    more = f" ({cause.getMessage()})" if cause is not None and cause.getMessage() else ""
+    return f"{name}: {thrown.getMessage()}{more}"
+
+
+class Catalog:
+    """A catalog by its name in Spark's settings: spark.sql.catalog.NAME.type, .uri, .warehouse, and
+    what else Iceberg knows. Raises JobError where there is none.
+    """
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self.spark = spark
+        self.name = name
+        self._jvm: Any = spark._jvm
+        if self._jvm is None:
+            raise JobError("tables are kept by a Spark with a JVM of its own, not by Spark Connect")
+        self._hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+        options = self._options()
+        with java(f"the catalog {name} can't be opened"):
+            self._catalog = self.library("CatalogUtil").buildIcebergCatalog(
+                name, options, self._hadoop
+            )
+
+    def library(self, path: str) -> Any:
+        """A class of org.apache.iceberg."""
+        found = self._jvm.org.apache.iceberg
+        for part in path.split("."):
+            found = getattr(found, part)
+        return found
+
+    def _options(self) -> Any:
+        prefix = f"spark.sql.catalog.{self.name}."
+        options = self._jvm.java.util.HashMap()
+        for key, value in self.spark.conf.getAll.items():
+            if key.startswith(prefix):
+                options.put(key.removeprefix(prefix), value)
+        if options.isEmpty():
+            raise JobError(
+                f"Spark has no catalog {self.name}: describe it as for Spark, with --conf "
+                f"{prefix}type=rest --conf {prefix}uri=http://... (or hive, glue, jdbc, hadoop, "
+                "with what it needs), or in spark-defaults.conf"
+            )
+        if not _is_class(self.library("CatalogUtil")):
+            raise JobError(
+                f"Iceberg is not on Spark's class path: add --conf spark.jars.packages={PACKAGE}, "
+                "or --conf spark.jars= with the path of that jar"
+            )
+        return options
+
+    def load(self, namespace: str, name: str) -> Table | None:
+        """The table, or None if there is none. Raises JobError."""
+        ident = self._ident(namespace, name)
+        with java(f"table {namespace}.{name} can't be read"):
+            if not self._catalog.tableExists(ident):
+                return None
+            return Table(self, self._catalog.loadTable(ident), f"{namespace}.{name}")
+
+    def create(
+        self,
+        namespace: str,
+        name: str,
+        schema: Mapping[str, Any],
+        day: str | None,
+        properties: Mapping[str, str],
+    ) -> Table:
+        """A new table with this schema (Iceberg's JSON), by day of a column; its namespace too."""
+        ident = self._ident(namespace, name)
+        with java(f"table {namespace}.{name} can't be created"):
+            if not self._catalog.namespaceExists(ident.namespace()):
+                self._catalog.createNamespace(ident.namespace())
+            made = self.library("SchemaParser").fromJson(json.dumps(schema))
+            builder = self.library("PartitionSpec").builderFor(made)
+            spec = (builder.day(day) if day else builder).build()
+            mapping = self.library("mapping")
+            options = self._jvm.java.util.HashMap()
+            # Spark writes no field ids into Parquet: readers find columns by their names.
+            options.put(
+                NAME_MAPPING,
+                mapping.NameMappingParser.toJson(mapping.MappingUtil.create(made)),
+            )
+            for key, value in properties.items():
+                options.put(key, value)
+            table = self._catalog.createTable(ident, made, spec, options)
+        return Table(self, table, f"{namespace}.{name}")
+
+    def _ident(self, namespace: str, name: str) -> Any:
+        levels = namespace.split(".")
+        gateway: Any = self.spark.sparkContext._gateway
+        array = gateway.new_array(self._jvm.java.lang.String, len(levels))
+        for at, level in enumerate(levels):
+            array[at] = level
+        of = self.library("catalog.Namespace").of(array)
+        return self.library("catalog.TableIdentifier").of(of, name)
+
+    def files(self, folder: str) -> list[DataFile]:
+        """The Parquet files below a folder that Spark has written, by paths that begin with it."""
+        with java(f"{folder} can't be listed"):
+            at = self._jvm.org.apache.hadoop.fs.Path(folder)
+            system = at.getFileSystem(self._hadoop)
+            if not system.exists(at):
+                return []
+            whole = system.getFileStatus(at).getPath().toString()
+            found = []
+            listed = system.listFiles(at, True)
+            while listed.hasNext():
+                file = listed.next()
+                path = file.getPath().toString()
+                if path.endswith(".parquet"):
+                    below = path.removeprefix(whole)
+                    partition = below.strip("/").rsplit("/", 1)[0] if "/" in below[1:] else ""
+                    found.append(DataFile(folder + below, file.getLen(), partition))
+        return sorted(found, key=lambda file: file.path)
+
+    def delete(self, folder: str) -> None:
+        """Remove a folder that no snapshot knows."""
+        with java(f"{folder} can't be deleted"):
+            at = self._jvm.org.apache.hadoop.fs.Path(folder)
+            at.getFileSystem(self._hadoop).delete(at, True)
+
+
+def _is_class(found: Any) -> bool:
+    from py4j.java_gateway import JavaClass
+
+    return isinstance(found, JavaClass)
+
+
+class Table:
+    """One table, as it was when it was loaded or refreshed last."""
+
+    def __init__(self, catalog: Catalog, table: Any, name: str) -> None:
+        self.catalog = catalog
+        self._table = table
+        self.name = name
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What is set on it."""
+        return dict(self._table.properties())
+
+    @property
+    def data_folder(self) -> str:
+        """Where its files go."""
+        location = str(self._table.location()).rstrip("/")
+        return self.properties.get("write.data.path", f"{location}/data").rstrip("/")
+
+    def refresh(self) -> None:
+        """Look again. Raises JobError."""
+        with java(f"table {self.name} can't be read"):
+            self._table.refresh()
+
+    def head(self) -> Head:
+        """The current snapshot, and what is known of the topic. Raises JobError."""
+        with java(f"the snapshots of table {self.name} can't be read"):
+            current = self._table.currentSnapshot()
+            at = current
+            while at is not None:
+                progress = at.summary().get(PROGRESS)
+                if progress is not None:
+                    ours = at.snapshotId() == current.snapshotId()
+                    return Head(current.snapshotId(), str(progress), ours)
+                parent = at.parentId()
+                at = None if parent is None else self._table.snapshot(parent)
+            return Head(None if current is None else current.snapshotId(), None, False)
+
+    # ---- commits ----
+
+    def prepared(self, files: Sequence[DataFile]) -> list[Prepared]:
+        """What a commit needs to know of each file, from its footer. Raises JobError."""
+        with java(f"the files for table {self.name} can't be read"):
+            return [self._prepared(file) for file in files]
+
+    def _prepared(self, file: DataFile) -> Prepared:
+        spec = self._table.specs().get(0)
+        metrics = self._metrics(file)
+        builder = (
+            self.catalog.library("DataFiles")
+            .builder(spec)
+            .withPath(file.path)
+            .withFormat("parquet")
+            .withFileSizeInBytes(file.size)
+            .withMetrics(metrics)
+        )
+        if not spec.isUnpartitioned():
+            builder = builder.withPartitionPath(file.partition.rsplit("/", 1)[-1])
+        return Prepared(builder.build(), int(metrics.recordCount()), file.size)
+
+    def append(self, files: Sequence[Prepared], progress: str, commit: str, on: int | None) -> None:
+        """Add files to the snapshot `on`; no files note the progress alone. See `_commit`."""
+        update = self._table.newAppend()
+        for file in files:
+            update.appendFile(file.made)
+        self._commit(update, progress, commit, on)
+
+    def replace(
+        self, files: Sequence[Prepared], progress: str, commit: str, on: int | None
+    ) -> None:
+        """Have these files in place of all rows. See `_commit`."""
+        always = self.catalog.library("expressions.Expressions").alwaysTrue()
+        update = self._table.newOverwrite().overwriteByRowFilter(always)
+        for file in files:
+            update.addFile(file.made)
+        self._commit(update, progress, commit, on)
+
+    def _metrics(self, file: DataFile) -> Any:
+        library = self.catalog.library
+        mapping = library("mapping.NameMappingParser").fromJson(self.properties[NAME_MAPPING])
+        read = self._table.io().newInputFile(file.path)
+        config = library("MetricsConfig").forTable(self._table)
+        return library("parquet.ParquetUtil").fileMetrics(read, config, mapping)
+
+    def _commit(self, update: Any, progress: str, commit: str, on: int | None) -> None:
+        """Make it the current snapshot if `on` still is; ConflictError if not.
+
+        Iceberg's own commit would try again on whatever is current then. Here the new metadata are
+        written for `on` only, and the catalog takes them if nobody was faster. Where its answer is
+        lost, the table itself says whether the commit is there; one that arrives late finds another
+        current snapshot, or has the one after it refused.
+        """
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        update.set(PROGRESS, progress)
+        update.set(COMMIT, commit)
+        operations = self._table.operations()
+        try:
+            snapshot = update.apply()
+            base = operations.current()
+            current = base.currentSnapshot()
+            if (None if current is None else current.snapshotId()) != on:
+                raise ConflictError
+            library = self.catalog.library
+            # The tag keeps the note when somebody lets snapshots expire.
+            tag = library("SnapshotRef").tagBuilder(snapshot.snapshotId()).build()
+            builder = library("TableMetadata").buildFrom(base)
+            made = builder.setBranchSnapshot(snapshot, BRANCH).setRef(TAG, tag).build()
+            self._swap(base, made)
+        except Py4JError as error:
+            if self._has(commit, error):
+                return
+            said = _said(error) if isinstance(error, Py4JJavaError) else str(error)
+            if said.startswith(DEFINITELY_NOT):
+                raise ConflictError from error
+            raise JobError(
+                f"the commit to table {self.name} failed: {said}. The table does not have it: "
+                "start the job again"
+            ) from error
+        self.refresh()
+
+    def _swap(self, base: Any, made: Any) -> None:
+        """The one step that counts: the catalog takes the new metadata in place of `base`."""
+        self._table.operations().commit(base, made)
+
+    def _has(self, commit: str, error: Exception) -> bool:
+        """Whether a commit is among the ancestors of the current snapshot, though it failed here.
+
+        Raises JobError where the catalog does not tell.
+        """
+        for again in range(LOOKS):
+            try:
+                self.refresh()
+            except JobError as failed:
+                if again == LOOKS - 1:
+                    raise JobError(
+                        f"nobody knows whether the last commit to table {self.name} has happened "
+                        f"({error}; then: {failed}). Start the job again: it finds out, and reads "
+                        "nothing twice"
+                    ) from error
+                time.sleep(2**again / 2)
+                continue
+            at = self._table.currentSnapshot()
+            while at is not None:
+                if at.summary().get(COMMIT) == commit:
+                    return True
+                parent = at.parentId()
+                at = None if parent is None else self._table.snapshot(parent)
+            return False
+        raise AssertionError

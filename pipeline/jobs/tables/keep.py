@@ -1,0 +1,226 @@
+"""The job table: a topic kept as an Iceberg table. One call reads what the topic has beyond the
+table, writes it as files, and commits files and progress together; the next call goes on.
+
+A killed run leaves files that no snapshot knows (`remove_orphan_files` takes them away), and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.scans.brokers import Brokers, Topic
+from kstore.pipeline.jobs.scans.scan import Scan
+from kstore.pipeline.jobs.tables.iceberg import OWNER, Catalog, ConflictError, Table
+from kstore.pipeline.jobs.tables.progress import (
+    RESYNC,
+    Progress,
+    Round,
+    first_progress,
+    plan_round,
+)
+from kstore.pipeline.jobs.tables.rows import DAY, RAW, Written, schema_of, write_all
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Kept", "TableOptions", "keep_table", "table_name", "target"]
+
+TRIES = 10
+ROWS = "kstore.rows"
+_TARGET = re.compile(r"iceberg:([^/]+)/(.+)")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """`settings` are a consumer's, for the cluster; `catalog` is one of Spark's."""
+
+    settings: Mapping[str, Any]
+    topic: str
+    catalog: str
+    namespace: str
+    table: str
+    on_loss: str = "fail"
+    """fail or skip, where the cluster has deleted records that the table does not have yet."""
+    max_offsets: int = 0
+    """Of one commit; 0: all that there are."""
+    resync: bool = False
+    tasks: int = 0
+
+
+@dataclass
+class Kept:
+    """What one round has done."""
+
+    topic: str
+    table: str
+    records: int = 0
+    offsets: int = 0
+    bytes: int = 0
+    files: int = 0
+    lost: int = 0
+    behind: int = 0
+    """Offsets that are left for the next round."""
+    snapshot: int | None = None
+    places: dict[int, int] = field(default_factory=dict)
+
+
+def target(text: str) -> tuple[str, str]:
+    """Catalog and namespace of iceberg:CATALOG/NAMESPACE. Raises ValueError."""
+    found = _TARGET.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            f"--to is iceberg:CATALOG/NAMESPACE, as in iceberg:lake/events, not {text!r}"
+        )
+    return found[1], found[2].replace("/", ".")
+
+
+def table_name(topic: str) -> str:
+    """What SQL takes without quotes: dots and dashes of a topic become underscores."""
+    return re.sub(r"[.-]", "_", topic)
+
+
+def keep_table(spark: SparkSession, options: TableOptions, report: Callable[[str], None]) -> Kept:
+    """Bring the table up to where the topic ends now, or by `max_offsets`.
+
+    Raises JobError, KafkaError, and PipelineError from a task.
+    """
+    catalog = Catalog(spark, options.catalog)
+    job = _Keeping(catalog, options, report)
+    for _ in range(TRIES):
+        try:
+            return job.round()
+        except ConflictError:
+            report(f"somebody else has committed to {job.name} meanwhile: looking again")
+    raise JobError(
+        f"{TRIES} times in a row, somebody else was faster to commit to {job.name}: have one job "
+        "keep a table, or run it again when there are fewer other commits"
+    )
+
+
+class _Keeping:
+    """The work on one table. Files that were written stay good as long as the progress that they
+    continue is the table's.
+    """
+
+    def __init__(
+        self, catalog: Catalog, options: TableOptions, report: Callable[[str], None]
+    ) -> None:
+        self.catalog = catalog
+        self.options = options
+        self.report = report
+        self.name = f"{options.catalog}.{options.namespace}.{options.table}"
+        self._written: tuple[str, Round, Written] | None = None
+
+    def round(self) -> Kept:
+        """One try; ConflictError if somebody else has committed meanwhile."""
+        options = self.options
+        now_ms = int(time.time() * 1000)
+        with Brokers(options.settings) as brokers:
+            found = brokers.topics(re.compile(re.escape(options.topic)))
+            if not found:
+                raise JobError(f"the cluster has no topic {options.topic}: see `kstore topic list`")
+            topic = found[0]
+            table = self.catalog.load(options.namespace, options.table) or self._create()
+            known, on = self._known(table, topic, brokers.cluster_id, now_ms)
+            if self._written is None or self._written[0] != known.text():
+                self._forget()
+                plan = plan_round(
+                    topic, known, _epoch_ends(brokers, topic, known), now_ms=now_ms,
+                    on_loss=options.on_loss, max_offsets=options.max_offsets, report=self.report,
+                )  # fmt: skip
+                if not plan.ranges and not plan.lost and not options.resync:
+                    return self._kept(table, topic, plan, None)
+                self._written = known.text(), plan, self._write(table, plan)
+        _, plan, written = self._written
+        commit = written.folder.rsplit("-", 1)[-1]
+        act = table.replace if options.resync else table.append
+        act(written.files, plan.after.text(), commit, on)
+        return self._kept(table, topic, plan, written)
+
+    def _create(self) -> Table:
+        options = self.options
+        self.report(f"creating table {self.name}")
+        return self.catalog.create(
+            options.namespace, options.table, schema_of(RAW), DAY,
+            {"format-version": "2", OWNER: options.topic, ROWS: "all"},
+        )  # fmt: skip
+
+    def _known(
+        self, table: Table, topic: Topic, cluster_id: str, now_ms: int
+    ) -> tuple[Progress, int | None]:
+        """How far the table is, and on which snapshot. A new table is told where it begins first,
+        in a commit of its own.
+        """
+        owner = table.properties.get(OWNER)
+        if owner != topic.name:
+            raise JobError(
+                f"table {self.name} is not kept by kstore ({OWNER} is not set): choose another "
+                "with --table"
+                if owner is None
+                else f"table {self.name} holds topic {owner}, not {topic.name}: choose another "
+                "with --table"
+            )
+        first = first_progress(topic, cluster_id, "all", now_ms)
+        head = table.head()
+        if self.options.resync:
+            return first, head.snapshot
+        if head.progress is not None:
+            return Progress.parse(head.progress), head.snapshot
+        if head.snapshot is not None:
+            raise JobError(
+                f"table {self.name} has rows, but none of the snapshots that it still has says "
+                f"how far it has read (they expired, after commits by others): {RESYNC}"
+            )
+        for part in topic.partitions:
+            if part.start:
+                self.report(
+                    f"topic {topic.name}, partition {part.partition}: its records begin at offset "
+                    f"{part.start}, and so does the table"
+                )
+        table.append([], first.text(), uuid.uuid4().hex, None)
+        return first, table.head().snapshot
+
+    def _write(self, table: Table, plan: Round) -> Written:
+        folder = f"{table.data_folder}/kstore-{uuid.uuid4().hex}"
+        if not plan.ranges:
+            return Written(folder, ())
+        partitions = len({each.partition for each in plan.ranges})
+        self.report(f"{self.name}: {plan.offsets} offsets of {partitions} partitions")
+        scan = Scan(self.options.settings, wanted=frozenset({"record", "hole"}))
+        return write_all(table, scan, plan.ranges, folder, self.options.tasks)
+
+    def _forget(self) -> None:
+        """Files that continue what is no longer so: no snapshot has them, nor will have."""
+        if self._written is not None:
+            self.catalog.delete(self._written[2].folder)
+            self._written = None
+
+    def _kept(self, table: Table, topic: Topic, plan: Round, written: Written | None) -> Kept:
+        places = {partition: place.next for partition, place in plan.after.places.items()}
+        kept = Kept(topic.name, self.name, lost=sum(each.size for each in plan.lost), places=places)
+        kept.behind = sum(part.end - places[part.partition] for part in topic.partitions)
+        kept.snapshot = table.head().snapshot
+        if written is not None:
+            kept.offsets = plan.offsets
+            kept.records, kept.bytes = written.records, written.bytes
+            kept.files = len(written.files)
+        return kept
+
+
+def _epoch_ends(brokers: Brokers, topic: Topic, known: Progress) -> dict[int, int]:
+    """Where the leader epoch of each known place ends in the log now."""
+    epochs = {
+        TopicPartition(topic.name, partition): place.leader_epoch
+        for partition, place in known.places.items()
+        if place.leader_epoch >= 0 and partition < len(topic.partitions)
+    }
+    ends = brokers.epoch_ends(epochs)
+    return {tp.partition: end for tp, end in ends.items() if end >= 0}

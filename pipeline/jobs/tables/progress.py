@@ -1,0 +1,203 @@
+"""How far a table has read its topic, and what it reads next. All of it is decided here from
+values; no Spark, no broker and no table is asked.
+
+A snapshot that adds rows says in its summary where the offsets of these rows end. Who reads the
+table's state finds that in the newest snapshot among the ancestors of the current one, so a table
+that was rolled back knows less, too, and reads on from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.scans.brokers import Partition, Topic
+from kstore.pipeline.jobs.scans.scan import Range
+
+__all__ = ["COMMIT", "PROGRESS", "Place", "Progress", "Round", "first_progress", "plan_round"]
+
+PROGRESS = "kstore.progress"
+COMMIT = "kstore.commit"
+"""Keys of a snapshot's summary."""
+VERSION = 1
+RESYNC = "--resync reads the topic from its beginning and replaces the rows of the table"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rows of a partition end: the next offset, and the leader epoch of that time."""
+
+    next: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a snapshot says of its topic. `read_ms` is when the ends of the partitions were asked
+    for; `rows` is all or latest.
+    """
+
+    topic: str
+    topic_id: str
+    partition_epoch: int
+    cluster_id: str
+    rows: str
+    read_ms: int
+    places: Mapping[int, Place]
+
+    def text(self) -> str:
+        """As it is in a summary."""
+        places = {str(p): [at.next, at.leader_epoch] for p, at in sorted(self.places.items())}
+        return json.dumps(
+            {
+                "version": VERSION,
+                "topic": self.topic,
+                "topicId": self.topic_id,
+                "partitionEpoch": self.partition_epoch,
+                "clusterId": self.cluster_id,
+                "rows": self.rows,
+                "readMs": self.read_ms,
+                "partitions": places,
+            },
+            separators=(",", ":"),
+        )
+
+    @staticmethod
+    def parse(text: str) -> Progress:
+        """Of a summary. Raises JobError for what this version cannot read."""
+        try:
+            found = json.loads(text)
+            if found["version"] > VERSION:
+                raise JobError(
+                    f"the table was written in version {found['version']} of kstore's notes, this "
+                    f"kstore reads up to {VERSION}: install a newer one"
+                )
+            return Progress(
+                found["topic"],
+                found["topicId"],
+                found["partitionEpoch"],
+                found["clusterId"],
+                found["rows"],
+                found["readMs"],
+                {int(p): Place(*at) for p, at in found["partitions"].items()},
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise JobError(
+                f"the table's snapshot has {PROGRESS}={text[:80]!r}, which is not what kstore "
+                f"writes: {RESYNC}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is read next, and what the table has read then."""
+
+    ranges: tuple[Range, ...]
+    after: Progress
+    lost: tuple[Range, ...] = ()
+    """Offsets that were deleted before the table had them."""
+
+    @property
+    def offsets(self) -> int:
+        """How many there are to read."""
+        return sum(each.size for each in self.ranges)
+
+
+def first_progress(topic: Topic, cluster_id: str, rows: str, now_ms: int) -> Progress:
+    """Of a table that has nothing yet: each partition begins where its records begin now. It is
+    committed before anything is read, so what is deleted after that is known to be lost.
+    """
+    places = {part.partition: Place(part.start) for part in topic.partitions}
+    return Progress(
+        topic.name, topic.topic_id, topic.partition_epoch, cluster_id, rows, now_ms, places
+    )
+
+
+def plan_round(
+    topic: Topic,
+    known: Progress,
+    ends_of_epochs: Mapping[int, int],
+    *,
+    now_ms: int,
+    on_loss: str,
+    max_offsets: int = 0,
+    report: Callable[[str], None] = lambda _: None,
+) -> Round:
+    """What the topic has beyond `known`; at most `max_offsets`, if that is not 0.
+
+    `ends_of_epochs` has, by partition, where the leader epoch of a known place ends in the leader's
+    log now, as far as somebody could tell. Raises JobError where the table must not be continued.
+    """
+    _check_same_life(topic, known)
+    ranges, lost, places = [], [], dict(known.places)
+    allowed = max_offsets or sum(part.end - part.start for part in topic.partitions)
+    for part in topic.partitions:
+        # A partition that the table has never seen is an expansion's: its records begin at 0.
+        place = known.places.get(part.partition, Place(0))
+        _check_history(part, place, ends_of_epochs.get(part.partition))
+        at = place.next
+        if at < part.start:
+            gone = Range(part.topic, part.partition, at, part.start)
+            _lost(gone, on_loss, report)
+            lost.append(gone)
+            at = part.start
+        end = min(part.end, at + max(allowed, 0))
+        if end > at:
+            ranges.append(Range(part.topic, part.partition, at, end))
+            allowed -= end - at
+        places[part.partition] = Place(max(end, at), part.leader_epoch)
+    return Round(tuple(ranges), replace(known, read_ms=now_ms, places=places), tuple(lost))
+
+
+def _check_same_life(topic: Topic, known: Progress) -> None:
+    if known.topic != topic.name:
+        raise JobError(
+            f"the table holds topic {known.topic}, not {topic.name}: name another table (--table)"
+        )
+    other_id = known.topic_id and topic.topic_id and known.topic_id != topic.topic_id
+    other_epoch = (
+        known.partition_epoch >= 0
+        and topic.partition_epoch >= 0
+        and known.partition_epoch != topic.partition_epoch
+    )
+    if other_id or other_epoch:
+        raise JobError(
+            f"topic {topic.name}: it was deleted and created again since the table was written "
+            f"(topic id {known.topic_id or 'unknown'} there, {topic.topic_id or 'unknown'} now); "
+            f"nothing was written. Name another table (--table), or {RESYNC}"
+        )
+    gone = sorted(set(known.places) - {part.partition for part in topic.partitions})
+    if gone:
+        raise JobError(
+            f"topic {topic.name}: the table has rows of partition {gone[0]}, which the topic does "
+            f"not have: is this another cluster? {RESYNC}"
+        )
+
+
+def _check_history(part: Partition, place: Place, epoch_end: int | None) -> None:
+    """That the log still has what the table has read of it."""
+    where = f"topic {part.topic}, partition {part.partition}"
+    if place.next > part.end:
+        raise JobError(
+            f"{where}: the table has read to offset {place.next}, and the log ends at {part.end}: "
+            f"the cluster has lost records, or is another one; nothing was written. {RESYNC}"
+        )
+    if epoch_end is not None and epoch_end < place.next:
+        raise JobError(
+            f"{where}: the table has rows up to offset {place.next - 1} of leader epoch "
+            f"{place.leader_epoch}, and that epoch ends at {epoch_end} in the log now: an unclean "
+            f"leader election has replaced the records from {epoch_end} on; nothing was written. "
+            f"{RESYNC}"
+        )
+
+
+def _lost(gone: Range, on_loss: str, report: Callable[[str], None]) -> None:
+    said = (
+        f"topic {gone.topic}, partition {gone.partition}: offsets {gone.start} to {gone.end - 1} "
+        "were deleted before the table had them"
+    )
+    if on_loss == "fail":
+        raise JobError(f"{said}; --on-loss=skip continues at {gone.end}")
+    report(f"{said}; going on at {gone.end}")

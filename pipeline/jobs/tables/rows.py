@@ -1,0 +1,156 @@
+"""The rows of a table: its columns, in Iceberg and as Spark writes them, and the files of a round.
+
+Every offset of a round is a row, or was found to have no record: else the round does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.scans.scan import Range, Scan, scan, split
+from kstore.pipeline.jobs.tables.iceberg import DataFile, Prepared, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DAY", "RAW", "Written", "scanned", "schema_of", "task_ranges", "write_all"]
+
+DAY = "timestamp"
+FEW = 100_000
+"""Offsets of a task, if there are not more tasks than cores anyway."""
+MAX_ROWS = 2_000_000
+"""Rows of one file."""
+
+_HEADERS = {
+    "type": "list",
+    "element": {
+        "type": "struct",
+        "fields": [
+            {"name": "key", "required": False, "type": "string"},
+            {"name": "value", "required": False, "type": "binary"},
+        ],
+    },
+    "element-required": False,
+}
+_HOLE = "array(named_struct('key', 'end', 'value', CAST(CAST(`endOffset` AS string) AS binary)))"
+"""Where a hole ends, in a column that records have: data files have no other columns."""
+RAW: dict[str, Any] = {
+    "key": "binary",
+    "value": "binary",
+    "headers": _HEADERS,
+    "timestamp": "timestamptz",
+    "timestamp_type": "int",
+    "partition": "int",
+    "offset": "long",
+    "leader_epoch": "int",
+}
+"""Iceberg's types of the columns, in order, without ids."""
+_SELECTED = (
+    "`key`", "`value`", "`headers`", "`timestamp`", "`timestampType` AS `timestamp_type`",
+    "`partition`", "`offset`", "`leaderEpoch` AS `leader_epoch`",
+)  # fmt: skip
+
+
+def schema_of(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema in Iceberg's JSON, with ids in the order of a walk."""
+    fields = [
+        {"name": name, "required": name in ("partition", "offset"), "type": kind}
+        for name, kind in columns.items()
+    ]
+    made: dict[str, Any] = _with_ids({"type": "struct", "fields": fields}, count(1))
+    return {"schema-id": 0} | made
+
+
+def _with_ids(kind: Any, counter: Iterator[int]) -> Any:
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        fields = [{"id": next(counter)} | field for field in kind["fields"]]
+        fields = [field | {"type": _with_ids(field["type"], counter)} for field in fields]
+        return {"type": "struct", "fields": fields}
+    if kind["type"] == "list":
+        made = {"element-id": next(counter)} | kind
+        return made | {"element": _with_ids(kind["element"], counter)}
+    made = {"key-id": next(counter), "value-id": next(counter)} | kind
+    return made | {
+        "key": _with_ids(kind["key"], counter),
+        "value": _with_ids(kind["value"], counter),
+    }
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of one round, in a folder of their own."""
+
+    folder: str
+    files: tuple[Prepared, ...]
+
+    @property
+    def records(self) -> int:
+        """Rows of all files."""
+        return sum(file.records for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size for file in self.files)
+
+
+def task_ranges(spark: SparkSession, ranges: Sequence[Range], asked: int) -> list[Range]:
+    """What tasks read, about evenly."""
+    cores = max(int(spark.sparkContext.defaultParallelism), 1)
+    total = sum(each.size for each in ranges)
+    return split(ranges, asked or max(min(3 * cores, total // FEW), 1))
+
+
+def scanned(spark: SparkSession, plan: Scan, ranges: Sequence[Range]) -> DataFrame:
+    """The entries of these ranges: records with the columns of a table, holes with their ends."""
+    return scan(spark, plan, ranges).selectExpr(
+        "`entry`",
+        f"CASE WHEN `date` <> 'none' THEN `date` END AS `{DAY}_day`",
+        *(f"CASE WHEN `entry` = 'hole' THEN {_HOLE} ELSE `headers` END AS `headers`"
+          if name == "`headers`" else name for name in _SELECTED),
+    )  # fmt: skip
+
+
+def write_all(
+    table: Table, plan: Scan, ranges: Sequence[Range], folder: str, tasks: int
+) -> Written:
+    """Write the records of these ranges as files, by day. Raises JobError, and PipelineError from a
+    task.
+    """
+    catalog, spark = table.catalog, table.catalog.spark
+    _write(scanned(spark, plan, task_ranges(spark, ranges, tasks)), folder)
+    files = table.prepared(catalog.files(f"{folder}/entry=record"))
+    written = Written(folder, tuple(files))
+    missing = _missing(spark, catalog.files(f"{folder}/entry=hole"))
+    size = sum(each.size for each in ranges)
+    if written.records + missing != size:
+        raise JobError(
+            f"topic {ranges[0].topic}: {size} offsets gave {written.records} records and {missing} "
+            "offsets without one; nothing was committed. This is a defect of kstore: please report "
+            "it"
+        )
+    return written
+
+
+def _write(entries: DataFrame, folder: str) -> None:
+    # What other programs read, too: Spark's default is a form of its own.
+    entries.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    by = ("entry", f"{DAY}_day")
+    entries.sortWithinPartitions(*by, "partition", "offset").write.partitionBy(*by).option(
+        "compression", "zstd"
+    ).option("maxRecordsPerFile", MAX_ROWS).parquet(folder)
+
+
+def _missing(spark: SparkSession, holes: Sequence[DataFile]) -> int:
+    """Offsets without a record."""
+    if not holes:
+        return 0
+    end = "CAST(CAST(`headers`[0].`value` AS string) AS bigint)"
+    found = spark.read.parquet(*(file.path for file in holes))
+    return int(found.selectExpr(f"sum({end} - `offset`) AS missing").collect()[0].missing)

@@ -1,0 +1,25 @@
+"""What the tests of tables share: a lake of their own each."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conformance.kafka_jars import KafkaUnavailableError, iceberg_jars
+from tests.pipeline.jobs.tables.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    """A new catalog."""
+    try:
+        iceberg_jars()
+    except KafkaUnavailableError as error:
+        pytest.skip(str(error))
+    return Lake(spark, tmp_path / "lake", f"lake_{uuid.uuid4().hex[:8]}")

@@ -1,0 +1,71 @@
+"""A catalog in a SQLite file for the tests, and what a table of it holds, by pyarrow: data files
+without the rows that position deletes name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from kstore.pipeline.jobs.tables.iceberg import Catalog
+from kstore.pipeline.jobs.tables.keep import TableOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Lake"]
+
+NAMESPACE = "shop"
+
+
+class Lake:
+    """One catalog, with a name of its own in Spark's settings."""
+
+    def __init__(self, spark: SparkSession, folder: Path, name: str) -> None:
+        self.spark = spark
+        self.name = name
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file, self.warehouse = folder / "catalog.db", folder / "warehouse"
+        for key, value in self.settings.items():
+            spark.conf.set(key, value)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """For Spark."""
+        prefix = f"spark.sql.catalog.{self.name}"
+        return {
+            f"{prefix}.type": "jdbc",
+            f"{prefix}.uri": f"jdbc:sqlite:{self.file}",
+            f"{prefix}.jdbc.schema-version": "V1",
+            f"{prefix}.warehouse": str(self.warehouse),
+        }
+
+    def options(self, bootstrap: str, topic: str, **more: Any) -> TableOptions:
+        """Those of the job."""
+        settings = {"bootstrap.servers": bootstrap}
+        return TableOptions(settings, topic, self.name, NAMESPACE, topic, **more)
+
+    def java_table(self, topic: str) -> Any:
+        """Iceberg's own object."""
+        table = Catalog(self.spark, self.name).load(NAMESPACE, topic)
+        assert table is not None
+        return table._table
+
+    def rows(self, topic: str) -> list[dict[str, Any]]:
+        """What the table has now, by partition and offset."""
+        found: list[dict[str, Any]] = []
+        tasks = self.java_table(topic).newScan().planFiles().iterator()
+        while tasks.hasNext():
+            task = tasks.next()
+            path = str(task.file().location())
+            gone = {
+                row["pos"]
+                for file in task.deletes()
+                for row in pq.ParquetFile(str(file.location())).read().to_pylist()
+                if row["file_path"] == path
+            }
+            rows = pq.ParquetFile(path).read().to_pylist()
+            found += [row for at, row in enumerate(rows) if at not in gone]
+        return sorted(found, key=lambda row: (row["partition"], row["offset"]))

@@ -1,0 +1,217 @@
+"""A topic kept as a table: every committed record is a row, once, whatever happens to the table, to
+the topic and to commits.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.tables.iceberg import Catalog, Table
+from kstore.pipeline.jobs.tables.keep import Kept, TableOptions, keep_table, table_name, target
+from kstore.testing.brokers import Broker
+from kstore.types import TopicPartition
+from tests.pipeline.jobs.conftest import records_of
+from tests.pipeline.jobs.tables.lake import Lake
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+DAY_MS = 86_400_000
+START_MS = 1_600_000_000_000
+
+
+def produce(broker: Broker, topic: str, count: int, *, aborted: bool = False) -> None:
+    """Records of two partitions over three days, in a transaction."""
+    with Producer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=f"{topic}-writer"
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for n in range(count):
+            producer.send(
+                topic, None if n % 9 == 8 else b"v%d" % n, None if n % 7 == 6 else b"k%d" % (n % 5),
+                partition=n % 2, headers=[("n", b"%d" % n)] if n % 3 == 0 else [],
+                timestamp=START_MS + n * 3 * DAY_MS // count,
+            )  # fmt: skip
+        producer.flush()
+        if aborted:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+
+
+def create(admin: AdminClient, topic: str, partitions: int = 2) -> None:
+    """It keeps records of any age."""
+    admin.create_topics([NewTopic(topic, partitions, configs={"retention.ms": "-1"})])
+
+
+def check(lake: Lake, broker: Broker, topic: str) -> int:
+    """That the rows are the topic's records; how many."""
+    rows = [
+        (
+            row["partition"], row["offset"], round(row["timestamp"].timestamp() * 1000),
+            row["key"], row["value"], [(h["key"], h["value"]) for h in row["headers"]],
+        )
+        for row in lake.rows(topic)
+    ]  # fmt: skip
+    expected = [
+        (partition, *record)
+        for partition, records in sorted(records_of(broker, topic).items())
+        for record in records
+    ]
+    assert rows == expected
+    return len(rows)
+
+
+def keep(lake: Lake, broker: Broker, topic: str, **options: Any) -> Kept:
+    return keep_table(lake.spark, lake.options(broker.bootstrap_servers, topic, **options), print)
+
+
+def test_the_names_of_a_target() -> None:
+    assert target("iceberg:lake/a/b") == ("lake", "a.b")
+    assert table_name("orders.v1-x") == "orders_v1_x"
+    with pytest.raises(ValueError, match="iceberg:CATALOG/NAMESPACE"):
+        target("lake.a")
+
+
+def test_each_record_is_one_row_whatever_others_do_to_the_table(
+    lake: Lake, broker: Broker, admin: AdminClient
+) -> None:
+    create(admin, "kept")
+    produce(broker, "kept", 40)
+    produce(broker, "kept", 10, aborted=True)
+    first = keep(lake, broker, "kept")
+    assert (first.records, first.lost, first.behind) == (40, 0, 0)
+    assert first.offsets == 54  # 40, 10 aborted, and two markers in each of two partitions
+    assert check(lake, broker, "kept") == 40
+    table = lake.java_table("kept")
+    assert table.spec().toString().count("day(") == 1
+    assert keep(lake, broker, "kept").snapshot == first.snapshot  # nothing new: no commit
+
+    # Somebody else commits; then the table is set back to before the second round.
+    table.newAppend().commit()
+    produce(broker, "kept", 20)
+    assert keep(lake, broker, "kept").records == 20
+    assert check(lake, broker, "kept") == 60
+    table.refresh()
+    table.manageSnapshots().rollbackTo(first.snapshot).commit()
+    assert check_count(lake, "kept") == 40
+    assert keep(lake, broker, "kept").records == 20
+    assert check(lake, broker, "kept") == 60
+
+
+def check_count(lake: Lake, topic: str) -> int:
+    return len(lake.rows(topic))
+
+
+@pytest.mark.thorough
+def test_a_commit_whose_answer_is_lost_counts_once(
+    lake: Lake, broker: Broker, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    create(admin, "answers")
+    produce(broker, "answers", 20)
+    keep(lake, broker, "answers")
+    swap = Table._swap
+    happened = []
+
+    def lose_the_answer(self: Table, base: Any, made: Any) -> None:
+        if happened:
+            swap(self, base, made)
+        happened.append(True)
+        raise Py4JNetworkError("the connection was closed")
+
+    monkeypatch.setattr(Table, "_swap", lose_the_answer)
+    produce(broker, "answers", 10)
+    with pytest.raises(JobError, match="The table does not have it"):
+        keep(lake, broker, "answers")  # the request never got there
+    assert check_count(lake, "answers") == 20
+    assert keep(lake, broker, "answers").records == 10  # it did, and the answer was lost
+    monkeypatch.undo()
+    assert keep(lake, broker, "answers").records == 0
+    assert check(lake, broker, "answers") == 30
+
+
+@pytest.mark.thorough
+def test_two_jobs_at_once_write_each_record_once(
+    lake: Lake, broker: Broker, admin: AdminClient
+) -> None:
+    create(admin, "raced")
+    produce(broker, "raced", 60)
+    keep(lake, broker, "raced", max_offsets=1)
+
+    def work(_: int) -> None:
+        while (kept := keep(lake, broker, "raced", max_offsets=7)).behind:
+            assert kept.offsets
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+    assert check(lake, broker, "raced") == 60
+
+
+@pytest.mark.thorough
+def test_records_that_were_deleted_before_they_were_rows(
+    lake: Lake, broker: Broker, admin: AdminClient
+) -> None:
+    create(admin, "late")
+    produce(broker, "late", 20)
+    catalog = Catalog(lake.spark, lake.name)
+    assert catalog.load("shop", "late") is None
+    keep(lake, broker, "late", max_offsets=4)
+    admin.delete_records({TopicPartition("late", 0): 6, TopicPartition("late", 1): 2})
+    with pytest.raises(JobError, match="offsets 4 to 5 were deleted before the table had them"):
+        keep(lake, broker, "late")
+    assert check_count(lake, "late") == 4
+    kept = keep(lake, broker, "late", on_loss="skip")
+    assert (kept.lost, kept.records) == (4, 12)
+    assert check_count(lake, "late") == 16
+
+
+@pytest.mark.thorough
+def test_a_topic_made_again_and_a_table_without_notes_are_resynced(
+    lake: Lake, broker: Broker, admin: AdminClient
+) -> None:
+    create(admin, "again")
+    produce(broker, "again", 20)
+    keep(lake, broker, "again")
+    table = lake.java_table("again")
+    for _ in range(2):  # the note is only on an ancestor that expires
+        table.newAppend().commit()
+    table.manageSnapshots().removeTag("kstore_progress").commit()
+    current = table.currentSnapshot()
+    expire = table.expireSnapshots().expireOlderThan(current.timestampMillis() + 1).retainLast(1)
+    expire.commit()
+    with pytest.raises(JobError, match=r"none of the snapshots .* says how far"):
+        keep(lake, broker, "again")
+    assert keep(lake, broker, "again", resync=True).records == 20
+    assert check(lake, broker, "again") == 20
+
+    admin.delete_topics(["again"])
+    create(admin, "again")
+    produce(broker, "again", 30)
+    with pytest.raises(JobError, match="deleted and created again"):
+        keep(lake, broker, "again")
+    assert keep(lake, broker, "again", resync=True).records == 30
+    assert check(lake, broker, "again") == 30
+
+
+@pytest.mark.thorough
+def test_what_cannot_be_a_table_of_the_topic_is_an_error(
+    lake: Lake, broker: Broker, admin: AdminClient, tmp_path: Path
+) -> None:
+    create(admin, "one")
+    create(admin, "two")
+    keep(lake, broker, "one")
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    with pytest.raises(JobError, match="holds topic one, not two"):
+        keep_table(lake.spark, TableOptions(settings, "two", lake.name, "shop", "one"), print)
+    with pytest.raises(JobError, match=r"Spark has no catalog nowhere: .*--conf"):
+        keep_table(lake.spark, TableOptions(settings, "two", "nowhere", "shop", "two"), print)
+    with pytest.raises(JobError, match="no topic three"):
+        keep(lake, broker, "three")
