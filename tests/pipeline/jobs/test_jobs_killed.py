@@ -6,10 +6,7 @@ from __future__ import annotations
 
 import os
 import random
-import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ import pytest
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
-from tests.pipeline.own_processes import ROOT, OwnProcesses
+from tests.pipeline.jobs.killed_jobs import Jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough, pytest.mark.timeout(400)]
 
@@ -26,7 +23,6 @@ TOPIC, PARTITIONS = "orders", 8
 TRANSACTIONS, RECORDS = 150, 160
 """How many there are, and of how many records each."""
 DAY_MS = 86_400_000
-RUN_TIMEOUT_S = 150.0
 Look = Callable[[Broker, str], dict[int, list[tuple[Any, ...]]]]
 
 
@@ -56,55 +52,6 @@ def source(broker: Broker) -> Broker:
                     producer.commit_transaction()
         admin.alter_group_offsets("order-readers", {TopicPartition(TOPIC, 0): 1000})
     return broker
-
-
-@dataclass(frozen=True)
-class Jobs:
-    """Runs `kstore pipeline` as its users do; what it writes anywhere is in the folder."""
-
-    folder: Path
-
-    def start(self, *arguments: str) -> OwnProcesses:
-        """The command, on its way."""
-        temporary = self.folder / "temporary"
-        temporary.mkdir(exist_ok=True)
-        command = [
-            sys.executable, "-m", "kstore", "pipeline", *arguments, "--master", "local[2]",
-            "--conf", "spark.driver.memory=512m", "--conf", f"spark.local.dir={temporary}",
-            "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf",
-            "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2",
-        ]  # fmt: skip
-        env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1"}
-        return OwnProcesses(command, self._log, env)
-
-    def kill_when(self, reached: Callable[[], bool], *arguments: str) -> None:
-        """Start it, and kill all of it when it has got there."""
-        job = self.start(*arguments)
-        try:
-            deadline = time.monotonic() + RUN_TIMEOUT_S
-            while job.process.poll() is None and not reached():
-                assert time.monotonic() < deadline, self.said()
-                time.sleep(0.002)
-        finally:
-            code = job.end()
-        assert code == -9, f"it ended before it was killed:\n{self.said()}"
-
-    def finish(self, *arguments: str) -> None:
-        """Run it to its end, which is a good one."""
-        job = self.start(*arguments)
-        try:
-            code = job.process.wait(RUN_TIMEOUT_S)
-        finally:
-            job.end()
-        assert code == 0, self.said()
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "jobs.log"
-
-    def said(self) -> str:
-        """The end of what the jobs have said."""
-        return self._log.read_text()[-4000:]
 
 
 @pytest.fixture
