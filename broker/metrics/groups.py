@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.metrics.measured import OTHERS, Measured, plain
@@ -85,11 +86,22 @@ def of_groups(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics
         yield REFUSED
         for code, count in sorted(coordinator.commits_refused.items()):
             yield sample(REFUSED.name, count, reason=error_name(code))
+        yield from _rebalances(coordinator, monotonic())
     left_out.counts["groups"] = found.other_groups
     left_out.counts["group_partitions"] = found.other_places
     yield from _counts(found)
     if by_name:
         yield from _by_name(found)
+
+
+def _rebalances(coordinator: GroupCoordinator, now_s: float) -> Metrics:
+    for kind, seen in coordinator.rebalances.items():
+        lately = seen.lately(now_s)
+        per_s = lately.seen / lately.seconds if lately.seconds else 0.0
+        prefix = f"kafka_server_group_coordinator_metrics_{kind}_group_rebalance"
+        words = f"New epochs of {kind} groups"
+        yield from plain(f"{prefix}_count", "gauge", words, seen.count)
+        yield from plain(f"{prefix}_rate", "gauge", f"{words}, a second", per_s)
 
 
 def _shards(coordinator: GroupCoordinator) -> Iterator[GroupShard]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kstore.broker.state.distribution import Lately, quantile_of
 from kstore.broker.state.exposition import Family, Kind, Metrics, sample
 
 if TYPE_CHECKING:
@@ -17,17 +18,22 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.quotas.client_quota_manager import ClientQuotaManager
     from kstore.broker.runtime.security.security import Security
+    from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator
     from kstore.broker.runtime.shares.share_partition_manager import SharePartitionManager
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
+    from kstore.broker.state.distribution import Distribution
     from kstore.broker.state.metadata.image import MetadataImage
     from kstore.config import BrokerConfig
 
-__all__ = ["OTHERS", "Measured", "Row", "in_rows", "plain"]
+__all__ = ["OTHERS", "Measured", "Row", "in_rows", "plain", "summary"]
 
 OTHERS = "(others)"
 """The topic, or group, that stands for all that are not named one by one. No topic can have such a
 name.
 """
+
+
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
 class Measured(Protocol):
@@ -70,6 +76,10 @@ class Measured(Protocol):
         """What share groups fetch from it."""
 
     @property
+    def share_coordinator(self) -> Lazy[ShareCoordinator]:
+        """The states of share groups that it keeps."""
+
+    @property
     def quotas(self) -> Lazy[ClientQuotaManager]:
         """The quotas of clients."""
 
@@ -93,6 +103,18 @@ def plain(name: str, kind: Kind, words: str, value: float) -> Metrics:
     """A family with one sample and no labels."""
     yield Family(name, kind, words)
     yield sample(name, value)
+
+
+def summary(name: str, seen: Distribution, now_s: float, per: float, **labels: str) -> Metrics:
+    """The samples of a family with quantiles, as Kafka's histograms have them: of the last minutes.
+    ``per``: how many units of the distribution are one of the page's.
+    """
+    lately: Lately = seen.lately(now_s)
+    for quantile in QUANTILES:
+        value = min(quantile_of(lately.buckets, quantile), lately.largest)
+        yield sample(name, value / per, **labels, quantile=f"{quantile:g}")
+    yield sample(f"{name}_sum", seen.total / per, **labels)
+    yield sample(f"{name}_count", seen.count, **labels)
 
 
 def in_rows(rows: Iterable[Row], of: Mapping[tuple[tuple[str, str], ...], Any]) -> Metrics:

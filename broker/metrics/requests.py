@@ -9,9 +9,9 @@ to two minutes ago.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import nan
 from typing import TYPE_CHECKING
 
+from kstore.broker.state.distribution import quantile_of
 from kstore.broker.state.exposition import Family, Metrics, sample
 from kstore.protocol.registry import APIS
 
@@ -114,14 +114,7 @@ def _summary(
 
 
 def quantile_ms(buckets: Sequence[int], quantile: float) -> float:
-    """The time that this part of the counted ones did not exceed, in milliseconds: between the
-    bounds of its bucket as if its counts were spread evenly. NaN if nothing was counted.
+    """The time that this part of the counted ones did not exceed, in milliseconds; NaN if nothing
+    was counted.
     """
-    wanted = sum(buckets) * quantile
-    passed = 0
-    for number, here in enumerate(buckets):
-        if here and passed + here >= wanted:
-            low, high = (1 << number >> 1 if number else 0), 1 << number
-            return (low + (high - low) * (wanted - passed) / here) / 1000
-        passed += here
-    return nan
+    return quantile_of(buckets, quantile) / 1000

@@ -34,12 +34,6 @@ ROWS = (
         "After a restart before that, records would be passed over.",
     ),
     Difference(
-        "Metrics of share-partitions",
-        "Also the times and ratios of the fetch lock and of acquisitions.",
-        "What is in flight and how many locks ended by time.",
-        "Not built yet.",
-    ),
-    Difference(
         "ShareFetch: a client over `consumer_byte_rate` or `request_percentage`",
         "An empty answer with the throttle time. What was acquired for it is delivered to nobody "
         "until its locks end, and counts as a delivery.",

@@ -11,9 +11,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kstore.broker.runtime.coordinators.partitions import partition_of
+from kstore.broker.state.distribution import Distribution
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.types import TopicPartition
 
@@ -117,6 +119,8 @@ class Coordinator(Generic[P]):
         self.topic = topic
         self.writer = writer
         self.loop = asyncio.get_running_loop()
+        self.load_us = Distribution()
+        """How long partitions were loaded."""
         self._make = make
         self._by_index: dict[int, P] = {}
         self._begun = False
@@ -149,10 +153,16 @@ class Coordinator(Generic[P]):
         self._by_index.update(made)
         for partition in sorted(made.values(), key=_log_bytes):
             partition.when_ahead = partial(self._replace_later, partition)
-            partition.loading = self.spawn(partition.load(self._reading))
+            partition.loading = self.spawn(self._load(partition))
         if made and not self._begun:
             self._begun = True
             self.begin()
+
+    async def _load(self, partition: P) -> None:
+        began_ns = perf_counter_ns()
+        await partition.load(self._reading)
+        if partition.error_code == ErrorCode.NONE:
+            self.load_us.record((perf_counter_ns() - began_ns) // 1000)
 
     def _replace_later(self, partition: P) -> None:
         self.loop.call_later(RELOAD_SECONDS, self._replace, partition)

@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from kstore.broker.runtime.coordinators.runtime import Coordinator
-from kstore.broker.runtime.groups.group_partition import Asker, GroupPartition
+from kstore.broker.runtime.groups.group_partition import REBALANCES, Asker, GroupPartition
 from kstore.broker.runtime.groups.regex_rights import RegexRights
 from kstore.broker.runtime.groups.topic_matches import TopicMatches
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, offsets_topic_configs
+from kstore.broker.state.distribution import Distribution
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
 from kstore.broker.state.groups.result import GroupContext, Token
 from kstore.broker.state.groups.settings import GroupSettings
@@ -61,6 +62,10 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self.topic_matches = TopicMatches()
         self.commits_refused: Counter[int] = Counter()
         """Partitions whose owner's commit was refused, by error code."""
+        self.rebalances: Mapping[str, Distribution] = {
+            kind: Distribution() for kind in REBALANCES.values()
+        }
+        """New epochs of groups, by kind."""
         self._node = node
         self._configs = configs
         self._gates = gates

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import uuid4
@@ -24,6 +24,7 @@ from kstore.broker.runtime.coordinators.runtime import CoordinatorPartition
 from kstore.broker.runtime.groups.step_line import Step, StepLine
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.timers import TimerTable
+from kstore.broker.state.distribution import Distribution
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard, group_id_of
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.groups.settings import GroupSettings
     from kstore.protocol.schema import Message
 
-__all__ = ["Asker", "GroupPartition", "Surroundings"]
+__all__ = ["REBALANCES", "Asker", "GroupPartition", "Surroundings"]
 
 T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
@@ -56,6 +57,10 @@ RETRY_MS = 1000
 INT16 = Struct(">h")
 MARKER_TYPE = Struct(">hh")
 ABORT, COMMIT = 0, 1
+OFFSETS = frozenset({0, 1})
+"""Record types of commits."""
+REBALANCES = {3: "consumer", 11: "share", 17: "streams"}
+"""Record types that have the epoch of a group."""
 
 
 class Asker(Protocol):
@@ -88,6 +93,7 @@ class Surroundings(Protocol):
     commit_timeout_s: float
     topic_matches: TopicMatches
     commits_refused: Counter[int]
+    rebalances: Mapping[str, Distribution]
 
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
@@ -292,6 +298,7 @@ class GroupPartition(CoordinatorPartition):
         """Append the records, take the decision over, give its answers, set its timers."""
         base_offset = (yield from self._append(result)) if result.records else -1
         yield from self.shard.take_over(result, base_offset)
+        self._count_rebalances(result.records)
         if result.completions:
             told = self.writer.to_be_committed(self.place)
             if told is None:
@@ -304,6 +311,14 @@ class GroupPartition(CoordinatorPartition):
             elif not (change.only_if_absent and change.key in self._timers):
                 self._timers.set(change.key, change.delay_ms, change.event)
             yield
+
+    def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
+        """A new epoch of a group is a rebalance."""
+        if records and records[0].key.RECORD_TYPE not in OFFSETS:
+            for record in records:
+                kind = REBALANCES.get(record.key.RECORD_TYPE)
+                if kind is not None and record.value is not None:
+                    self._coordinator.rebalances[kind].record(1)
 
     def _answer_when(
         self, told: asyncio.Future[int], completions: tuple[tuple[Token, Message], ...]

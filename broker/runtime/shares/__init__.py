@@ -3,7 +3,8 @@ share-partitions that this broker leads. It decides nothing; broker.state.shares
 kstore._fast.shares do.
 
 May import: kstore._fast.broker, kstore._fast.disk, kstore._fast.network, kstore._fast.record,
-    kstore._fast.shares, kstore.broker.runtime, kstore.broker.state.metadata,
-    kstore.broker.state.shares, kstore.errors, kstore.log, kstore.protocol.coordinator_records,
-    kstore.protocol.schema, kstore.protocol.shares, kstore.types.
+    kstore._fast.shares, kstore.broker.runtime, kstore.broker.state.distribution,
+    kstore.broker.state.metadata, kstore.broker.state.shares, kstore.errors, kstore.log,
+    kstore.protocol.coordinator_records, kstore.protocol.schema, kstore.protocol.shares,
+    kstore.types.
 """

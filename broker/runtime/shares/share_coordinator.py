@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from kstore.broker.runtime.coordinators.partitions import read_records
 from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.topics.topics import share_topic_configs
+from kstore.broker.state.distribution import Distribution
 from kstore.broker.state.shares.share_shard import (
     Refusal,
     ShareRecord,
@@ -105,6 +107,10 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
     def __init__(self, node: Node, topic: CoordinatorTopic, writer: PartitionWriter) -> None:
         super().__init__(topic, writer, lambda place: ShareStatePartition(self, place))
         self.now_ms = node.now_ms
+        self.write_us = Distribution()
+        """How long writes of share-partitions' states took, until they lasted."""
+        self.pruned: dict[int, int] = {}
+        """Partition of the topic to the offset below which its records were deleted last."""
         self._node = node
         self._config = node.config
 
@@ -154,15 +160,26 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
 
     async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
         """See Persister."""
+        began_ns = perf_counter_ns()
         partition = self._partition(key)
         decided = partition.shard.write(key, change, self.now_ms())
         await self._carry_out(partition, key, decided)
+        self._written(began_ns)
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> asyncio.Future[int] | None:
         """As write: it is appended when this returns. None if it lasts, else what tells."""
+        began_ns = perf_counter_ns()
         partition = self._partition(key)
         self._append(partition, key, partition.shard.write(key, change, self.now_ms()))
-        return partition.writer.to_be_committed(partition.place)
+        told = partition.writer.to_be_committed(partition.place)
+        if told is None:
+            self._written(began_ns)
+        else:
+            told.add_done_callback(lambda _: self._written(began_ns))
+        return told
+
+    def _written(self, began_ns: int) -> None:
+        self.write_us.record((perf_counter_ns() - began_ns) // 1000)
 
     async def delete(self, key: SharePartitionKey) -> None:
         """See Persister."""
@@ -274,6 +291,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
             return
         what = f"deleting superseded records of {partition.place}"
         await self._node.dirs.run(log.log_dir.path, what, partial(_delete_before, log, offset))
+        self.pruned[partition.place.partition] = offset
         served.notify()
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from kstore._fast.broker.partition import Partition
@@ -22,6 +23,7 @@ from kstore.broker.state.shares.persisted import (
     ShareWrite,
     StateBatch,
 )
+from kstore.broker.state.shares.share_figures import PartitionFigures, ShareFigures
 from kstore.broker.state.shares.share_limits import EARLIEST, LATEST, ShareLimits
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.log.timestamps import Look
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.shares.persister import Persister
 
-__all__ = ["AcknowledgedRange", "Acquired", "SharePartition", "Wanted"]
+__all__ = ["AcknowledgedRange", "Acquired", "SharePartition", "Wanted", "now_us"]
 
 T = TypeVar("T")
 AcknowledgedRange = tuple[int, int, bytes]
@@ -86,12 +88,11 @@ class SharePartition:
         persister: Persister,
         limits: Callable[[], ShareLimits],
         on_kept: Callable[[SharePartition], object],
-        on_timeout: Callable[[int], object],
+        of_all: ShareFigures,
     ) -> None:
-        """``on_kept`` is called when all that has changed is kept; ``on_timeout`` with the number
-        of records whose acquisition locks have ended by time.
-        """
+        """``on_kept`` is called when all that has changed is kept."""
         self.key = key
+        self.figures = PartitionFigures()
         self.partition = partition
         self.leader_epoch: int = partition.leader_epoch
         self.closed = False
@@ -102,7 +103,7 @@ class SharePartition:
         self._persister = persister
         self._limits = limits
         self._on_kept = on_kept
-        self._on_timeout = on_timeout
+        self._of_all = of_all
         self._state_epoch = 0
         self._loading: asyncio.Task[None] | None = None
         self._reading = False
@@ -139,6 +140,7 @@ class SharePartition:
             await asyncio.shield(self._loading)
 
     async def _load(self, looks: Callable[[], Looks]) -> None:
+        began_us = now_us()
         state = await self._persister.read(self.key, self.leader_epoch)
         self._state_epoch = state.state_epoch
         start = state.start_offset
@@ -149,6 +151,7 @@ class SharePartition:
             await self._persister.write(self.key, self._change(start))
         if not self.is_led:
             raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._of_all.load_us.record(now_us() - began_us)
         self.records = InFlightRecords(start, state.batches)
         self.records.set_log_start(self.partition.log_start_offset)
 
@@ -221,6 +224,7 @@ class SharePartition:
         if records is None or not self.can_acquire(waiter):
             return None
         self._reading = True
+        began_us = now_us()
         acquired = None
         try:
             records.set_log_start(self.partition.log_start_offset)
@@ -235,6 +239,7 @@ class SharePartition:
             return None
         finally:
             self._reading = False
+            self.figures.lock_ended(began_us, now_us())
             if acquired is not None:
                 self.wake()  # there may be more, for the next who waits
 
@@ -274,6 +279,9 @@ class SharePartition:
         if not rows:
             return None
         self._watch_locks(deadline)
+        for first, last, deliveries in rows:
+            if deliveries == 1:
+                self.figures.batch_records.record(last - first + 1)
         start, end = slice_of(data, rows[0][0], rows[-1][1])
         sent = data[start:end]
         acquired = Acquired(sent, rows)
@@ -306,6 +314,7 @@ class SharePartition:
         )
         if error:
             return error
+        self._of_all.acknowledge(batches)
         self._watch_locks(records.next_deadline())
         if not any(types.strip(b"\4") for _, _, types in batches):
             return ErrorCode.NONE
@@ -425,7 +434,8 @@ class SharePartition:
         limits = self._limits()
         ended = records.expire(self._now_ms(), self._token, max_deliveries=limits.max_deliveries)
         if ended:
-            self._on_timeout(ended)
+            self.figures.lock_timeouts += ended
+            self._of_all.lock_timeouts += ended
             self._keep()
         self._watch_locks(records.next_deadline())
 
@@ -472,6 +482,11 @@ class SharePartition:
         if self._wait is not None:
             self._wait.close()
             self._wait = None
+
+
+def now_us() -> int:
+    """A clock that only goes up, finer than the loop's."""
+    return perf_counter_ns() // 1000
 
 
 async def _error_of(writing: Awaitable[None]) -> int:

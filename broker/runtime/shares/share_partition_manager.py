@@ -17,8 +17,10 @@ from kstore.broker.runtime.shares.share_partition import (
     Looks,
     SharePartition,
     Wanted,
+    now_us,
 )
 from kstore.broker.state.shares.persisted import SharePartitionKey
+from kstore.broker.state.shares.share_figures import ShareFigures
 from kstore.broker.state.shares.share_limits import ShareLimits, limits_of
 from kstore.broker.state.shares.share_sessions import (
     INITIAL_EPOCH,
@@ -73,8 +75,9 @@ class SharePartitionManager:
         looks: Callable[[], Looks],
     ) -> None:
         self.sessions: ShareSessionCache[Connection | None] = ShareSessionCache()
-        self.lock_timeouts = 0
-        """Records whose acquisition locks have ended by time, so far."""
+        self.figures = ShareFigures()
+        self.waiting = 0
+        """How many fetches wait for records."""
         self._node = node
         self._table = table
         self._configs = configs
@@ -99,9 +102,6 @@ class SharePartitionManager:
         """The share-partitions that are led here and whose state has been read."""
         known = self._partitions.values()
         return [each for each in known if each.records is not None and each.is_led]
-
-    def _locks_ended(self, count: int) -> None:
-        self.lock_timeouts += count
 
     # ---- sessions ----
 
@@ -130,6 +130,7 @@ class SharePartitionManager:
     def lost(self, connection: Connection) -> None:
         """A connection is gone, and with it the sessions that it has opened."""
         for session in self.sessions.of_connection(connection):
+            self.figures.evicted += 1
             self.end_session(session.group_id, session.member_id)
 
     def _drop_if_unused(self, found: SharePartition) -> None:
@@ -175,7 +176,7 @@ class SharePartitionManager:
             limits = partial(self.limits, group_id)
             found = SharePartition(
                 self._node, key, partition, self._persister(), limits, self._drop_if_unused,
-                self._locks_ended,
+                self.figures,
             )  # fmt: skip
             self._partitions[key] = found
         if found.records is None:
@@ -199,7 +200,21 @@ class SharePartitionManager:
         """Acquire records of partitions for a member; it waits for them if there are none. Only
         partitions with records or errors are in the answer.
         """
-        asked = list(places)
+        asked, began_us = list(places), now_us()
+        answer = await self._fetch(session, asked, limits)
+        acquired = sum(row.acquired is not None for row in answer.values())
+        self.figures.fetched(session.group_id, len(asked), acquired, now_us() - began_us)
+        failed = {place.topic_id for place, row in answer.items() if row.error_code}
+        for topic_id in {place.topic_id for place in asked}:
+            self.figures.topic_fetched(topic_id, failed=topic_id in failed)
+        return answer
+
+    async def _fetch(
+        self,
+        session: ShareSession[Connection | None],
+        asked: Sequence[TopicIdPartition],
+        limits: FetchLimits,
+    ) -> dict[TopicIdPartition, Fetched]:
         loop = self._node.loop
         ends = loop.time() + limits.max_wait_ms / 1000
         if limits.max_records <= 0 or limits.batch_size <= 0:
@@ -217,6 +232,7 @@ class SharePartitionManager:
                 last = loop.time() >= ends
                 answer = await self._acquire(session, opened, limits, waiter, patient=not last)
                 if answer or errors or last or not opened:
+                    self.figures.expired += waiter is not None and not (answer or errors)
                     return errors | answer
                 if waiter is not None:
                     _end_waits(waiter, asked_of)
@@ -296,9 +312,11 @@ class SharePartitionManager:
     async def _wait(self, waiter: asyncio.Future[bool], timeout_s: float) -> bool:
         """Whether there may be something to acquire; False if the time is over."""
         timer = self._node.loop.call_later(max(0.0, timeout_s), _give_up, waiter)
+        self.waiting += 1
         try:
             return await waiter
         finally:
+            self.waiting -= 1
             timer.cancel()
 
     # ---- acknowledging ----
@@ -309,9 +327,20 @@ class SharePartitionManager:
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgedRange]],
     ) -> Coroutine[None, None, dict[TopicIdPartition, int]]:
         """Acknowledge ranges of partitions, now; the error codes, once all that is well is kept."""
-        return _told(
+        return self._told(
             {place: self._acknowledge_one(session, place, batches[place]) for place in batches}
         )
+
+    async def _told(
+        self, begun: Mapping[TopicIdPartition, int | asyncio.Future[int]]
+    ) -> dict[TopicIdPartition, int]:
+        told = {
+            place: code if isinstance(code, int) else await code for place, code in begun.items()
+        }
+        failed = {place.topic_id for place, code in told.items() if code}
+        for topic_id in {place.topic_id for place in told}:
+            self.figures.topic_acknowledged(topic_id, failed=topic_id in failed)
+        return told
 
     def _acknowledge_one(
         self,
@@ -326,12 +355,6 @@ class SharePartitionManager:
         if partition is not None and not partition.online and not partition.failed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def _told(
-    begun: Mapping[TopicIdPartition, int | asyncio.Future[int]],
-) -> dict[TopicIdPartition, int]:
-    return {place: code if isinstance(code, int) else await code for place, code in begun.items()}
 
 
 def _end_waits(waiter: asyncio.Future[bool], asked_of: Iterable[SharePartition]) -> None:

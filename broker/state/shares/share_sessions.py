@@ -69,6 +69,11 @@ class ShareSessionCache(Generic[C]):
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partitions(self) -> int:
+        """How many they fetch, all together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def get(self, group_id: str, member_id: str) -> ShareSession[C] | None:
         """A member's session."""
         return self._sessions.get((group_id, member_id))

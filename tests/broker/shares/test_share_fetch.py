@@ -249,7 +249,32 @@ def test_metrics_say_what_is_in_flight(start_broker: Callable[..., KstoreBroker]
     assert found[f"partitionmetrics_inflightbatchcount{others}"] == 1
     assert found["partitionmetrics_acquisitionlocktimeout_total"] >= 2
     assert found["sessioncache_sharesessionscount"] >= 2
-    assert found["sessioncache_sharepartitionscount"] == 2
+    assert found["sessioncache_sharepartitionscount"] == found["sessioncache_sharesessionscount"]
+    assert found["kstore_share_partitions"] == 2
+    assert found[f"partitionmetrics_acquisitionlocktimeout_total{place}"] >= 2
+    assert found[f"partitionmetrics_inflightbatchmessagecount_count{place}"] == 1
+    assert found[f"partitionmetrics_inflightbatchmessagecount_sum{place}"] == 10
+    quantile = place.replace("}", ',quantile="0.99"}')
+    assert 8 <= found[f"partitionmetrics_inflightbatchmessagecount{quantile}"] <= 10
+    assert found[f"partitionmetrics_fetchlocktimems_count{place}"] >= 3
+    assert found[f"partitionmetrics_fetchlockratio_sum{place}"] >= 0
+    acknowledged = "groupmetrics_recordacknowledgements_total"
+    assert found[f'{acknowledged}{{ackType="Accept"}}'] == 4
+    assert found[f'{acknowledged}{{ackType="Release"}}'] == 1
+    assert found[f'{acknowledged}{{ackType="Renew"}}'] == 0
+    assert found["groupmetrics_partitionloadtimems_count"] == 2
+    of_group = f'{{consumergroup="{group.id}"}}'
+    assert found[f"groupmetrics_topicpartitionsacquiretimems_count{of_group}"] == 3
+    assert found[f"groupmetrics_requesttopicpartitionsfetchratio_sum{of_group}"] >= 300
+    topics = "kafka_server_brokertopicmetrics_total"
+    of_topic = f'{{topic="{group.topic}"}}'
+    assert found[f"{topics}sharefetchrequests_total{of_topic}"] >= 3
+    assert found[f"{topics}sharefetchrequests_total"] >= 4
+    assert found[f"{topics}shareacknowledgementrequests_total{of_topic}"] == 1
+    assert found["_coordinator_metrics_write_total"] >= 4
+    assert found["_coordinator_metrics_write_latency_max"] > 0
+    assert found['_coordinator_metrics_num_partitions{state="active"}'] > 0
+    assert found["kafka_server_delayedsharefetchmetrics_expires_total"] >= 0
     assert found['kstore_metrics_summed_up{of="share_partitions"}'] == 1
 
 

@@ -1,0 +1,131 @@
+"""What is counted of share groups on the broker that leads their partitions (Kafka's
+SharePartitionMetrics and ShareGroupMetrics). Times are microseconds, ratios percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from kstore.broker.state.distribution import Distribution
+
+__all__ = ["ACKNOWLEDGE_TYPES", "GroupFigures", "PartitionFigures", "ShareFigures", "TopicFigures"]
+
+ACKNOWLEDGE_TYPES = {1: "Accept", 2: "Release", 3: "Reject", 4: "Renew"}
+MOST_GROUPS = 1000
+"""That have figures of their own; clients choose the ids."""
+OTHERS = "(others)"
+
+
+class PartitionFigures:
+    """Of one share-partition."""
+
+    __slots__ = ("_free_since_us", "batch_records", "lock_ratio", "lock_timeouts", "lock_us")
+
+    def __init__(self) -> None:
+        self.lock_timeouts = 0
+        """Records whose acquisition lock has ended by time."""
+        self.batch_records = Distribution()
+        """Records of each range that was acquired for the first time."""
+        self.lock_us = Distribution()
+        """How long a fetch had the partition for itself (Kafka's fetch lock)."""
+        self.lock_ratio = Distribution()
+        """Which part of the time since the end of the fetch before that was."""
+        self._free_since_us = -1
+
+    def lock_ended(self, began_us: int, now_us: int) -> None:
+        """A fetch had it from then until now."""
+        held_us = now_us - began_us
+        self.lock_us.record(held_us)
+        if self._free_since_us >= 0:
+            since_us = max(1, now_us - self._free_since_us)
+            self.lock_ratio.record(100 * held_us // since_us)
+        self._free_since_us = now_us
+
+
+class GroupFigures:
+    """Of one share group."""
+
+    __slots__ = ("acquire_us", "fetch_ratio")
+
+    def __init__(self) -> None:
+        self.acquire_us = Distribution()
+        """From a fetch until it has acquired something."""
+        self.fetch_ratio = Distribution()
+        """Partitions with records among those asked for."""
+
+
+class TopicFigures:
+    """Requests that name a topic, or all of them."""
+
+    __slots__ = ("acknowledgements", "acknowledgements_failed", "fetches", "fetches_failed")
+
+    def __init__(self) -> None:
+        self.fetches = self.fetches_failed = 0
+        self.acknowledgements = self.acknowledgements_failed = 0
+
+
+class ShareFigures:
+    """Of all of them."""
+
+    def __init__(self) -> None:
+        self.acknowledged = dict.fromkeys(ACKNOWLEDGE_TYPES, 0)
+        """Records, by the type of acknowledgement."""
+        self.lock_timeouts = 0
+        self.load_us = Distribution()
+        """How long the state of a share-partition was read."""
+        self.expired = 0
+        """Fetches that waited in vain."""
+        self.evicted = 0
+        """Share sessions that ended with their connection."""
+        self.groups: dict[str, GroupFigures] = {}
+        self.of_all = TopicFigures()
+        """One request counts once for each of its topics."""
+        self.topics: dict[UUID, TopicFigures] = {}
+        """By id; the page forgets those that are deleted."""
+
+    def group(self, group_id: str) -> GroupFigures:
+        """A group's; beyond some groups, those of all others together."""
+        found = self.groups.get(group_id)
+        if found is None:
+            name = group_id if len(self.groups) < MOST_GROUPS else OTHERS
+            found = self.groups.setdefault(name, GroupFigures())
+        return found
+
+    def topic_fetched(self, topic_id: UUID, *, failed: bool) -> None:
+        """A member has fetched from a topic."""
+        for figures in (self.of_all, self._topic(topic_id)):
+            figures.fetches += 1
+            figures.fetches_failed += failed
+
+    def topic_acknowledged(self, topic_id: UUID, *, failed: bool) -> None:
+        """A member has acknowledged records of a topic."""
+        for figures in (self.of_all, self._topic(topic_id)):
+            figures.acknowledgements += 1
+            figures.acknowledgements_failed += failed
+
+    def _topic(self, topic_id: UUID) -> TopicFigures:
+        found = self.topics.get(topic_id)
+        if found is None:
+            found = self.topics[topic_id] = TopicFigures()
+        return found
+
+    def fetched(self, group_id: str, asked: int, acquired: int, took_us: int) -> None:
+        """A fetch of so many partitions is answered; so many of them have records."""
+        figures = self.group(group_id)
+        figures.fetch_ratio.record(100 * acquired // max(1, asked))
+        if acquired:
+            figures.acquire_us.record(took_us)
+
+    def acknowledge(self, ranges: Iterable[tuple[int, int, bytes]]) -> None:
+        """Ranges were acknowledged: first and last offset, the type for all or one for each."""
+        for first, last, types in ranges:
+            if len(types) == 1:
+                self._count(types[0], last - first + 1)
+            else:
+                for kind in ACKNOWLEDGE_TYPES:
+                    self._count(kind, types.count(kind))
+
+    def _count(self, kind: int, records: int) -> None:
+        if kind in self.acknowledged:
+            self.acknowledged[kind] += records
