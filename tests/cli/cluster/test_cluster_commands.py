@@ -15,9 +15,14 @@ import pytest
 
 from kstore.cli.app import run
 from kstore.cli.cluster_folder import ClusterFolder
+from tests.cli.shell import Done, run_here
 from tests.conformance.broker_process import free_ports
 
 pytestmark = pytest.mark.slow
+
+
+STARTING = ("start", "add")
+"""Whose brokers are no children of the test: they run on when the command has ended."""
 
 
 class Shell:
@@ -28,19 +33,22 @@ class Shell:
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """What it wrote: errors, if it is to fail."""
-        command = [sys.executable, "-m", "kstore", "cluster", *arguments, "--dir", str(self.folder)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr if code else done.stdout
+        words = ["cluster", *arguments, "--dir", str(self.folder)]
+        if arguments[0] not in STARTING:
+            done = run_here(*words)
+        else:
+            command = [sys.executable, "-m", "kstore", *words]
+            ended = subprocess.run(command, capture_output=True, timeout=120, check=False)
+            done = Done(ended.returncode, ended.stdout, ended.stderr)
+        assert done.code == code, (done.output + done.errors).decode()
+        assert b"Traceback" not in done.errors
+        return (done.errors if code else done.output).decode()
 
     def rows(self, code: int = 0) -> list[dict[str, Any]]:
         """What status says of each broker."""
-        command = [sys.executable, "-m", "kstore", "cluster", "status", "--json"]
-        command += ["--dir", str(self.folder)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        done = run_here("cluster", "status", "--json", "--dir", str(self.folder))
+        assert done.code == code, (done.output + done.errors).decode()
+        return [json.loads(line) for line in done.output.splitlines()]
 
 
 @pytest.fixture
@@ -153,13 +161,10 @@ def test_commands_find_the_living_brokers_of_a_folder(cluster: Shell, tmp_path: 
     environment = {k: v for k, v in os.environ.items() if k != "KSTORE_BOOTSTRAP_SERVER"}
 
     def kstore(*arguments: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "kstore", *arguments], cwd=tmp_path, env=environment,
-            capture_output=True, text=True, timeout=60, check=False, input="a line\n",
-        )  # fmt: skip
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "waiting for" not in done.stderr
-        return done.stderr if code else done.stdout
+        done = run_here(*arguments, stdin=b"a line\n", environment=environment, folder=tmp_path)
+        assert done.code == code, (done.output + done.errors).decode()
+        assert b"cannot connect to" not in done.errors
+        return (done.errors if code else done.output).decode()
 
     ports = free_ports(2)
     cluster("start", "-n", "2", "-p", str(ports), "--override", "min.insync.replicas=1")

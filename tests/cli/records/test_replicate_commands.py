@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +13,7 @@ import typer
 from kstore.cli.records.replicate import parse_rate
 from kstore.cli.records.verify_order import field_reader, number_of
 from kstore.types import Header
+from tests.cli.shell import run_here
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
@@ -83,13 +81,10 @@ def write(bootstrap: str, topic: str, rows: list[tuple[bytes, bytes]], partition
 
 def kstore(*arguments: str, code: int = 0) -> str:
     """Run a command to its end; what it wrote (errors if it failed)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kstore", *arguments],
-        capture_output=True, text=True, timeout=90, check=False, env=os.environ,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done.stderr + done.stdout if code else done.stdout
+    done = run_here(*arguments)
+    output, errors = done.output.decode(), done.errors.decode()
+    assert done.code == code, errors + output
+    return errors + output if code else output
 
 
 def verified(said: str) -> dict[str, Any]:
