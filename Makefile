@@ -89,8 +89,8 @@ prepare-test:
 
 # --- What it is for.
 
-# One more than cores: tests of real processes wait for them much of the time.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# Twice as many as cores: tests of real processes wait for them much of the time.
+WORKERS ?= $(shell expr $$(nproc) '*' 2)
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 run: build
@@ -98,7 +98,7 @@ run: build
 		$(if $(TOPIC),--topic '$(TOPIC)') $(if $(ONCE),--once)
 
 test: prepare-test build-test
-	TEST_TIMES=build/test-times.json $(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks -m 'not thorough and not nightly'
+	TMPDIR=$$(.ci/folder) TEST_TIMES=build/test-times.json $(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks -m 'not thorough and not nightly'
 
 test-all: prepare-test build-test
 	$(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks -m 'thorough and not nightly'
@@ -110,10 +110,10 @@ times: build-test
 	$(PY) -m tests.times $(if $(RECORD),--record)
 
 check: build-test lint types
-	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
+	TMPDIR=$$(.ci/folder) $(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
 
 quick: build-test
-	$(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
+	TMPDIR=$$(.ci/folder) $(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
 
 lint: build-test
 	$(PY) -m ruff check .

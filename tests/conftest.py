@@ -58,6 +58,17 @@ def no_long_holds(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail(f"a broker's loop was held for a second or more:\n{held}", pytrace=False)
 
 
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """pytest's, which may be in memory (.ci/folder); `on_disk` asks for a folder that is not."""
+    if request.node.get_closest_marker("on_disk") is None:
+        yield tmp_path
+    else:
+        (TESTS.parent / "build").mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="test-", dir=TESTS.parent / "build") as folder:
+            yield Path(folder)
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Who signs the certificates of a file's brokers and clients."""

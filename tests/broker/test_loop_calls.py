@@ -32,7 +32,7 @@ from tests.broker.api.requests.world import AUTHORIZER
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.on_disk, pytest.mark.timeout(300)]
 
 LIBRARY_SOURCE = Path(__file__).with_name("disk_calls.c")
 VALUE = b"v" * 20_000

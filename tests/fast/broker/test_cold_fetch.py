@@ -17,6 +17,8 @@ from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Client, Plane
 from tests.fast.broker.test_fetch_path import FETCH, append, only, part, request
 
+pytestmark = pytest.mark.on_disk
+
 RECORDS = 100
 SIZE = 20_000
 PATIENCE_S = 60.0

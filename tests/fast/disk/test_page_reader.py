@@ -13,6 +13,8 @@ import pytest
 from kstore._fast.disk.page_cache import bring_in, is_resident
 from kstore._fast.disk.page_reader import PageReader
 
+pytestmark = pytest.mark.on_disk
+
 PAGE = os.sysconf("SC_PAGESIZE")
 MIB = 1 << 20
 WAYS = ("cachestat", "nowait")

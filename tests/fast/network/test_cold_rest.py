@@ -15,6 +15,8 @@ from kstore._fast.disk.page_cache import is_resident
 from tests.broker.harness.plane_harness import Plane
 from tests.fast.network.test_fair_turns import BATCH, Peer, Served, fetch_frame, on_sockets
 
+pytestmark = pytest.mark.on_disk
+
 BATCHES = 24
 SIZE = BATCHES * len(BATCH)
 

@@ -14,12 +14,14 @@ from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 import kstore
 from kstore.log.queue import Queue
 
 KILLS = int(os.environ.get("KSTORE_QUEUE_KILLS", "300"))
 WORKERS = 3
-MESSAGES = 4000
+MESSAGES_A_KILL = 13
 EVENT = struct.Struct("=cqqq")
 """G (got), N (will be given back), D (acknowledged); offset, deliveries, nanoseconds."""
 
@@ -67,7 +69,9 @@ def kill(child: int) -> None:
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-def test_killed_workers_lose_and_double_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [KILLS // 5, pytest.param(KILLS, marks=pytest.mark.thorough)])
+def test_killed_workers_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
+    messages = kills * MESSAGES_A_KILL
     seed = random.SystemRandom().randrange(2**32)
     draw = random.Random(seed)
     names = iter(range(10**6))
@@ -75,11 +79,8 @@ def test_killed_workers_lose_and_double_nothing(tmp_path: Path) -> None:
     workers = [start(tmp_path, f"w{next(names)}", seed + each) for each in range(WORKERS)]
     with kstore.open_log(tmp_path / "data") as log:
         queue = log.queue("mailer", lease_s=600, max_deliveries=1000)
-        sent = 0
-        for number in range(KILLS):
-            more = (number + 1) * MESSAGES // KILLS - sent
-            queue.put_many([b"%d" % (sent + each) for each in range(more)])
-            sent += more
+        for number in range(kills):
+            queue.put_many([b"%d" % each for each in range(MESSAGES_A_KILL)])
             time.sleep(draw.random() * 0.02)
             place = draw.randrange(WORKERS)
             kill(workers[place])
@@ -89,8 +90,8 @@ def test_killed_workers_lose_and_double_nothing(tmp_path: Path) -> None:
             kill(child)
         stats = queue.stats()
         assert (stats.leased, stats.waiting, stats.ready, stats.dead) == (0, 0, 0, 0), seed
-        assert stats.acknowledged == MESSAGES, seed
-    check(tmp_path, seed)
+        assert stats.acknowledged == messages, seed
+    check(tmp_path, seed, messages, kills)
 
 
 def wait_until_done(queue: Queue) -> None:
@@ -101,7 +102,7 @@ def wait_until_done(queue: Queue) -> None:
         time.sleep(0.02)
 
 
-def check(folder: Path, seed: int) -> None:
+def check(folder: Path, seed: int, messages: int, kills: int) -> None:
     """What the workers wrote down fits what a queue promises."""
     got: dict[int, list[tuple[int, int]]] = defaultdict(list)
     done: dict[int, int] = {}
@@ -125,6 +126,6 @@ def check(folder: Path, seed: int) -> None:
         if offset in done:
             assert done[offset] == numbers[-1], f"{offset} after it was done; seed {seed}"
         unseen += numbers[-1] - len(numbers)
-    assert len(got) == MESSAGES, seed
+    assert len(got) == messages, seed
     # A delivery that no worker wrote down is one that a kill came between.
-    assert unseen <= (KILLS + WORKERS) * 20, seed
+    assert unseen <= (kills + WORKERS) * 20, seed

@@ -21,7 +21,12 @@ from tests.reference.crash_runs import Acknowledge, killed_run
 pytestmark = pytest.mark.slow
 
 _VALUE = struct.Struct(">qqq")
-KILLS = 40
+
+
+@pytest.fixture(params=[12, pytest.param(40, marks=pytest.mark.thorough)])
+def kills(request: pytest.FixtureRequest) -> int:
+    """How often a scenario is killed."""
+    return int(request.param)
 
 
 def value(run: int, thread: int, number: int) -> bytes:
@@ -49,11 +54,13 @@ def check_reopened(log: Log) -> None:
 @pytest.mark.parametrize(
     "flush", ["os", pytest.param("interval", marks=pytest.mark.thorough), "always"]
 )
-def test_acknowledged_records_are_there_in_order_once(tmp_path: Path, flush: str) -> None:
+def test_acknowledged_records_are_there_in_order_once(
+    tmp_path: Path, kills: int, flush: str
+) -> None:
     chance = random.Random(flush)
     settings = {"flush": flush, "segment_bytes": 2_000, "index_interval_bytes": 200}
     before: list[tuple[int, tuple[int, int, int]]] = []
-    for run in range(KILLS):
+    for run in range(kills):
 
         def work(acknowledge: Acknowledge, run: int = run) -> None:
             log = kstore.open_log(tmp_path, **settings)
@@ -82,11 +89,11 @@ def test_acknowledged_records_are_there_in_order_once(tmp_path: Path, flush: str
         before = found
 
 
-def test_concurrent_appenders_with_group_commit(tmp_path: Path) -> None:
+def test_concurrent_appenders_with_group_commit(tmp_path: Path, kills: int) -> None:
     chance = random.Random(7)
     threads = 4
     before = 0
-    for run in range(KILLS):
+    for run in range(kills):
 
         def work(acknowledge: Acknowledge, run: int = run) -> None:
             log = kstore.open_log(tmp_path, flush="always", segment_bytes=3_000)
@@ -115,10 +122,10 @@ def test_concurrent_appenders_with_group_commit(tmp_path: Path) -> None:
             assert numbers == list(range(len(numbers)))
 
 
-def test_retention_deletes_only_from_the_start(tmp_path: Path) -> None:
+def test_retention_deletes_only_from_the_start(tmp_path: Path, kills: int) -> None:
     chance = random.Random(11)
     settings = {"segment_bytes": 1_500, "retention_bytes": 6_000}
-    for run in range(KILLS):
+    for run in range(kills):
 
         def work(acknowledge: Acknowledge, run: int = run) -> None:
             log = kstore.open_log(tmp_path, **settings)
@@ -143,14 +150,16 @@ def test_retention_deletes_only_from_the_start(tmp_path: Path) -> None:
             assert found == list(range(log.log_start_offset, log.log_end_offset))
 
 
-def test_compaction_keeps_the_last_acknowledged_value_of_each_key(tmp_path: Path) -> None:
+def test_compaction_keeps_the_last_acknowledged_value_of_each_key(
+    tmp_path: Path, kills: int
+) -> None:
     chance = random.Random(13)
     settings = {
         "segment_bytes": 1_000, "cleanup_policy": "compact", "delete_retention_ms": 0,
     }  # fmt: skip
     known: dict[bytes, int] = {}
     total = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
 
         def work(acknowledge: Acknowledge, total: int = total) -> None:
             log = kstore.open_log(tmp_path, **settings)
@@ -191,10 +200,10 @@ def test_compaction_keeps_the_last_acknowledged_value_of_each_key(tmp_path: Path
             known[record.key] = max(known.get(record.key, -1), record.offset)
 
 
-def test_a_cursor_goes_on_from_its_last_acknowledged_commit(tmp_path: Path) -> None:
+def test_a_cursor_goes_on_from_its_last_acknowledged_commit(tmp_path: Path, kills: int) -> None:
     chance = random.Random(17)
     committed = 0
-    for run in range(KILLS):
+    for run in range(kills):
 
         def work(acknowledge: Acknowledge, run: int = run) -> None:
             log = kstore.open_log(tmp_path, segment_bytes=4_000)

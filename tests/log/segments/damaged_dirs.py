@@ -20,14 +20,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import kstore
 from kstore.log import CorruptLogError, Log, OffsetOutOfRangeError
 from kstore.log.settings import LogConfig
 
 __all__ = ["DAMAGES", "SEEDS", "findings"]
 
-SEEDS = 12
-
+SEEDS = [
+    pytest.param(range(5), id="some"),
+    pytest.param(range(5, 17), id="more", marks=pytest.mark.thorough),
+]
+"""Of the directories of one test."""
 
 PARTITIONS = 3
 RECORDS = 400

@@ -11,8 +11,9 @@ import pytest
 from tests.log.segments.damaged_dirs import DAMAGES, SEEDS, findings
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_whatever_befalls_a_segment_no_record_is_wrong_and_no_loss_is_silent(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, seeds: range
 ) -> None:
-    assert findings(tmp_path, "*/*.log", kind, range(SEEDS)) == []
+    assert findings(tmp_path, "*/*.log", kind, seeds) == []

@@ -21,18 +21,29 @@ from tests.log.shared.writers import VALUE, Writer, appending, batch, begin, che
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("KSTORE_KILLS", "200"))
+SOME = KILLS // 5
+"""Of them, in `make test`."""
 WRITERS = 3
 Say = Callable[[int, int, int], None]
 CHECK_EACH = 20
 
 
-@pytest.mark.parametrize("flush", ["always", pytest.param("os", marks=pytest.mark.thorough)])
-def test_what_writers_were_told_survives_their_kills(tmp_path: Path, flush: str) -> None:
-    chance = random.Random(flush)
+@pytest.mark.parametrize(
+    ("flush", "kills"),
+    [
+        ("always", SOME),
+        pytest.param("always", KILLS, marks=pytest.mark.thorough),
+        pytest.param("os", KILLS, marks=pytest.mark.thorough),
+    ],
+)
+def test_what_writers_were_told_survives_their_kills(
+    tmp_path: Path, flush: str, kills: int
+) -> None:
+    chance = random.Random(f"{flush} {kills}")
     settings = {"flush": flush, "segment_bytes": 20_000, "index_interval_bytes": 300}
     numbers = iter(range(1 << 30))
     start = acknowledged = 0
-    for _ in range(max(1, KILLS // CHECK_EACH)):
+    for _ in range(max(1, kills // CHECK_EACH)):
         done: list[Writer] = []
 
         def new(settings: dict[str, object] = settings) -> Writer:
@@ -53,7 +64,7 @@ def test_what_writers_were_told_survives_their_kills(tmp_path: Path, flush: str)
             assert log.recovery.damages == []
             start = check(log, start, done + alive)
         acknowledged += sum(len(writer.acknowledged) for writer in done + alive)
-    assert acknowledged > KILLS
+    assert acknowledged > kills
     report = verify(str(tmp_path))
     assert report.exit_status == ExitStatus.GOOD, report
 

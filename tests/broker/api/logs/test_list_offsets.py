@@ -118,6 +118,7 @@ def drop_pages(folder: Path) -> bool:
     return all(dropped)
 
 
+@pytest.mark.on_disk
 def test_cold_partitions_are_read_in_by_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

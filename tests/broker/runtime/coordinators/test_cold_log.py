@@ -12,6 +12,8 @@ from kstore._fast.disk.page_cache import is_resident
 from kstore.broker.runtime.coordinators.partitions import LARGE_BYTES, read_records
 from kstore.log import Log, open_log_dir
 
+pytestmark = pytest.mark.on_disk
+
 RECORDS = 64
 
 
