@@ -39,9 +39,9 @@ def narrower(struct: str, name: str) -> st.SearchStrategy[Any] | None:
 
 
 def marks(cls: type[Message], version: int) -> list[pytest.MarkDecorator]:
-    """The first, the first flexible and the last version are quick; the others are not."""
+    """The versions between the first, the first flexible and the last one are for test-all."""
     quick = {cls.MIN_VERSION, cls.FLEXIBLE_FROM, cls.MAX_VERSION}
-    return [] if version in quick else [pytest.mark.slow]
+    return [] if version in quick else [pytest.mark.slow, pytest.mark.thorough]
 
 
 WITHOUT_PEER = {4, 5, 6, 7, 25300}

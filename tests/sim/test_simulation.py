@@ -13,6 +13,9 @@ import pytest
 
 from tests.sim.running import run_simulations
 
+SOME = [2, pytest.param(6, marks=pytest.mark.thorough)]
+"""How many seeds in `make test`, and in `make test-all`; `.ci/run` has 50 other ones beside."""
+
 
 def assert_good(reports: list[dict[str, Any]], *arguments: str) -> None:
     """No rule was broken; else say how to see it again."""
@@ -22,20 +25,23 @@ def assert_good(reports: list[dict[str, Any]], *arguments: str) -> None:
         assert report["counts"].get("acknowledged"), f"nothing happened; {again}"
 
 
-def test_one_broker_with_every_fault() -> None:
-    assert_good(run_simulations("--seed", "0", "--seeds", "4"))
+@pytest.mark.parametrize("seeds", SOME)
+def test_one_broker_with_every_fault(seeds: int) -> None:
+    assert_good(run_simulations("--seed", "0", "--seeds", str(seeds)))
 
 
 @pytest.mark.slow
-def test_what_a_synced_broker_has_acknowledged_survives_the_loss_of_power() -> None:
+@pytest.mark.parametrize("seeds", SOME)
+def test_what_a_synced_broker_has_acknowledged_survives_the_loss_of_power(seeds: int) -> None:
     power = ("--flush", "always", "--faults", "power,kill,restart,reset", "--seconds", "12")
-    assert_good(run_simulations("--seed", "0", "--seeds", "4", *power), *power)
+    assert_good(run_simulations("--seed", "0", "--seeds", str(seeds), *power), *power)
 
 
 @pytest.mark.slow
-def test_three_brokers_with_every_fault() -> None:
+@pytest.mark.parametrize("seeds", SOME)
+def test_three_brokers_with_every_fault(seeds: int) -> None:
     cluster = ("--brokers", "3", "--seconds", "12")
-    assert_good(run_simulations("--seed", "0", "--seeds", "3", *cluster), *cluster)
+    assert_good(run_simulations("--seed", "0", "--seeds", str(seeds), *cluster), *cluster)
 
 
 def fresh_seed() -> int:
@@ -102,9 +108,10 @@ def test_each_workload_comes_to_something(workload: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_unclean_elections_lose_of_processed_records_is_told() -> None:
+@pytest.mark.parametrize("seeds", SOME)
+def test_what_unclean_elections_lose_of_processed_records_is_told(seeds: int) -> None:
     given = ("--brokers", "3", "--seconds", "15", "--workloads", "lose", "--faults", "behind,kill")
-    reports = run_simulations("--seed", "1", "--seeds", "6", *given)
+    reports = run_simulations("--seed", "3", "--seeds", str(seeds), *given)
     assert_good(reports, *given)
     assert sum(report["counts"].get("losses of processed records", 0) for report in reports)
 
@@ -118,9 +125,10 @@ def test_expansions_end_in_time_though_the_controller_does_not_reach_a_leader() 
 
 
 @pytest.mark.slow
-def test_given_offsets_hold_whatever_is_asked_again() -> None:
+@pytest.mark.parametrize("seeds", SOME)
+def test_given_offsets_hold_whatever_is_asked_again(seeds: int) -> None:
     given = ("--brokers", "3", "--seconds", "12", "--workloads", "give")
-    reports = run_simulations("--seed", "1", "--seeds", "4", *given)
+    reports = run_simulations("--seed", "1", "--seeds", str(seeds), *given)
     assert_good(reports, *given)
     assert all(report["counts"]["offsets given"] for report in reports)
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import lmdb
@@ -215,7 +216,8 @@ def test_a_store_that_another_process_is_just_making_is_waited_for(tmp_path: Pat
         elif looks == 3:
             (made / "data.mdb").rename(tmp_path / "data.mdb")
 
-    with patch("kstore.broker.coordination.lmdb_store.time.sleep", sleep):
+    # Not time.sleep itself, which other threads of this process call, too.
+    with patch("kstore.broker.coordination.lmdb_store.time", SimpleNamespace(sleep=sleep)):
         LmdbStore(tmp_path, shared=True).close()
     assert looks == 3
 

@@ -158,7 +158,9 @@ class Controller:
                 await self.bring_back(node_id)
         self.elect(self.chance.choice(self.isr))
         leader = self.nodes[self.leader]
-        await until(lambda: leader.partition().online and self.isr and len(self.isr) == len(NODES))
+        # What it appends before it has heard that it leads may be cut.
+        await until(lambda: leader.partition().leader_epoch == self.epoch)
+        await until(lambda: leader.partition().online and len(self.isr) == len(NODES))
         self.append()
         end = leader.partition().log_end_offset
         await until(lambda: leader.partition().high_watermark == end)
