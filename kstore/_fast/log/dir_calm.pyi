@@ -25,3 +25,8 @@ class DirCalm:
         """Whether small appends need no thread now."""
     def note_slow(self) -> None:
         """A write took too long just now."""
+
+    def note_loop_write(self, took_us: int) -> None:
+        """A write of the loop's thread, which is the calling one, took so long. What it waited for
+        a core does not count.
+        """

@@ -2,15 +2,49 @@
 once by the loop, which must not wait, or is left to the dir's threads (append_queue.pyx).
 
 It measures nothing by itself: whoever writes says how long it took, and a probe asks the disk while
-appends are written by the loop, since a write into the page cache says nothing of the device.
+appends are written by the loop, since a write into the page cache says nothing of the device. A
+write that waited for a core says nothing of the disk: on a busy machine the thread may stand still
+in the middle of it.
 """
+
+from posix.unistd cimport close
 
 from kstore._fast.disk.disk_probe cimport note_use, overdue_ms
 from kstore._fast.log.clock cimport now_us
 
+cdef extern from * nogil:
+    """
+    #include <fcntl.h>
+    #include <stdint.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    /* Of the thread that opens it, whoever reads it then. */
+    static int kstore_open_schedstat(void) {
+        return open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    }
+    /* How long it has waited for a core since it began, in microseconds; -1: nobody knows. */
+    static int64_t kstore_core_waited_us(int fd) {
+        char text[96], *rest;
+        ssize_t size = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+        if (size <= 0) return -1;
+        text[size] = 0;
+        strtoll(text, &rest, 10);
+        return strtoll(rest, NULL, 10) / 1000;
+    }
+    """
+    int kstore_open_schedstat()
+    int64_t kstore_core_waited_us(int fd)
+
 
 cdef class DirCalm:
     """The disk of one log dir, as appends see it."""
+
+    def __cinit__(self):
+        self.core_fd = -1
+
+    def __dealloc__(self):
+        if self.core_fd >= 0:
+            close(self.core_fd)
 
     def follow(self, WriteBack write_back):
         """More is unwritten than should be whenever this one says so, too."""
@@ -34,6 +68,10 @@ cdef class DirCalm:
                 return False
         if self.is_over_budget():
             return False
+        if not self.untimed:
+            now = now_us()
+            if now - self.core_sampled_us > SAMPLED_EACH_US:
+                self.sample_core(now)
         if self.slow_until_us == 0 and self.began_us[0] == 0 and self.began_us[1] == 0:
             return True
         now = now_us()
@@ -46,13 +84,32 @@ cdef class DirCalm:
                 return True
         return False
 
-    cdef void note_write(self, int64_t took_us) noexcept nogil:
-        if took_us > SLOW_US and not self.untimed:
-            self.slow_until_us = now_us() + SLOW_FOR_US
+    cdef void note_write(self, int64_t took_us, bint by_loop) noexcept nogil:
+        cdef int64_t now, waited_us
+        if took_us <= SLOW_US or self.untimed:
+            return
+        now = now_us()
+        if by_loop and now - took_us - self.core_sampled_us <= 2 * SAMPLED_EACH_US:
+            waited_us = kstore_core_waited_us(self.core_fd)
+            if waited_us >= 0 and took_us - (waited_us - self.core_waited_us) <= SLOW_US:
+                return
+        self.slow_until_us = now + SLOW_FOR_US
+
+    cdef void sample_core(self, int64_t now) noexcept nogil:
+        """Note how long the calling thread, the loop's, has waited for a core."""
+        if not self.core_known:
+            self.core_known = True
+            self.core_fd = kstore_open_schedstat()
+        self.core_waited_us = kstore_core_waited_us(self.core_fd)
+        self.core_sampled_us = now
 
     def note_slow(self):
         """A write took too long just now."""
-        self.note_write(SLOW_US + 1)
+        self.note_write(SLOW_US + 1, False)
+
+    def note_loop_write(self, int64_t took_us):
+        """A write of the loop's thread, which is the calling one, took so long."""
+        self.note_write(took_us, True)
 
     @property
     def calm(self):

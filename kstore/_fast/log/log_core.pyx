@@ -131,7 +131,7 @@ cdef class LogCore(LockedLog):
             file = self.active.file()
             file.timed = self.calm.threaded
             file.append_parts(parts, taken, self.plan.size_bytes())
-            self.calm.note_write(file.write_us)
+            self.calm.note_write(file.write_us, not self.patient)
             self.commit(position)
             if now - self.active.next_fresh_ms >= FRESH_EACH_MS:
                 self.active.note_fresh(position, now)
@@ -248,7 +248,7 @@ cdef class LogCore(LockedLog):
         file = self.active.file()
         file.timed = self.calm.threaded
         file.append_pointer(data, size, self.patient)
-        self.calm.note_write(file.write_us)
+        self.calm.note_write(file.write_us, not self.patient)
         self.commit(position)
         if now - self.active.next_fresh_ms >= FRESH_EACH_MS:
             self.active.note_fresh(position, now)

@@ -23,6 +23,21 @@ cdef extern from "<unistd.h>" nogil:
     int ftruncate(int fd, int64_t size)
     int getpid()
 
+cdef extern from * nogil:
+    """
+    #include <sys/resource.h>
+    /* How often the calling thread has slept, for a disk or a lock; -1 where nobody counts. */
+    static int64_t kstore_sleeps(void) {
+    #ifdef RUSAGE_THREAD
+        struct rusage used;
+        if (getrusage(RUSAGE_THREAD, &used) == 0) return used.ru_nvcsw;
+    #endif
+        static _Thread_local int64_t calls;
+        return -++calls;
+    }
+    """
+    int64_t kstore_sleeps()
+
 cdef extern from "<sys/uio.h>" nogil:
     ssize_t pwritev(int fd, const iovec* parts, int count, int64_t position)
 
@@ -206,13 +221,16 @@ cdef class SegmentFile:
 
     cdef int _write(self, iovec* parts, int count, Py_ssize_t size, bint patient) except -1:
         cdef int error
-        cdef int64_t began
+        cdef int64_t sleeps
         self._check_writable()
         if self.size_bytes + size > self.allocated_bytes and self.reserves:
             self._reserve(size)
         if patient or size > RELEASE_GIL_ABOVE:
             with nogil:                     # what is measured is the write, not who has the GIL
+                sleeps = kstore_sleeps()
                 error = self._write_parts(parts, count)
+                if kstore_sleeps() == sleeps:
+                    self.write_us = 0       # it waited for a core, if for anything
         else:
             error = self._write_parts(parts, count)
         if error:

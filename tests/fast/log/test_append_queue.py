@@ -5,7 +5,11 @@ is told of one that hangs.
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
@@ -229,6 +233,50 @@ def test_a_directory_is_calm_until_something_is_slow_there() -> None:
         calm = DirCalm()
         setattr(calm, name, True)
         assert not calm.calm
+
+
+def core_waited_us() -> int:
+    """How long this thread has waited for a core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) // 1000
+
+
+def test_a_write_that_waited_for_a_core_says_nothing_of_the_disk() -> None:
+    """Beside one busy process on the same core, a thread of the lowest priority hardly runs."""
+    told: list[bool] = []
+
+    def write() -> None:
+        os.sched_setaffinity(0, {core})
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        while not told:
+            calm = DirCalm()
+            assert calm.calm
+            waited, begin = core_waited_us(), time.monotonic()
+            while core_waited_us() - waited < 60_000:
+                pass
+            calm.note_loop_write(took_us := int((time.monotonic() - begin) * 1e6))
+            if took_us - (core_waited_us() - waited) < 10_000:  # else it ran for too long
+                told.append(calm.calm)
+
+    core = min(os.sched_getaffinity(0))
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        os.sched_setaffinity(busy.pid, {core})
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join(WAIT_S)
+    finally:
+        busy.kill()
+        busy.wait()
+    assert told == [True]
+
+
+def test_a_write_that_waited_for_the_disk_counts_on_a_busy_machine_too() -> None:
+    calm = DirCalm()
+    assert calm.calm
+    begin = time.monotonic()
+    time.sleep(0.03)
+    calm.note_loop_write(int((time.monotonic() - begin) * 1e6))
+    assert not calm.calm
 
 
 def test_in_a_simulation_nothing_is_timed_and_no_thread_begins(tmp_path: Path) -> None:
