@@ -183,9 +183,9 @@ def _deafen(faults: Faults) -> None:
     wait; the store hears both.
     """
     network = faults.world.network
-    brokers = faults.world.brokers()
+    brokers = [each for each in faults.world.brokers() if each.ready and each.broker]
     deciding = [each for each in brokers if each.broker and each.broker.membership.controller]
-    if network.blocked or not deciding:
+    if network.blocked or not deciding or len(brokers) == 1:
         return
     one = deciding[0]
     other = faults.random.choice([each for each in brokers if each is not one])

@@ -8,6 +8,7 @@ in Kafka.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -317,24 +318,23 @@ async def _delete(broker: TopicParts, name: str) -> tuple[int, str | None]:
 async def handle_create_partitions(
     broker: TopicParts, request: CreatePartitionsRequest, ctx: RequestContext
 ) -> CreatePartitionsResponse:
-    """Let topics grow; naming one twice is INVALID_REQUEST."""
+    """Let topics grow, all at one time: each may wait for a leader that does not answer. Naming one
+    twice is INVALID_REQUEST.
+    """
     counts = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
     mutations = _mutations(broker, ctx)
+    growing = []
     for asked in {topic.name: topic for topic in request.topics}.values():
-        if request.timeout_ms <= 0:
-            result = CreatePartitionsTopicResult(
-                name=asked.name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=None
-            )
-        elif counts[asked.name] > 1:
-            result = CreatePartitionsTopicResult(
-                name=asked.name,
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message=TWICE,
-            )
-        else:
-            result = await _grow(broker, asked, request.validate_only, mutations)
+        result = CreatePartitionsTopicResult(name=asked.name, error_message=None)
         response.results.append(result)
+        if request.timeout_ms <= 0:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        elif counts[asked.name] > 1:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, TWICE
+        else:
+            growing.append(_grow(broker, asked, result, request.validate_only, mutations))
+    await asyncio.gather(*growing)
     response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
 
@@ -342,13 +342,13 @@ async def handle_create_partitions(
 async def _grow(
     broker: TopicParts,
     asked: CreatePartitionsTopic,
+    result: CreatePartitionsTopicResult,
     validate_only: bool,
     mutations: Mutations | None,
-) -> CreatePartitionsTopicResult:
+) -> None:
     assignments = None
     if asked.assignments is not None:
         assignments = [assignment.broker_ids for assignment in asked.assignments]
-    result = CreatePartitionsTopicResult(name=asked.name)
     try:
         new = NewPartitions(asked.name, asked.count, assignments)
         if mutations is not None:
@@ -356,10 +356,9 @@ async def _grow(
             added = asked.count - len(broker.image.topics[asked.name].partitions)
             if not mutations.charge(added):
                 result.error_code, result.error_message = THROTTLED
-                return result
+                return
         await broker.topics.add_partitions(new, validate_only=validate_only)
     except TopicError as problem:
         unknown = problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         result.error_code = problem.code
         result.error_message = None if unknown else problem.message
-    return result

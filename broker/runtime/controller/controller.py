@@ -90,6 +90,7 @@ class Controller(Decisions):
         return found | {
             "controller_expanding_topics": len(self.state.expansions),
             "controller_expansions_rolled_back": self.growth.rolled_back,
+            "controller_last_expansion_ms": self.growth.last_ms,
         }
 
     def loaded(self, expansions: Sequence[Expansion]) -> None:

@@ -46,9 +46,12 @@ class ControllerGrowth:
 
     def __init__(self, controller: Decisions, node: Node) -> None:
         self.rolled_back = 0
+        self.last_ms = 0
+        """How long the last expansion took from its first step to its result."""
         self._controller = controller
         self._node = node
         self._deadlines: dict[Expansion, float] = {}
+        self._since: dict[Expansion, float] = {}
         self._undone: dict[TopicId, str] = {}
         """Why topics that somebody lets grow have kept what they had."""
 
@@ -122,6 +125,7 @@ class ControllerGrowth:
             expansion = controller.state.expansions.get(name)
             if expansion is None:
                 return
+            self._since.setdefault(expansion, self._node.loop.time())
             generation = controller.generation
             silent: set[int] = set()
             if not controller.state.is_decided(expansion):
@@ -140,9 +144,14 @@ class ControllerGrowth:
                 # Clocks may differ, or be set: neither more than a whole time is left, nor nothing.
                 left += expansion.begun_ms - self._node.now_ms()
             left = min(max(left, timeout * LEAST_LEFT), timeout)
-            known = self._node.loop.time() + left / 1000
+            known = self._since[expansion] + left / 1000
             self._deadlines[expansion] = known
         return known
+
+    def _decided(self, expansion: Expansion) -> None:
+        self._deadlines.pop(expansion, None)
+        since = self._since.pop(expansion, self._node.loop.time())
+        self.last_ms = round((self._node.loop.time() - since) * 1000)
 
     async def _begin_epochs(self, name: str) -> None:
         """Begin new leader epochs where that has not happened since the expansion began, and let
@@ -227,7 +236,11 @@ class ControllerGrowth:
         )
         state = controller.state.with_topics(grown).without_expansion(name)
         controller.state = state._replace(partition_epoch=first_epoch - 1 + len(new))
-        self._deadlines.pop(expansion, None)
+        self._decided(expansion)
+        LOGGER.info(
+            "'%s' has %d partitions now: %s=%d, and it took %d ms",
+            name, len(grown.partitions), TIMEOUT, controller.config[TIMEOUT], self.last_ms,
+        )  # fmt: skip
         controller.channels.tell_partitions(
             (name, index) for index in range(first, len(grown.partitions))
         )
@@ -248,7 +261,7 @@ class ControllerGrowth:
             return False
         await controller.in_store(controller.store.cancel_expansion, topic)
         controller.state = controller.state.without_expansion(name)
-        self._deadlines.pop(expansion, None)
+        self._decided(expansion)
         leaders = silent & self._leaders(name)
         why = (
             f"'{name}' keeps its {len(topic.partitions)} partitions: {_brokers(leaders)}, alone in"

@@ -111,6 +111,25 @@ async def test_the_same_epoch_brings_another_isr_only_if_it_is_newer(folder: Pat
 
 
 @on_a_loop
+async def test_the_count_of_an_earlier_leader_epoch_is_no_news(folder: Path) -> None:
+    """Who stood still reads what it was sent in any order, of several connections."""
+    async with opened(folder) as broker:
+
+        async def hear(epoch: int, count: int) -> int:
+            request = isr(state(epoch=epoch))
+            request.topic_states[0].partition_count = count
+            await broker.replica_manager.leader_and_isr(request)
+            entry = broker.table.topic(b"t")
+            assert entry is not None
+            return entry.partition_count
+
+        assert await hear(1, 4) == 4, "it is prepared"
+        assert await hear(1, 2) == 2, "it is rolled back"
+        assert await hear(2, 6) == 6, "it is prepared anew"
+        assert await hear(1, 2) == 6, "what was said before that"
+
+
+@on_a_loop
 async def test_a_partition_of_which_this_broker_is_no_replica_is_not_opened(folder: Path) -> None:
     async with opened(folder) as broker:
         wrong = state(OTHER, replicas=(OTHER, THIRD))
