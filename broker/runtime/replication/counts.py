@@ -39,12 +39,11 @@ class PreparedCounts:
         """The controller says how many partitions a topic has for producers."""
         entry.partition_count = count
         name = entry.name.decode()
-        if count == self._known(name):
-            self._told.pop(name, None)
-            return
         self._told.pop(name, None)
-        self._told[name] = entry
-        self._look_later()
+        # An older inter.broker.protocol.version tells no counts.
+        if count >= 0 and count != self._known(name):
+            self._told[name] = entry
+            self._look_later()
 
     def close(self) -> None:
         """Look no more."""

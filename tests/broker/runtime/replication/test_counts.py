@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from kstore._fast.broker.partition import TopicEntry
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.memory_store import MemoryStore
@@ -104,15 +106,16 @@ def test_what_the_controller_says_meanwhile_counts() -> None:
     tell(story)
 
 
-def test_a_count_that_clients_are_told_needs_no_look() -> None:
+@pytest.mark.parametrize("told", [-1, 4])
+def test_a_count_that_clients_are_told_needs_no_look_nor_does_none(told: int) -> None:
     async def story(scene: Scene) -> None:
-        scene.counts.tell(scene.entry, 4)
+        scene.counts.tell(scene.entry, told)
         partition = PartitionImage(0, 0, (0,), (0,))
         grown = scene.topic._replace(partitions=(partition,) * 4)
         scene.metadata.image = scene.metadata.image.with_topics(grown)
-        scene.counts.tell(scene.entry, 4)
+        scene.counts.tell(scene.entry, told)
         await asyncio.sleep(0.02)
         assert scene.reads == 0
-        assert scene.entry.partition_count == 4
+        assert scene.entry.partition_count == told
 
     tell(story)
