@@ -94,6 +94,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._held: list[_Held] | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._reader = AnswerReader(max_frame_bytes)
+        self._has_tls = False
         self._heard = 0  # answers
         self._reason: KafkaError | None = None
         self._transport: asyncio.Transport | None = None
@@ -242,11 +243,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
+        self._has_tls = transport.get_extra_info("sslcontext") is not None
         self.last_used = self._loop.time()
 
-    def get_buffer(self, sizehint: int) -> AnswerReader:
-        """Where to read the next bytes to."""
-        return self._reader
+    def get_buffer(self, sizehint: int) -> AnswerReader | memoryview:
+        """Where to read the next bytes to; asyncio's own TLS takes slices of it."""
+        return memoryview(self._reader) if self._has_tls else self._reader
 
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes were read."""
