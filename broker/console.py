@@ -37,7 +37,7 @@ MODULE = "kstore.console.run"
 PROXY_HEADER = "x-kstore-proxy"
 READ_BYTES = 65536
 ANSWER_S = 60.0
-MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
 """Those of a user and a password, the best first."""
 OWN_HEADERS = {
     "connection", "transfer-encoding", "content-length", "content-type", "cache-control",
@@ -134,7 +134,7 @@ class Console:
             mechanisms = [each for each in MECHANISMS if each in enabled]
             if not mechanisms:
                 raise ConfigError(
-                    f"the console logs in with a user and a password, and listener {listener.name} "
+                    f"the console logs in with a password or a token, and listener {listener.name} "
                     f"has only {', '.join(enabled)}: name another one in {LISTENER}",
                     key=LISTENER,
                 )

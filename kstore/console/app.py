@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kstore.console.cluster.sessions import LoginError, Session, Sessions
-from kstore.console.cluster.settings import ConsoleSettings, Login
+from kstore.console.cluster.settings import BEARER, ConsoleSettings, Login
 from kstore.console.pages import (
     access,
     configs,
@@ -254,8 +254,9 @@ class _Console:
         next_page = _safe_next(request.query_params.get("next", "/"))
         kind = self._settings.login
         return render(
-            "login.html", status, kind=kind, problem=problem, user=user, next_page=next_page
-        )
+            "login.html", status, kind=kind, problem=problem, user=user, next_page=next_page,
+            tokens=BEARER in self._settings.tried, only_tokens={BEARER} == {*self._settings.tried},
+        )  # fmt: skip
 
     async def log_in(self, request: Request) -> Response:
         """POST /ui/login."""

@@ -42,7 +42,8 @@ class Visitor:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker without security."""
-    with Broker(tmp_path_factory.mktemp("console")) as running:
+    at_once = {"group.streams.initial.rebalance.delay.ms": "0"}
+    with Broker(tmp_path_factory.mktemp("console"), at_once) as running:
         yield running
 
 

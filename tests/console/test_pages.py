@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from html import unescape
+from types import SimpleNamespace
+from typing import Any
 
 from starlette.testclient import TestClient
 
@@ -12,8 +15,10 @@ from kstore.clients import AdminClient, Consumer, NewTopic, Producer, TopicParti
 from kstore.console.app import console_app
 from kstore.console.cluster.settings import ConsoleSettings
 from kstore.testing import Broker
+from tests.broker.groups.test_streams_groups import Line
 from tests.clients.schema_registry import SchemaRegistry
 from tests.console.conftest import URL, Visitor
+from tests.reference.streams_members import StreamsClient, subtopology, topology
 
 PAGES = (
     "/", "/ui/brokers/1", "/ui/topics", "/ui/groups", "/ui/transactions", "/ui/acls", "/ui/users",
@@ -176,6 +181,26 @@ def test_members_and_their_epochs_are_shown(visitor: Visitor, broker: Broker) ->
         assert "read-0 read-1" in page
         listed = visitor.get("/ui/groups?kind=consumer&q=READ")
         assert "/ui/groups/readers" in listed
+
+
+def test_a_streams_group_shows_its_topology_and_the_tasks_of_members(
+    visitor: Visitor, broker: Broker
+) -> None:
+    fill(broker, "lines", 4, partitions=2)
+    host, _, port = broker.address.rpartition(":")
+    line: Any = Line(SimpleNamespace(host=host, port=int(port)))  # type: ignore[arg-type]
+    told = topology(subtopology("0", "lines"))
+    member = StreamsClient(line, "member-a", told)
+    with contextlib.closing(line.sock):
+        for _ in range(8):
+            assert member.beat().error_code == 0
+        assert len(member.active) == 2
+        page = visitor.get("/ui/groups/g")
+        assert "<small>streams group</small>" in page
+        assert "<h2>Topology</h2>" in page
+        assert "member-a" in page
+        assert "0_0 0_1 " in page
+        assert "/ui/groups/g" in visitor.get("/ui/groups?kind=streams")
 
 
 def test_a_config_is_checked_set_and_taken_back(visitor: Visitor) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
+import json
 import secrets
 import time
 from collections.abc import Mapping
@@ -11,7 +13,7 @@ from typing import Any
 
 from kstore.console.cluster.admin import ConsoleAdmin
 from kstore.console.cluster.sampler import Sampler
-from kstore.console.cluster.settings import ConsoleSettings, Login
+from kstore.console.cluster.settings import BEARER, ConsoleSettings, Login
 from kstore.errors import KafkaError
 
 __all__ = ["LoginError", "Session", "Sessions"]
@@ -116,12 +118,18 @@ class Sessions:
             if not hmac.compare_digest(password.encode(), (self._settings.token or "").encode()):
                 raise LoginError("this is not the console's token")
             return Session(client, _principal(client))
-        if not user or not password:
+        by_token = BEARER in self._settings.tried and not user
+        if not password or not (user or by_token):
             raise LoginError("give a user and a password")
-        own = {**client, "sasl.username": user, "sasl.password": password}
         refused = ""
-        for mechanism in self._settings.mechanisms or (client.get("sasl.mechanism", "PLAIN"),):
-            session = Session({**own, "sasl.mechanism": mechanism}, f"User:{user}")
+        for mechanism in self._settings.tried:
+            if by_token != (mechanism == BEARER):
+                continue
+            own: dict[str, Any] = {"sasl.username": user, "sasl.password": password}
+            if by_token:
+                own = {"oauth_cb": lambda *_: password}
+            name = _subject(password) if by_token else user
+            session = Session({**client, **own, "sasl.mechanism": mechanism}, f"User:{name}")
             try:
                 await session.admin.describe_cluster()
             except KafkaError as error:
@@ -141,6 +149,16 @@ class Sessions:
             await asyncio.sleep(CLEAN_S)
             for session in [each for each in self._sessions.values() if each.is_over()]:
                 await self.log_out(session)
+
+
+def _subject(token: str) -> str:
+    """Whom a JWT names, to be shown. The cluster alone checks it."""
+    try:
+        body = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        return str(claims["sub"])
+    except (ValueError, LookupError, TypeError):
+        return "(by token)"
 
 
 def _principal(client: Mapping[str, Any]) -> str:

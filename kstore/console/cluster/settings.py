@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["ConsoleSettings", "Login"]
+__all__ = ["BEARER", "ConsoleSettings", "Login"]
 
+BEARER = "OAUTHBEARER"
+"""The mechanism whose users log in with a token of their own, which names them."""
 CREDENTIALS = ("sasl.username", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url")
 
 
@@ -16,7 +18,8 @@ class Login(StrEnum):
     """How a user logs in."""
 
     PASSWORD = "password"
-    """With the user and password of a SASL listener; the cluster checks them."""
+    """With the user and password, or the OAuth token, of a SASL listener; the cluster checks them.
+    """
     TOKEN = "token"
     """With the console's token. All users have the rights of the console's own connection."""
     NONE = "none"
@@ -36,6 +39,11 @@ class ConsoleSettings:
     """Those of SASL that a login tries, one after the other; none: the client settings say it."""
     proxy_key: str | None = field(default=None, repr=False)
     """What only the broker knows that hands requests on; others are not answered."""
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The mechanisms that a login tries."""
+        return self.mechanisms or (str(self.client.get("sasl.mechanism", "PLAIN")),)
 
     @property
     def login(self) -> Login:
