@@ -26,6 +26,7 @@ from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.broker.runtime.log_lines import printable
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
 from kstore.protocol import ProtocolError
+from kstore.protocol.answered_errors import error_counts
 from kstore.protocol.registry import API_VERSIONS, APIS, Api
 from kstore.protocol.schema import Message
 
@@ -231,6 +232,8 @@ class Server:
             return Later(response, api, version, connection)
         if self.broker.throttles is not None and not API_TABLE[api_key].cached:
             self.broker.throttles.tell(connection, response)
+        if found := error_counts(response, version):
+            self.broker.plane.count_errors(api_key, found)
         return response.encode(version)
 
     def handler(self, api_key: int) -> tuple[Handler, Any, int]:
@@ -280,6 +283,8 @@ class Server:
             if isinstance(response, Message):
                 if self.broker.throttles is not None:
                     self.broker.throttles.tell(later.connection, response, is_late=True)
+                if found := error_counts(response, later.version):
+                    self.broker.plane.count_errors(response.API_KEY, found)
                 response = Encoding(response.plan_for(later.version), response)
                 while not response.step(STEP_ELEMENTS):
                     await self.broker.turns.next()

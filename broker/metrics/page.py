@@ -37,7 +37,10 @@ class MetricsPage:
         broker = self._broker
         left_out = SummedUp()
         yield from of_plane(broker)
-        yield from self._requests.metrics(broker.plane, time.monotonic())
+        manager = broker.quotas.made
+        throttles = None if manager is None else manager.throttles
+        throttled_ms = {} if throttles is None else throttles.told_ms
+        yield from self._requests.metrics(broker.plane, throttled_ms, time.monotonic())
         yield from of_waits(broker)
         yield from of_loop(broker, self._stall)
         yield from of_logs(broker.log_manager)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.state.distribution import quantile_of
 from kstore.broker.state.exposition import Family, Metrics, sample
+from kstore.errors import error_name
 from kstore.protocol.registry import APIS
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ REQUESTS = Family(
     "kafka_network_requestmetrics_requests_total", "counter", "Requests that were handled"
 )
 
+ERRORS = Family(
+    "kafka_network_requestmetrics_errors_total", "counter",
+    "Errors in answers; an answer for three partitions may have three",
+)  # fmt: skip
+THROTTLE = Family(
+    "kafka_network_requestmetrics_throttletimems", "summary",
+    "Throttle time in answers, in milliseconds, without quantiles: most answers have none",
+)  # fmt: skip
+
 Times = Mapping[int, Mapping[str, tuple[int, int, Sequence[int]]]]
 """API key -> part -> (sum in us, count, counts in buckets): `RequestTimes.by_api`."""
 
@@ -56,8 +66,10 @@ class RequestTimesPart:
         """What the quantiles leave out."""
         self._last_s = 0.0
 
-    def metrics(self, plane: DataPlane, now_s: float) -> Metrics:
-        """``now_s``: a clock that only goes up."""
+    def metrics(self, plane: DataPlane, throttled_ms: Mapping[int, int], now_s: float) -> Metrics:
+        """``throttled_ms``: what answers have told, by API key. ``now_s``: a clock that only goes
+        up.
+        """
         times: Times = plane.times.by_api()
         if now_s - self._last_s >= WINDOW_S:
             self._before, self._last, self._last_s = self._last, times, now_s
@@ -73,6 +85,13 @@ class RequestTimesPart:
         yield REQUESTS
         for key, count in plane.request_counts().items():
             yield sample(REQUESTS.name, count, request=APIS[key].name)
+        yield ERRORS
+        for (key, code), count in sorted(plane.table.errors.counts.items()):
+            yield sample(ERRORS.name, count, request=APIS[key].name, error=error_name(code))
+        yield THROTTLE
+        for key, name in names.items():
+            yield f'{THROTTLE.name}_sum{{request="{name}"}} {throttled_ms.get(key, 0)}'
+            yield f'{THROTTLE.name}_count{{request="{name}"}} {times[key][TOTAL][1]}'
         for kafka_name, (part, words) in PARTS.items():
             family = Family(
                 f"kafka_network_requestmetrics_{kafka_name}", "summary",

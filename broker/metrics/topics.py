@@ -38,10 +38,14 @@ OF_TOPICS = (
     _topic_row("failedfetchrequests", "fetch_failed", "Fetch requests with an error"),
 )
 """Of TopicCounts; the sample without a topic is that of all, deleted ones included."""
-REPLICATION_OUT = Family(
-    "kafka_server_brokertopicmetrics_replicationbytesout_total", "counter",
-    "Bytes that followers have fetched",
-)  # fmt: skip
+
+
+def _replication(name: str, words: str) -> Family:
+    return Family(f"kafka_server_brokertopicmetrics_{name}_total", "counter", words)
+
+
+REPLICATION_OUT = _replication("replicationbytesout", "Bytes that followers have fetched")
+REPLICATION_IN = _replication("replicationbytesin", "Bytes that this broker copied from leaders")
 
 
 def _partition_row(name: str, words: str, read: Callable[[Partition], float]) -> Row:
@@ -150,6 +154,8 @@ def of_topics(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics
             yield f'{family.name}{{topic="{OTHERS}"}} {added}'
     yield REPLICATION_OUT
     yield f"{REPLICATION_OUT.name} {total.replica_bytes_out}"
+    yield REPLICATION_IN
+    yield f"{REPLICATION_IN.name} {total.replica_bytes_in}"
 
 
 def of_partitions(broker: Measured, left_out: SummedUp) -> Metrics:

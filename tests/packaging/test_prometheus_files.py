@@ -63,10 +63,11 @@ tests:
 
 @pytest.fixture(scope="module")
 def on_the_page(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of all samples on the page of a broker that has a topic, a group and requests."""
+    """The names of all samples of a broker that has a topic, a group, requests and an error."""
     with Broker(tmp_path_factory.mktemp("board")) as broker:
         with AdminClient(bootstrap_servers=broker.address) as admin:
             admin.create_topics([NewTopic("orders", 1)])
+            admin.create_topics([NewTopic("orders", 1)], raise_errors=False)
         with Producer(bootstrap_servers=broker.address) as producer:
             producer.send("orders", value=b"v")
             producer.flush()

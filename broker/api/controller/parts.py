@@ -9,6 +9,7 @@ from kstore.broker.api.security.access import HasAuthorizer
 from kstore.broker.api.security.sasl import HasSecurity
 
 if TYPE_CHECKING:
+    from kstore._fast.network.data_plane import DataPlane
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.config_changes.config_reload import ConfigReload
     from kstore.broker.runtime.membership.membership import Membership
@@ -84,3 +85,7 @@ class EnvelopeParts(BetweenBrokersParts, HasMembership, HasTurns, Protocol):
 
     async def loaded(self, api_key: int) -> None:
         """Wait until the modules that answer an API's requests are loaded."""
+
+    @property
+    def plane(self) -> DataPlane:
+        """Which counts errors."""

@@ -11,6 +11,7 @@ are there.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Awaitable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
@@ -132,6 +133,12 @@ class EncodedMetadata(NamedTuple):
             epochs=self.epochs,
         )  # fmt: skip
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
+
+    def error_counts(self) -> dict[int, int] | None:
+        """How often it has which error of a topic; None where it has none."""
+        if self.errors is None or not any(self.errors):
+            return None
+        return {code: count for code, count in Counter(self.errors).items() if code}
 
     def joined_with(self, answer: EncodedMetadata) -> EncodedMetadata:
         """This answer to a piece of a large request and the next piece's, as one; what it tells

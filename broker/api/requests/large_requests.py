@@ -18,11 +18,13 @@ from kstore.broker.api.requests.error_responses import Rows
 from kstore.broker.api.requests.splitting import Joined, JoinedWhole, is_wide, pieces_of, rows_for
 from kstore.broker.api.requests.turns import GoneError, HasTurns, turn
 from kstore.broker.runtime.slices import Room
+from kstore.protocol.answered_errors import error_counts
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
 if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
+    from kstore._fast.network.data_plane import DataPlane
     from kstore.broker.runtime.node import Node
     from kstore.config import BrokerConfig
 
@@ -49,6 +51,10 @@ class LargeRequestParts(HasTurns, Protocol):
     @property
     def node(self) -> Node:
         """The broker's settings."""
+
+    @property
+    def plane(self) -> DataPlane:
+        """Which counts errors."""
 
 
 def max_elements(config: BrokerConfig, api_key: int) -> int:
@@ -92,7 +98,13 @@ class LargeRequests:
             assert rows is not None
             return await self._by_pieces(handler, request, rows, ctx)
         response = handler(self._broker, request, ctx)
-        return await response if isinstance(response, Awaitable) else response
+        return self._counted(await response if isinstance(response, Awaitable) else response, ctx)
+
+    def _counted(self, response: Any, ctx: RequestContext) -> Any:
+        """The response, whose errors are counted."""
+        if response is not None and (found := error_counts(response, ctx.api_version)):
+            self._broker.plane.count_errors(ctx.api_key, found)
+        return response
 
     async def _carry_out(
         self, handler: Handler, ctx: RequestContext, body: bytes, request: Any, held: _Held
@@ -139,7 +151,7 @@ class LargeRequests:
             if API_TABLE[ctx.api_key].waits_for_members:
                 held.release()  # what is behind it goes on
             response = await response
-        return response
+        return self._counted(response, ctx)
 
     async def _by_pieces(
         self, handler: Handler, request: Any, rows: Rows, ctx: RequestContext
@@ -154,11 +166,11 @@ class LargeRequests:
         while (answer := await turn(self._broker, ctx, answer_next)) is not END:
             if isinstance(answer, Awaitable):
                 answer = await answer
-            if answer is not None and not joined.add(answer):
+            if answer is not None and not joined.add(self._counted(answer, ctx)):
                 break
         if joined.response is None:  # it has no rows
             answer = handler(self._broker, request, ctx)
-            return await answer if isinstance(answer, Awaitable) else answer
+            return self._counted(await answer if isinstance(answer, Awaitable) else answer, ctx)
         return joined.response
 
 

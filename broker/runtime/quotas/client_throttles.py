@@ -156,6 +156,8 @@ class ClientThrottles:
         """How often a client had to wait."""
         self.throttled_ms = 0
         """How long, all together."""
+        self.told_ms: dict[int, int] = {}
+        """API key -> the throttle times in answers, all together."""
         self._began_ns = 0
         """When the request at hand was begun, or when its time was last taken into account."""
 
@@ -191,6 +193,7 @@ class ClientThrottles:
             wait_ms = max(wait_ms, bytes_ms)
         if wait_ms > 0:
             self._unmute_after(connection, wait_ms)
+            self.told_ms[api_key] = self.told_ms.get(api_key, 0) + wait_ms
         return wait_ms
 
     def fetch_bytes(self, connection: Connection) -> int:
@@ -242,7 +245,9 @@ class ClientThrottles:
             self._take_time(connection)
         wait_ms = self._request_wait_ms(connection, self._loop.time() * 1000)
         if wait_ms > known:
-            response.throttle_time_ms = wait_ms  # type: ignore[attr-defined]
+            response.throttle_time_ms = known = wait_ms  # type: ignore[attr-defined]
+        if known > 0:
+            self.told_ms[response.API_KEY] = self.told_ms.get(response.API_KEY, 0) + known
 
     def _take_time(self, connection: Connection) -> None:
         limit = self._limit(connection, REQUEST_TIME)

@@ -16,7 +16,9 @@ cdef struct Reader:
 cdef int find_slice(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id,
     report) except -1
-cdef int write_head(AnswerBuffer out, int version, int16_t error, int32_t session_id) except -1
+cdef int write_head(
+    AnswerBuffer out, int version, int16_t error, int32_t session_id, PartitionTable table
+) except -1
 # The same, as far as no disk has to be waited for. False: it is being read in, and the request's
 # resume() is called then.
 cdef bint find_readable(

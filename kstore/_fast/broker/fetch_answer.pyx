@@ -17,6 +17,7 @@ from kstore._fast.log.batch_order cimport Order, begin_order
 from kstore._fast.log.log_view cimport Slice
 from kstore._fast.broker.node_hints cimport put_leader, write_endpoints
 from kstore._fast.broker.partition cimport Partition
+from kstore._fast.broker.partition_events cimport OF_FETCH
 from kstore._fast.broker.replica_state cimport Follower, ReplicaState
 from kstore._fast.broker.sending cimport FileSlice, add_slice
 from kstore._fast.log.slice_checks cimport (
@@ -40,7 +41,11 @@ cdef enum:
     PARTITION_EPOCH_TAG = 23200
 
 
-cdef int write_head(AnswerBuffer out, int version, int16_t error, int32_t session_id) except -1:
+cdef int write_head(
+    AnswerBuffer out, int version, int16_t error, int32_t session_id, PartitionTable table
+) except -1:
+    if error:
+        table.errors.add(OF_FETCH, error)
     room(out, 16)
     put_int32(out, 0)                               # throttle time
     if version >= FIRST_SESSION:
@@ -80,6 +85,8 @@ cdef int64_t write_topics(
             put_count(out, count, flexible)
         size = write_part(part, reader, out, report)
         written += size
+        if part.error:
+            table.errors.add(OF_FETCH, part.error)
         table.counts.fetched(part.error, size, reader.replica_id >= 0)
         if part.partition is not None:
             part.partition.entry.counts.fetched(part.error, size, reader.replica_id >= 0)

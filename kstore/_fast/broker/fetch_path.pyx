@@ -219,7 +219,7 @@ cdef class FetchPath:
             error = UNKNOWN_SERVER_ERROR
             refused = refused_parts(request.named, version)
         if error != NONE:
-            write_head(out, version, error, 0)
+            write_head(out, version, error, 0, self.table)
             self.write_rows(request, refused, out)
             return None
         request.noting = request.replica_id >= 0
@@ -456,7 +456,7 @@ cdef class FetchPath:
             for part in parts:
                 if part.slice.size_bytes > 0:
                     self.throttle.sent(part.partition, request.replica_id, part.slice.size_bytes)
-        write_head(out, request.version, NONE, session_id)
+        write_head(out, request.version, NONE, session_id, self.table)
         self.write_rows(request, parts, out)
         return 0
 

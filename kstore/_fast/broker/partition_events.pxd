@@ -26,6 +26,7 @@ cdef class TopicCounts:
     cdef readonly int64_t fetch_requests, fetch_failed
     cdef readonly int64_t bytes_out         # to consumers
     cdef readonly int64_t replica_bytes_out
+    cdef readonly int64_t replica_bytes_in  # that this broker, as a follower, has copied
 
     cdef inline void produced(self, int16_t error, int64_t size) noexcept:
         self.produce_requests += 1
@@ -40,12 +41,25 @@ cdef class TopicCounts:
         total.messages_in += messages
         total.bytes_in += size
 
+    cdef inline void copied(self, TopicCounts total, int64_t size) noexcept:
+        self.replica_bytes_in += size
+        total.replica_bytes_in += size
+
     cdef inline void fetched(self, int16_t error, int64_t size, bint by_replica) noexcept:
         self.fetch_failed += error != 0
         if by_replica:
             self.replica_bytes_out += size
         else:
             self.bytes_out += size
+
+cdef enum:
+    OF_PRODUCE = 0                          # API keys, for ErrorCounts
+    OF_FETCH = 1
+
+# How often answers had which error, since the start: (API key, error code) -> count.
+cdef class ErrorCounts:
+    cdef readonly dict counts
+    cpdef int add(self, int api_key, int error, int64_t count=*) except -1
 
 cdef class PartitionEvents:
     cdef readonly int32_t node_id
@@ -66,6 +80,7 @@ cdef class PartitionEvents:
     cdef list synced                        # of which more is on the disk
     cdef bint synced_scheduled
     cdef readonly TopicCounts counts        # of all topics
+    cdef readonly ErrorCounts errors        # of all answers of this broker
     cdef readonly int64_t isr_shrinks, isr_expands, isr_refusals
     cdef int note_isr(self, Py_ssize_t before, Py_ssize_t after) except -1
     cdef int schedule(self, Wakeable partition) except -1

@@ -32,6 +32,18 @@ class TopicCounts:
     """What consumers have fetched."""
     replica_bytes_out: int
     """What followers have fetched."""
+    replica_bytes_in: int
+    """What this broker, as a follower, has copied."""
+
+class ErrorCounts:
+    """The errors that this broker has answered with."""
+
+    counts: dict[tuple[int, int], int]
+    """(API key, error code) -> how often, since the start. A request for three partitions that
+    all have it counts three times.
+    """
+    def add(self, api_key: int, error: int, count: int = 1) -> int:
+        """Count an error that an answer has so many times."""
 
 class PartitionEvents:
     """What all partitions share: this node's id, the wake-ups of one turn of the loop, and who is
@@ -48,6 +60,8 @@ class PartitionEvents:
     """Has logs put on the disk up to these ends soon (flush=always); None: nobody does."""
     counts: TopicCounts
     """Of all topics, also of those that were deleted."""
+    errors: ErrorCounts
+    """Of all answers of this broker."""
     isr_shrinks: int
     isr_expands: int
     """How often the ISR of a partition that this broker leads became smaller or larger."""

@@ -26,6 +26,19 @@ cdef class TopicCounts:
     """What was produced to a topic and fetched from it since this broker has it."""
 
 
+cdef class ErrorCounts:
+    """The errors that this broker has answered with."""
+
+    def __cinit__(self):
+        self.counts = {}
+
+    cpdef int add(self, int api_key, int error, int64_t count=1) except -1:
+        """Count an error that an answer has so many times."""
+        cdef tuple key = (api_key, error)
+        self.counts[key] = self.counts.get(key, 0) + count
+        return 0
+
+
 cdef class PartitionEvents:
     """What all partitions share: this node's id, the wake-ups, and who is told. Everything runs on
     the loop, but `note_durable`.
@@ -41,6 +54,7 @@ cdef class PartitionEvents:
         self.unsynced = {}
         self.synced = []
         self.counts = TopicCounts()
+        self.errors = ErrorCounts()
 
     cdef int note_isr(self, Py_ssize_t before, Py_ssize_t after) except -1:
         """A partition that is led here has another ISR."""

@@ -9,6 +9,7 @@ topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
 from cpython.bytearray cimport PyByteArray_AS_STRING
 
 from kstore._fast.broker.node_hints cimport write_endpoints
+from kstore._fast.broker.partition_events cimport OF_PRODUCE
 from kstore._fast.broker.produce_checks cimport (
     check_leader, check_place, check_records, check_rights, find_faults, has_transaction,
     has_transactional, is_admin, may_write, name_of)
@@ -301,6 +302,8 @@ cdef class ProducePath:
                 partition = job.partition
             error = append_part(self, connection, request, i, partition, error, job, &offsets)
             failures += error != NONE
+            if error:
+                self.table.errors.add(OF_PRODUCE, error)
             self.table.counts.produced(error, part.records.size)
             if entry is not None:
                 entry.counts.produced(error, part.records.size)

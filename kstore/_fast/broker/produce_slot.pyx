@@ -12,6 +12,7 @@ from kstore._fast.record.buffer cimport store_int16
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT)
 from kstore._fast.broker.node_hints cimport LEADER_TAG_BYTES, put_leader
+from kstore._fast.broker.partition_events cimport OF_PRODUCE
 from kstore._fast.broker.produce_request cimport FIRST_FLEXIBLE
 from kstore._fast.protocol.wire cimport (
     put_count, put_int8, put_int16, put_int32, put_int64, put_no_tags, put_string, put_unsigned,
@@ -107,6 +108,7 @@ cdef class PartWait(CommitWait):
             return 0
         if error != NONE:
             store_int16(slot.held.data + self.error_at, error)
+            self.partition.events.errors.add(OF_PRODUCE, error)
         if error == NOT_LEADER_OR_FOLLOWER and self.tags_at >= 0 and self.partition.leader_id >= 0:
             slot.tell_leader(self)
         return slot.one_done()

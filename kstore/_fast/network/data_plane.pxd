@@ -66,6 +66,8 @@ cdef class DataPlane:
     cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all may all
     cdef dict answers                       # request bytes -> body, while the image stays
     cdef int64_t answers_bytes
+    cdef dict answers_errors                # request bytes -> the errors of its kept answer
+    cdef public dict last_errors            # of the answer at hand: code -> count, or None
     cdef public object runs                 # ProduceRuns, made for the first connection
     cdef AnswerBuffer out
     cdef uint8_t* read_buffer
@@ -81,3 +83,5 @@ cdef class DataPlane:
     cdef bint puts_off(self, connection, const uint8_t* frame, Py_ssize_t size) except? True
     cdef int request_done(self) except -1
     cdef int keep_answer(self, tuple key, bytes answer) except -1
+    cdef int count_kept(self, tuple key) except -1
+    cpdef int count_errors(self, int api_key, dict found) except -1

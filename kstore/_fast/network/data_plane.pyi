@@ -78,6 +78,11 @@ class DataPlane:
     def forget_answers(self) -> None:
         """The metadata image has changed: no pre-encoded answer holds."""
 
+    last_errors: dict[int, int] | None
+    """The errors of the answer that `dispatch` has just made; None: it has none."""
+    def count_errors(self, api_key: int, found: dict[int, int]) -> int:
+        """Count the errors of an answer: code -> how often."""
+
     def request_counts(self) -> dict[int, int]:
         """How many requests of each API key were handled."""
 

@@ -62,6 +62,7 @@ cdef class DataPlane:
         self.slice_us = SLICE_US
         self.waiting = deque()
         self.answers = {}
+        self.answers_errors = {}
         self.out = AnswerBuffer(64 * 1024)
         self.connections = {}
         self.pins = WeakValueDictionary()
@@ -86,6 +87,7 @@ cdef class DataPlane:
     def forget_answers(self):
         """The metadata image has changed: no pre-encoded answer holds."""
         self.answers.clear()
+        self.answers_errors.clear()
         self.answers_bytes = 0
 
     def request_counts(self):
@@ -173,6 +175,20 @@ cdef class DataPlane:
         if size <= MAX_ANSWERS_BYTES:
             self.answers[key] = answer
             self.answers_bytes += size
+            if self.last_errors is not None:
+                self.answers_errors[key] = self.last_errors
+        return 0
+
+    cdef int count_kept(self, tuple key) except -1:
+        """A kept answer is given again, with its errors."""
+        found = self.answers_errors.get(key)
+        return 0 if found is None else self.count_errors(key[0], found)
+
+    cpdef int count_errors(self, int api_key, dict found) except -1:
+        """Count the errors of an answer: code -> how often."""
+        self.last_errors = found
+        for code, count in found.items():
+            self.table.errors.add(api_key, code, count)
         return 0
 
     cdef int look(self) except -1:

@@ -11,6 +11,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memcmp
 
 from kstore._fast.broker.partition cimport TopicEntry
+from kstore._fast.broker.partition_events cimport OF_PRODUCE
 from kstore._fast.broker.produce_checks cimport check_place
 from kstore._fast.broker.produce_slot cimport NO_WORDS, ProduceOffsets, put_partition
 from kstore._fast.broker.rights cimport MAY_WRITE, topic_rights
@@ -203,6 +204,8 @@ cdef class ProduceRuns:
         if not failed:
             error = self.path.end_one(
                 partition, request, request.partitions[0].records, None, &piece.result, &offsets)
+        if error:
+            self.path.table.errors.add(OF_PRODUCE, error)
         self.path.table.counts.produced(error, piece.size)
         partition.entry.counts.produced(error, piece.size)
         room(out, topic.name.size + 32)

@@ -292,12 +292,15 @@ cdef class RequestPaths(Outbox):
             client_id = None
             if head.client_id.size >= 0:
                 client_id = (<const char*>head.client_id.data)[:head.client_id.size]
+            self.plane.last_errors = None
             answer = self.plane.server.dispatch(
                 self, head.api_key, head.api_version, head.correlation_id, client_id, body)
             if self.admission:
                 return self.hold_request(place)
             if cached and type(answer) is bytes:
                 self.plane.keep_answer(key, answer)
+        elif self.plane.answers_errors:
+            self.plane.count_kept(key)
         if type(answer) is bytes:
             start = begin_answer(out, head.correlation_id, head.flexible_answer)
             size = len(<bytes>answer)

@@ -18,6 +18,7 @@ from kstore._fast.error_codes cimport (
 from kstore._fast.log.append_plan cimport ORIGIN_REPLICA, AppendResult
 from kstore._fast.log.append_queue cimport AppendQueue
 from kstore._fast.log.log_core cimport LogCore
+from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.sending cimport SEND_BLOCKED, SEND_DONE, send_answers, unsent
 from kstore._fast.replication.fetched_part cimport read_part, whole_batches
 from kstore._fast.protocol.wire cimport (
@@ -35,6 +36,11 @@ cdef enum:
     # Several producers' batches that came at a time are one append here. Leaving it to a thread
     # takes the partition out of the session, and costs two more fetches.
     DIRECT_BYTES = 256 * 1024
+
+
+cdef inline int count_copied(Partition partition, int64_t size) noexcept:
+    partition.entry.counts.copied(partition.events.counts, size)
+    return 0
 
 
 cdef class ReplicaJob(AppendJob):
@@ -301,6 +307,7 @@ cdef class ReplicaFetcher(ReplicaSession):
             self.owner.refused_append(self, followed, result.error_code)
             return False
         self.note_changed(followed)
+        count_copied(followed.partition, size)
         if followed.throttled:
             self.throttled_bytes += size
         return True
@@ -349,6 +356,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         else:
             self.note_part(followed, &job.part)
             self.release(followed)
+            count_copied(followed.partition, job.size)
             if followed.throttled:
                 self.owner.count_throttled(self, job.size)      # which may hold it again
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,16 @@ from kstore.acls import Acl, AclOperation, AclResourceType
 from kstore.broker.metrics.requests import RequestTimesPart, quantile_ms
 from kstore.broker.state.exposition import OPENMETRICS, TEXT, Family, form_for, page_lines, sample
 from kstore.clients import AdminClient, Consumer, NewTopic, Producer, quota_entity
-from kstore.testing import Broker
+from kstore.protocol.groups.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.registry import encode_request
+from kstore.testing import Broker, Cluster
+from tests.conformance import wire
 
 PREFERS_OPENMETRICS = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -185,10 +195,11 @@ def test_quantiles_forget_what_came_more_than_two_minutes_ago() -> None:
     def page(now_s: float) -> str:
         times = {0: dict.fromkeys(parts, (10 * sum(counts), sum(counts), list(counts)))}
         plane: Any = SimpleNamespace(
-            times=SimpleNamespace(by_api=lambda: times), request_counts=dict
-        )
+            times=SimpleNamespace(by_api=lambda: times), request_counts=dict,
+            table=SimpleNamespace(errors=SimpleNamespace(counts={})),
+        )  # fmt: skip
         [median] = [
-            line for line in told.metrics(plane, now_s)
+            line for line in told.metrics(plane, {}, now_s)
             if isinstance(line, str) and "_totaltimems{" in line and 'quantile="0.5"' in line
         ]  # fmt: skip
         return median.rpartition(" ")[2]
@@ -201,6 +212,56 @@ def test_quantiles_forget_what_came_more_than_two_minutes_ago() -> None:
     counts[20] += 20
     assert page(1100.0) == "655.36", "all that came since the page at 1000"
     assert page(1120.0) == "786.432", "what came since the page at 1060"
+
+
+def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -> None:
+    def ask(request: Any, version: int) -> None:
+        frame = encode_request(request, version, 1, "app")
+        host, _, port = broker.address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as sock:
+            wire.exchange(sock, frame)
+
+    lost = [
+        FetchTopic(topic="lost", partitions=[FetchPartition(partition=n) for n in range(3)])
+    ]  # fmt: skip
+    commit = OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name=f"lost-{number}",
+                partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)],
+            )
+            for number in range(4)
+        ],
+    )
+    with Broker(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
+        for _ in range(2):  # the second answer is a kept one
+            ask(MetadataRequest(topics=[MetadataRequestTopic(name="lost")]), 8)
+        ask(FetchRequest(topics=lost), 11)
+        ask(commit, 7)
+        counted = samples(text_form(read(broker)[1]))
+    name = "kafka_network_requestmetrics_errors_total"
+    found = {dict(labels)["request"]: (dict(labels)["error"], value)
+             for (each, labels), value in counted.items() if each == name}  # fmt: skip
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    assert found == {"Metadata": (unknown, 2), "Fetch": (unknown, 3), "OffsetCommit": (unknown, 4)}
+
+
+def test_throttle_times_in_answers_are_added_up_by_api(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        with AdminClient(bootstrap_servers=broker.address) as admin:
+            admin.create_topics([NewTopic("orders", 1)])
+            slow = {quota_entity(client_id="slow"): {"producer_byte_rate": 1000.0}}
+            admin.alter_client_quotas(slow)
+        with Producer(bootstrap_servers=broker.address, client_id="slow") as producer:
+            for _ in range(2):
+                producer.send("orders", value=bytes(15_000), partition=0)
+                producer.flush()
+        counted = samples(text_form(read(broker)[1]))
+    start = "kafka_network_requestmetrics_throttletimems"
+    assert counted[f"{start}_sum", (("request", "Produce"),)] > 0
+    assert counted[f"{start}_count", (("request", "Produce"),)] >= 2
+    assert counted[f"{start}_sum", (("request", "Metadata"),)] == 0
 
 
 def test_of_nothing_there_is_no_quantile() -> None:
@@ -238,3 +299,18 @@ def test_without_the_right_nothing_is_told_by_name(tmp_path: Path) -> None:
         assert "hidden" not in page
         found = samples(openmetrics(page))
         assert ("kafka_server_brokertopicmetrics_messagesin_total", ()) in found
+
+
+def test_a_follower_counts_the_bytes_that_it_has_copied(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        with AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("orders", replicas={0: [1, 2]})])
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+            for _ in range(3):
+                producer.send("orders", value=bytes(200), partition=0).result()
+        pages = {node: samples(text_form(read(cluster[node])[1])) for node in (1, 2)}
+    start, of = "kafka_server_brokertopicmetrics_", ()
+    out = pages[1][f"{start}replicationbytesout_total", of]
+    assert out > 3 * 200
+    assert pages[2][f"{start}replicationbytesin_total", of] == out
+    assert pages[1][f"{start}replicationbytesin_total", of] == 0
