@@ -10,16 +10,25 @@ import shutil
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.quiet import quiet_start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["open_session", "require_spark", "sentence_of", "small_frame"]
+__all__ = [
+    "open_session",
+    "require_arrow",
+    "require_spark",
+    "sentence_of",
+    "small_frame",
+    "small_table",
+]
 
 # What a job needs whatever the session was made for.
 _NEEDED = {
@@ -32,6 +41,7 @@ _LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+_LOUD = {"spark.ui.showConsoleProgress": "true", "spark.log.level": "WARN"}
 
 
 # How an error of a task stands in Spark's text.
@@ -39,10 +49,14 @@ _OURS = re.compile(r"(?:kstore[\w.]*\.)?(?:PipelineError|JobError): (.+)")
 
 
 def open_session(
-    name: str, master: str | None = None, confs: Mapping[str, str] | None = None
+    name: str,
+    master: str | None = None,
+    confs: Mapping[str, str] | None = None,
+    *,
+    loud: bool = False,
 ) -> SparkSession:
     """The session that is active, or a new one: by spark-submit's master, else `master`, else on
-    all cores of this machine.
+    all cores of this machine. With `loud`, Spark shows its warnings and its progress.
 
     Raises JobError where Spark or Java is not installed.
     """
@@ -56,15 +70,18 @@ def open_session(
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     active = SparkSession.getActiveSession()
     if active is None:
-        builder = SparkSession.builder.appName(f"kstore pipeline {name}")
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit says what there is
-        given = ({} if submitted else _LOCAL) | dict(confs or {})
+        given = {"spark.app.name": f"kstore pipeline {name}"}
+        given |= {} if submitted else _LOCAL | (_LOUD if loud else {})
         if master or not submitted:
-            builder = builder.master(master or "local[*]")
+            given["spark.master"] = master or "local[*]"
+        given |= confs or {}
+        builder = SparkSession.builder
         for key, value in given.items():
             builder = builder.config(key, value)
         try:
-            active = builder.getOrCreate()
+            with nullcontext() if loud or submitted else quiet_start(given):
+                active = builder.getOrCreate()
         except (PySparkException, OSError, RuntimeError) as error:
             raise JobError(f"Spark does not start: {error}") from error
     for key, value in _NEEDED.items():
@@ -76,6 +93,11 @@ def small_frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], ddl: str
     """Rows of the driver as a DataFrame with this schema; through Arrow, so that no Python worker
     has to be started for them.
     """
+    return spark.createDataFrame(small_table(rows, ddl), ddl)
+
+
+def small_table(rows: Sequence[Mapping[str, Any]], ddl: str) -> Any:
+    """The same as a pyarrow.Table."""
     import pyarrow as pa
 
     types = {
@@ -84,7 +106,16 @@ def small_frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], ddl: str
     }  # fmt: skip
     fields = [part.replace("`", "").split() for part in ddl.split(",")]
     columns = {name: pa.array([row[name] for row in rows], types[kind]) for name, kind in fields}
-    return spark.createDataFrame(pa.table(columns), ddl)
+    return pa.table(columns)
+
+
+def require_arrow() -> None:
+    """Raises JobError where Arrow is not installed, which does without Spark what is small."""
+    missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
+    if missing:
+        raise JobError(
+            f"this needs Arrow ({' and '.join(missing)} not installed): pip install 'kstore[spark]'"
+        )
 
 
 def require_spark() -> None:

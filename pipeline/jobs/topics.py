@@ -8,7 +8,7 @@ from typing import Any
 from kstore.clients.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 from kstore.config.client.configs import CLIENT_CONFIGS
 
-__all__ = ["admin_settings", "create_topic", "set_configs", "topic_partitions"]
+__all__ = ["admin_settings", "create_topic", "set_configs", "topic_configs", "topic_partitions"]
 
 # About brokers of one cluster, which another has not.
 _LOCAL = frozenset(
@@ -36,6 +36,13 @@ def set_configs(
         }
         for resource, configs in found.items()
     }
+
+
+def topic_configs(settings: Mapping[str, Any], name: str) -> dict[str, str | None]:
+    """What holds for a topic, wherever it is set. Raises KafkaError."""
+    with AdminClient(admin_settings(settings)) as admin:
+        found = admin.describe_resource_configs([ConfigResource("topic", name)])
+    return {entry.name: entry.value for configs in found.values() for entry in configs.values()}
 
 
 def create_topic(

@@ -4,6 +4,7 @@ load, and imported when one of them runs.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,16 @@ from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
 from kstore.cli.pipeline.options import OnLoss, one_of, reader
-from kstore.cli.pipeline.run import Confs, Master, Tasks, job, spark_command
+from kstore.cli.pipeline.run import (
+    Confs,
+    Engine,
+    Master,
+    Running,
+    SparkOutput,
+    Tasks,
+    job,
+    spark_command,
+)
 from kstore.cli.pipeline.table import EXAMPLE, table
 from kstore.cli.records.copy_options import (
     FromProfile,
@@ -120,6 +130,7 @@ def archive(
     profile: ProfileName = None,
     master: Master = None,
     conf: Confs = None,
+    spark_output: SparkOutput = False,
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
@@ -141,7 +152,7 @@ def archive(
         on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
         tasks=tasks,
     )
-    with job("archive", master, conf, json, options.settings) as running:
+    with job("archive", master, conf, json, options.settings, loud=spark_output) as running:
         slices = work(running.spark, options, running.say)
         for each in slices:
             running.row(asdict(each) | {"configs": None})
@@ -172,6 +183,7 @@ def restore(
     profile: ProfileName = None,
     master: Master = None,
     conf: Confs = None,
+    spark_output: SparkOutput = False,
     json: Json = False,
 ) -> None:
     """Bring topics of an archive back into a kstore cluster, each record at its offset.
@@ -199,7 +211,7 @@ def restore(
         copy_configs=not no_configs,
         compression=codec,
     )
-    with job("restore", master, conf, json, options.settings) as running:
+    with job("restore", master, conf, json, options.settings, loud=spark_output) as running:
         found = work(running.spark, options, running.say)
         for each in found:
             running.row(asdict(each))
@@ -237,6 +249,7 @@ def replicate(
     to_profile: ToProfile = None,
     master: Master = None,
     conf: Confs = None,
+    spark_output: SparkOutput = False,
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
@@ -268,7 +281,9 @@ def replicate(
         copying,
         tasks,
     )
-    with job("replicate", master, conf, json, options.source, options.target) as running:
+    with job(
+        "replicate", master, conf, json, options.source, options.target, loud=spark_output
+    ) as running:
         problems = rounds(running, options, follow=follow)
     if problems:
         raise SystemExit(FAILED)
@@ -343,6 +358,7 @@ def verify(
     to_profile: ToProfile = None,
     master: Master = None,
     conf: Confs = None,
+    spark_output: SparkOutput = False,
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
@@ -363,7 +379,7 @@ def verify(
     )
     if match == "keys" and len(sides) < 2:
         raise typer.BadParameter("--match keys compares two of --from, --to and --archive")
-    with job("verify", master, conf, json, *_clusters(sides)) as running:
+    with job("verify", master, conf, json, *_clusters(sides), loud=spark_output) as running:
         good = run_verify(
             running, _pattern(topics, regex), sides, names, match=match, number=number, key=key,
             allow_behind=allow_behind, report=report,
@@ -375,26 +391,32 @@ def verify(
 @app.command(
     epilog="Example: kstore pipeline stats --regex '.*' -b localhost:9092 --report ./stats"
 )
-@spark_command
+@guarded
 def stats(
     topics: Topics,
     archive: ArchivePath = None,
     regex: Regex = False,
     top: Annotated[int, typer.Option(min=0, help="How many keys of each topic to show.")] = 20,
     report: ReportFolder = None,
+    engine: Engine = "auto",
     isolation_level: Isolation = "read_committed",
     bootstrap: Servers = None,
     properties: Properties = None,
     profile: ProfileName = None,
     master: Master = None,
     conf: Confs = None,
+    spark_output: SparkOutput = False,
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
     """Tell keys, sizes, times and skew of topics, and how far groups are behind."""
     from kstore.cli.pipeline.verify import run_stats
+    from kstore.pipeline.jobs.session import require_arrow, require_spark
     from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
+    require_arrow()
+    one_of("--engine", engine, "auto", "local", "spark")
+    pattern = _pattern(topics, regex)
     side: ClusterSide | ArchiveSide
     if archive:
         side, name = ArchiveSide(archive), f"the archive {archive}"
@@ -402,8 +424,32 @@ def stats(
         settings = reader(bootstrap, properties, profile)
         side = ClusterSide(settings, _committed(isolation_level), tasks)
         name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
-    with job("stats", master, conf, json, *_clusters([side])) as running:
-        run_stats(running, _pattern(topics, regex), side, name, top=top, report=report)
+    if _is_local(engine, side, pattern, master, report):
+        run_stats(Running(None, json), pattern, side, name, top=top, report=report)
+        return
+    require_spark()
+    with job("stats", master, conf, json, *_clusters([side]), loud=spark_output) as running:
+        run_stats(running, pattern, side, name, top=top, report=report)
+
+
+def _is_local(
+    engine: str,
+    side: ClusterSide | ArchiveSide,
+    topics: re.Pattern[str],
+    master: str | None,
+    report: str | None,
+) -> bool:
+    """Whether this process does it alone."""
+    from kstore.pipeline.jobs.reports.local_stats import is_small
+    from kstore.pipeline.jobs.verification.sides import ClusterSide
+
+    here = isinstance(side, ClusterSide) and (report is None or "://" not in report)
+    if engine == "local" and not here:
+        raise typer.BadParameter("--engine local is for topics of a cluster, and a report on disk")
+    if engine != "auto" or not here or master or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return engine == "local"
+    assert isinstance(side, ClusterSide)
+    return is_small(side.extents(topics))
 
 
 app.command(epilog=EXAMPLE)(table)

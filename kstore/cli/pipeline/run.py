@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from kstore.pipeline.jobs.replicate import CopyProgress, ReplicateOptions
 
-__all__ = ["Confs", "Master", "Running", "Tasks", "job", "rounds", "spark_command"]
+__all__ = [
+    "Confs",
+    "Engine",
+    "Master",
+    "Running",
+    "SparkOutput",
+    "Tasks",
+    "job",
+    "rounds",
+    "spark_command",
+]
 
 P = ParamSpec("P")
 PAUSE_S = 1.0
@@ -37,6 +47,17 @@ Master = Annotated[
 Confs = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="spark, local (one process, without Spark), or auto: local for at most two million "
+        "offsets of a cluster, unless --master or a folder elsewhere asks for Spark."
+    ),
+]
+SparkOutput = Annotated[
+    bool,
+    typer.Option("--spark-output", help="Show Spark's warnings and its progress bar, too."),
 ]
 Tasks = Annotated[
     int, typer.Option(min=0, help="The approximate number of tasks; 0: chosen from Spark's cores.")
@@ -59,10 +80,16 @@ def spark_command(function: Callable[P, None]) -> Callable[P, None]:
 class Running:
     """One job on its way: its Spark, and what it tells."""
 
-    def __init__(self, spark: SparkSession, json: bool) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession | None, json: bool) -> None:
+        self.spark_or_none = spark
         self.json = json
         self._progress = Progress(json)
+
+    @property
+    def spark(self) -> SparkSession:
+        """Of a job that has one."""
+        assert self.spark_or_none is not None
+        return self.spark_or_none
 
     def say(self, text: str) -> None:
         """A line of what is going on, on stderr; an event in JSON."""
@@ -100,6 +127,7 @@ def job(
     confs: list[str] | None,
     json: bool,
     *clusters: Mapping[str, Any],
+    loud: bool = False,
 ) -> Iterator[Running]:
     """A Spark for one job, ended with it; started once the clusters (settings of consumers) answer,
     since it takes long. What comes from Spark as an error leaves as JobError.
@@ -115,7 +143,7 @@ def job(
         _answers(settings)
     is_own = SparkSession.getActiveSession() is None
     with waiting_for("Spark to start"):
-        spark = open_session(name, master, given)
+        spark = open_session(name, master, given, loud=loud)
     try:
         yield Running(spark, json)
     except PySparkException as error:

@@ -11,7 +11,7 @@ import typer
 from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.options import Json
 from kstore.cli.pipeline.options import OnLoss, one_of, reader
-from kstore.cli.pipeline.run import Confs, Master, Running, Tasks, job, spark_command
+from kstore.cli.pipeline.run import Confs, Master, Running, SparkOutput, Tasks, job, spark_command
 
 if TYPE_CHECKING:
     from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
@@ -39,6 +39,16 @@ def table(
         str | None,
         typer.Option("--table", help="Default: the topic's name, with _ for dots and dashes."),
     ] = None,
+    rows: Annotated[
+        str,
+        typer.Option(
+            help="all: a row for each record; latest: the latest value of each key; auto: latest "
+            "for a new table of a topic with cleanup.policy=compact, else all."
+        ),
+    ] = "auto",
+    null_keys: Annotated[
+        str, typer.Option(help="fail or skip, for records without a key, with --rows latest.")
+    ] = "fail",
     on_loss: OnLoss = "fail",
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on until Ctrl-C, with a commit now and then.")
@@ -60,6 +70,7 @@ def table(
     profile: ProfileName = None,
     master: Master = None,
     conf: Confs = None,
+    spark_output: SparkOutput = False,
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
@@ -83,10 +94,14 @@ def table(
         name or table_name(topic),
         on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
         max_offsets=max_offsets,
+        rows=one_of("--rows", rows, "auto", "all", "latest"),
+        null_keys=one_of("--null-keys", null_keys, "fail", "skip"),
         resync=resync,
         tasks=tasks,
     )
-    with job("table", master, _with_iceberg(conf, PACKAGE), json, options.settings) as running:
+    with job(
+        "table", master, _with_iceberg(conf, PACKAGE), json, options.settings, loud=spark_output
+    ) as running:
         _rounds(running, options, every if follow else None)
 
 

@@ -4,6 +4,7 @@ plots, in a folder that may be anywhere where Spark can write.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kstore.pipeline.jobs.reports import pages, plots
-from kstore.pipeline.jobs.session import small_frame
+from kstore.pipeline.jobs.session import small_frame, small_table
 from kstore.pipeline.jobs.verification.compare import BAD, FINDING_DDL, SUMMARY_DDL
 
 if TYPE_CHECKING:
@@ -45,20 +46,37 @@ def write_verification(
 
 
 def write_table(
-    spark: SparkSession, folder: str, name: str, rows: Sequence[dict[str, Any]], ddl: str
+    spark: SparkSession | None, folder: str, name: str, rows: Sequence[dict[str, Any]], ddl: str
 ) -> None:
-    """One table of a report, in one file; an earlier one of the folder is replaced."""
-    frame = small_frame(spark, rows, ddl).coalesce(1)
-    frame.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/{name}")
+    """One table of a report, in one file; an earlier one of the folder is replaced. Without Spark,
+    the folder is one of this machine.
+    """
+    if spark is not None:
+        frame = small_frame(spark, rows, ddl).coalesce(1)
+        frame.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/{name}")
+        return
+    import pyarrow.parquet as pq
+
+    place = Path(_local(folder) or folder, name)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    pq.write_table(small_table(rows, ddl), place / "part-00000.parquet")
 
 
-def write_text(spark: SparkSession, folder: str, name: str, text: str) -> str:
+def _local(folder: str) -> str | None:
+    """The path, if it is one of this machine."""
+    parts = urlsplit(folder)
+    return {"": folder, "file": parts.path}.get(parts.scheme)
+
+
+def write_text(spark: SparkSession | None, folder: str, name: str, text: str) -> str:
     """A file of text beside the tables; returns its path."""
     path = f"{folder.rstrip('/')}/{name}"
-    scheme = urlsplit(folder).scheme
-    if scheme in ("", "file"):
-        Path(urlsplit(path).path if scheme else path).write_text(text, encoding="utf-8")
+    here = _local(path)
+    if here is not None:
+        Path(here).write_text(text, encoding="utf-8")
         return path
+    assert spark is not None
     context: Any = spark.sparkContext
     hadoop = context._jvm.org.apache.hadoop.fs.Path(path)
     system = hadoop.getFileSystem(context._jsc.hadoopConfiguration())

@@ -25,13 +25,25 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["KeyStats", "Lag", "PartitionStats", "Stats", "bucket_size", "gather"]
+__all__ = [
+    "SUMMED",
+    "KeyStats",
+    "Lag",
+    "PartitionStats",
+    "Stats",
+    "StatsScan",
+    "bucket_size",
+    "gather",
+    "group_lags",
+    "take_sums",
+]
 
 HOUR_MS = 3_600_000
 KEY_BYTES = 64
 """So much of a key is shown."""
 STEPS = 4
 """Size buckets for each doubling."""
+SUMMED = ("records", "keyBytes", "valueBytes", "nullKeys", "tombstones", "withHeaders")
 _DDL = (
     "entry string, topic string, partition int, number bigint, key binary, records bigint, "
     "keyBytes bigint, valueBytes bigint, nullKeys bigint, tombstones bigint, withHeaders bigint, "
@@ -161,7 +173,7 @@ def gather(
     finally:
         frame.unpersist()
     if isinstance(side, ClusterSide):
-        found.lags = _lags(side.settings, parts)
+        found.lags = group_lags(side.settings, parts)
     return found
 
 
@@ -171,32 +183,35 @@ def _sums(frame: DataFrame, found: Stats, parts: dict[tuple[str, int], Partition
     from pyspark.sql.functions import min as least
     from pyspark.sql.functions import sum as total
 
-    summed = ("records", "keyBytes", "valueBytes", "nullKeys", "tombstones", "withHeaders")
     rows = (
         frame.where(col("entry") != "key")
         .groupBy("entry", "topic", "partition", "number")
         .agg(
-            *(total(name).alias(name) for name in summed),
+            *(total(name).alias(name) for name in SUMMED),
             greatest("largest").alias("largest"),
             least("firstTime").alias("firstTime"),
             greatest("lastTime").alias("lastTime"),
         )
         .collect()
     )
+    take_sums([row.asDict() for row in rows], found, parts)
+
+
+def take_sums(
+    rows: Iterable[Mapping[str, Any]], found: Stats, parts: dict[tuple[str, int], PartitionStats]
+) -> None:
+    """Put the sums of partitions, sizes and times where they belong."""
     for row in rows:
-        if row.entry == "part":
-            part = parts[row.topic, row.partition]
-            part.records, part.key_bytes, part.value_bytes = (
-                row.records,
-                row.keyBytes,
-                row.valueBytes,
-            )
-            part.null_keys, part.tombstones = row.nullKeys, row.tombstones
-            part.with_headers, part.largest = row.withHeaders, row.largest
-            part.first_time, part.last_time = row.firstTime, row.lastTime
+        if row["entry"] == "part":
+            part = parts[row["topic"], row["partition"]]
+            part.records, part.key_bytes = row["records"], row["keyBytes"]
+            part.value_bytes, part.null_keys = row["valueBytes"], row["nullKeys"]
+            part.tombstones, part.with_headers = row["tombstones"], row["withHeaders"]
+            part.largest = row["largest"]
+            part.first_time, part.last_time = row["firstTime"], row["lastTime"]
         else:
-            counts = found.sizes if row.entry == "size" else found.times
-            counts.setdefault(row.topic, {})[row.number] = row.records
+            counts = found.sizes if row["entry"] == "size" else found.times
+            counts.setdefault(row["topic"], {})[row["number"]] = row["records"]
 
 
 def _keys(frame: DataFrame, found: Stats, top: int) -> None:
@@ -226,7 +241,9 @@ def _keys(frame: DataFrame, found: Stats, top: int) -> None:
             found.keys.append(KeyStats(row.topic, key, row.records, row.valueBytes))
 
 
-def _lags(settings: Mapping[str, Any], parts: dict[tuple[str, int], PartitionStats]) -> list[Lag]:
+def group_lags(
+    settings: Mapping[str, Any], parts: dict[tuple[str, int], PartitionStats]
+) -> list[Lag]:
     """Of every group that has committed an offset of these partitions."""
     found = []
     with AdminClient(admin_settings(settings)) as admin:

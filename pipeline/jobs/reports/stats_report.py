@@ -29,7 +29,7 @@ MAX_COLUMNS = 120
 SHOWN = 40
 
 
-def write_stats(spark: SparkSession, folder: str, found: Stats, source: str) -> str:
+def write_stats(spark: SparkSession | None, folder: str, found: Stats, source: str) -> str:
     """Write partitions, keys, sizes, times, lags and the page; returns the page's path."""
     tables: list[tuple[str, list[dict[str, Any]], str]] = [
         ("partitions", [asdict(part) for part in found.partitions], _PARTITIONS),

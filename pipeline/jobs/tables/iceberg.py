@@ -20,7 +20,7 @@ from kstore.pipeline.jobs.tables.progress import COMMIT, PROGRESS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PACKAGE", "Catalog", "ConflictError", "DataFile", "Head", "Prepared", "Table"]
+__all__ = ["PACKAGE", "Catalog", "ConflictError", "DataFile", "Head", "Live", "Prepared", "Table"]
 
 PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 """From Maven. Only its core is used, which works in every Spark of Scala 2.13."""
@@ -52,6 +52,14 @@ class Prepared:
     made: Any
     records: int
     size: int
+
+
+@dataclass(frozen=True)
+class Live:
+    """A data file of a snapshot, and the files of position deletes that may name its rows."""
+
+    path: str
+    deletes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -191,6 +199,12 @@ class Catalog:
                     found.append(DataFile(folder + below, file.getLen(), partition))
         return sorted(found, key=lambda file: file.path)
 
+    def qualified(self, path: str) -> str:
+        """The path as Spark shows it in _metadata.file_path."""
+        with java(f"{path} can't be found"):
+            at = self._jvm.org.apache.hadoop.fs.Path(path)
+            return str(at.getFileSystem(self._hadoop).makeQualified(at).toUri().toString())
+
     def delete(self, folder: str) -> None:
         """Remove a folder that no snapshot knows."""
         with java(f"{folder} can't be deleted"):
@@ -280,6 +294,63 @@ class Table:
         for file in files:
             update.addFile(file.made)
         self._commit(update, progress, commit, on)
+
+    def merge(
+        self, rows: Sequence[Prepared], deletes: Sequence[Prepared], progress: str, commit: str,
+        on: int | None,
+    ) -> None:  # fmt: skip
+        """Add rows, and end others by position deletes. See `_commit`."""
+        update = self._table.newRowDelta()
+        for file in rows:
+            update.addRows(file.made)
+        for file in deletes:
+            update.addDeletes(file.made)
+        self._commit(update, progress, commit, on)
+
+    def live(self, snapshot: int | None) -> list[Live]:
+        """The data files of a snapshot. Raises JobError, also where rows were deleted in a form
+        that kstore does not read.
+        """
+        if snapshot is None:
+            return []
+        found = []
+        with java(f"the files of table {self.name} can't be read"):
+            files = self._table.newScan().useSnapshot(snapshot).planFiles()
+            tasks = files.iterator()
+            while tasks.hasNext():
+                task = tasks.next()
+                deletes = []
+                for file in task.deletes():
+                    if str(file.content()) != "POSITION_DELETES" or str(file.format()) != "PARQUET":
+                        raise JobError(
+                            f"table {self.name} has {file.content()} in {file.format()}, of another"
+                            " program: rewrite its data files (rewrite_data_files) first"
+                        )
+                    deletes.append(str(file.location()))
+                found.append(Live(str(task.file().location()), tuple(deletes)))
+            files.close()
+        return found
+
+    def prepared_deletes(self, files: Sequence[DataFile]) -> list[Prepared]:
+        """As `prepared`, of files of position deletes."""
+        library = self.catalog.library
+        found = []
+        with java(f"the deletes for table {self.name} can't be read"):
+            config = library("MetricsConfig").forPositionDelete()
+            for file in files:
+                read = self._table.io().newInputFile(file.path)
+                metrics = library("parquet.ParquetUtil").fileMetrics(read, config)
+                builder = library("FileMetadata").deleteFileBuilder(self._table.specs().get(0))
+                made = (
+                    builder.ofPositionDeletes()
+                    .withPath(file.path)
+                    .withFormat("parquet")
+                    .withFileSizeInBytes(file.size)
+                    .withMetrics(metrics)
+                    .build()
+                )
+                found.append(Prepared(made, int(metrics.recordCount()), file.size))
+        return found
 
     def _metrics(self, file: DataFile) -> Any:
         library = self.catalog.library

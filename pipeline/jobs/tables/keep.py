@@ -18,14 +18,19 @@ from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.brokers import Brokers, Topic
 from kstore.pipeline.jobs.scans.scan import Scan
 from kstore.pipeline.jobs.tables.iceberg import OWNER, Catalog, ConflictError, Table
+from kstore.pipeline.jobs.tables.latest import merge, write_latest
 from kstore.pipeline.jobs.tables.progress import (
     RESYNC,
     Progress,
     Round,
     first_progress,
+    note_is_due,
     plan_round,
+    policies,
+    tombstones_may_be_gone,
 )
 from kstore.pipeline.jobs.tables.rows import DAY, RAW, Written, schema_of, write_all
+from kstore.pipeline.jobs.topics import topic_configs
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -35,6 +40,7 @@ __all__ = ["Kept", "TableOptions", "keep_table", "table_name", "target"]
 
 TRIES = 10
 ROWS = "kstore.rows"
+ALL, LATEST = "all", "latest"
 _TARGET = re.compile(r"iceberg:([^/]+)/(.+)")
 
 
@@ -51,6 +57,12 @@ class TableOptions:
     """fail or skip, where the cluster has deleted records that the table does not have yet."""
     max_offsets: int = 0
     """Of one commit; 0: all that there are."""
+    rows: str = "auto"
+    """all: each record; latest: the latest value of each key; auto: as the table is, or by
+    cleanup.policy.
+    """
+    null_keys: str = "fail"
+    """fail or skip, for records without a key among those of rows=latest."""
     resync: bool = False
     tasks: int = 0
 
@@ -117,6 +129,7 @@ class _Keeping:
         self.options = options
         self.report = report
         self.name = f"{options.catalog}.{options.namespace}.{options.table}"
+        self._resync = options.resync
         self._written: tuple[str, Round, Written] | None = None
 
     def round(self) -> Kept:
@@ -128,29 +141,75 @@ class _Keeping:
             if not found:
                 raise JobError(f"the cluster has no topic {options.topic}: see `kstore topic list`")
             topic = found[0]
-            table = self.catalog.load(options.namespace, options.table) or self._create()
+            configs = topic_configs(options.settings, options.topic)
+            table = self.catalog.load(options.namespace, options.table) or self._create(configs)
             known, on = self._known(table, topic, brokers.cluster_id, now_ms)
-            if self._written is None or self._written[0] != known.text():
-                self._forget()
-                plan = plan_round(
-                    topic, known, _epoch_ends(brokers, topic, known), now_ms=now_ms,
-                    on_loss=options.on_loss, max_offsets=options.max_offsets, report=self.report,
-                )  # fmt: skip
-                if not plan.ranges and not plan.lost and not options.resync:
-                    return self._kept(table, topic, plan, None)
-                self._written = known.text(), plan, self._write(table, plan)
+            ends = _epoch_ends(brokers, topic, known)
+        self._check_tombstones(known, configs, now_ms)
+        if self._resync:
+            known = first_progress(topic, known.cluster_id, known.rows, now_ms)
+            ends = {}
+        if self._written is None or self._written[0] != known.text():
+            self._forget()
+            plan = plan_round(
+                topic, known, ends, now_ms=now_ms, on_loss=options.on_loss,
+                max_offsets=options.max_offsets, report=self.report,
+            )  # fmt: skip
+            if not plan.ranges and not plan.lost and not self._resync:
+                if known.rows == LATEST and note_is_due(known, configs, now_ms):
+                    table.append([], plan.after.text(), uuid.uuid4().hex, on)
+                return self._kept(table, topic, plan, None)
+            self._written = known.text(), plan, self._write(table, plan)
         _, plan, written = self._written
-        commit = written.folder.rsplit("-", 1)[-1]
-        act = table.replace if options.resync else table.append
-        act(written.files, plan.after.text(), commit, on)
+        if known.rows == LATEST and self._late(known, configs):
+            raise ConflictError
+        self._commit(table, plan, written, on)
         return self._kept(table, topic, plan, written)
 
-    def _create(self) -> Table:
+    def _commit(self, table: Table, plan: Round, written: Written, on: int | None) -> None:
+        commit, progress = written.folder.rsplit("-", 1)[-1], plan.after.text()
+        if self._resync:
+            table.replace(written.files, progress, commit, on)
+        elif plan.after.rows == LATEST:
+            merged = merge(table, written, on)
+            table.merge(written.files, merged.deletes, progress, commit, on)
+        else:
+            table.append(written.files, progress, commit, on)
+
+    def _check_tombstones(
+        self, known: Progress, configs: Mapping[str, str | None], now_ms: int
+    ) -> None:
+        """Read all of the topic again where deletes may have been missed."""
+        if self._resync or known.rows != LATEST:
+            return
+        if not tombstones_may_be_gone(known, configs, now_ms):
+            return
+        said = (
+            f"{self.name} was last brought up to date {(now_ms - known.read_ms) / 3_600_000:.1f} "
+            "hours ago, longer than delete.retention.ms: tombstones may be gone"
+        )
+        if policies(configs) != {"compact"}:
+            raise JobError(
+                f"{said}, and retention has deleted records, so keys that expired look like "
+                f"keys that were deleted; nothing was written. {RESYNC}"
+            )
+        self.report(f"{said}; all of the topic is read again")
+        self._resync = True
+
+    def _late(self, known: Progress, configs: Mapping[str, str | None]) -> bool:
+        """Whether it took so long to read that tombstones may have gone meanwhile."""
+        return not self._resync and tombstones_may_be_gone(known, configs, int(time.time() * 1000))
+
+    def _create(self, configs: Mapping[str, str | None]) -> Table:
         options = self.options
-        self.report(f"creating table {self.name}")
+        rows = options.rows
+        if rows == "auto":
+            rows = LATEST if policies(configs) == {"compact"} else ALL
+        what = "the latest value of each key" if rows == LATEST else "each record"
+        self.report(f"creating table {self.name}, with a row for {what}")
         return self.catalog.create(
-            options.namespace, options.table, schema_of(RAW), DAY,
-            {"format-version": "2", OWNER: options.topic, ROWS: "all"},
+            options.namespace, options.table, schema_of(RAW), None if rows == LATEST else DAY,
+            {"format-version": "2", OWNER: options.topic, ROWS: rows},
         )  # fmt: skip
 
     def _known(
@@ -168,9 +227,15 @@ class _Keeping:
                 else f"table {self.name} holds topic {owner}, not {topic.name}: choose another "
                 "with --table"
             )
-        first = first_progress(topic, cluster_id, "all", now_ms)
+        rows = table.properties.get(ROWS, ALL)
+        if self.options.rows not in ("auto", rows):
+            raise JobError(
+                f"table {self.name} has rows={rows}, not {self.options.rows}: choose another table "
+                "with --table"
+            )
+        first = first_progress(topic, cluster_id, rows, now_ms)
         head = table.head()
-        if self.options.resync:
+        if self._resync:
             return first, head.snapshot
         if head.progress is not None:
             return Progress.parse(head.progress), head.snapshot
@@ -195,7 +260,11 @@ class _Keeping:
         partitions = len({each.partition for each in plan.ranges})
         self.report(f"{self.name}: {plan.offsets} offsets of {partitions} partitions")
         scan = Scan(self.options.settings, wanted=frozenset({"record", "hole"}))
-        return write_all(table, scan, plan.ranges, folder, self.options.tasks)
+        tasks = self.options.tasks
+        if plan.after.rows == LATEST:
+            null_keys = self.options.null_keys
+            return write_latest(table, scan, plan.ranges, folder, tasks, null_keys=null_keys)
+        return write_all(table, scan, plan.ranges, folder, tasks)
 
     def _forget(self) -> None:
         """Files that continue what is no longer so: no snapshot has them, nor will have."""

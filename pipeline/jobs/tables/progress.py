@@ -16,7 +16,19 @@ from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.brokers import Partition, Topic
 from kstore.pipeline.jobs.scans.scan import Range
 
-__all__ = ["COMMIT", "PROGRESS", "Place", "Progress", "Round", "first_progress", "plan_round"]
+__all__ = [
+    "COMMIT",
+    "PROGRESS",
+    "RESYNC",
+    "Place",
+    "Progress",
+    "Round",
+    "first_progress",
+    "note_is_due",
+    "plan_round",
+    "policies",
+    "tombstones_may_be_gone",
+]
 
 PROGRESS = "kstore.progress"
 COMMIT = "kstore.commit"
@@ -201,3 +213,24 @@ def _lost(gone: Range, on_loss: str, report: Callable[[str], None]) -> None:
     if on_loss == "fail":
         raise JobError(f"{said}; --on-loss=skip continues at {gone.end}")
     report(f"{said}; going on at {gone.end}")
+
+
+def tombstones_may_be_gone(known: Progress, configs: Mapping[str, str | None], now_ms: int) -> bool:
+    """Whether compaction may have removed tombstones that the table has not seen: they stay for
+    delete.retention.ms, and all that were there at `read_ms` are in the table.
+    """
+    if "compact" not in policies(configs):
+        return False
+    return now_ms - known.read_ms >= int(configs.get("delete.retention.ms") or 86_400_000)
+
+
+def note_is_due(known: Progress, configs: Mapping[str, str | None], now_ms: int) -> bool:
+    """Whether to note that there was nothing new, so that a quiet topic is not read again later."""
+    return "compact" in policies(configs) and tombstones_may_be_gone(
+        replace(known, read_ms=now_ms - 4 * (now_ms - known.read_ms)), configs, now_ms
+    )
+
+
+def policies(configs: Mapping[str, str | None]) -> set[str]:
+    """Of cleanup.policy."""
+    return {each.strip() for each in (configs.get("cleanup.policy") or "delete").split(",")}

@@ -85,6 +85,10 @@ class ClusterSide:
 
     def covers(self, spark: SparkSession, wanted: re.Pattern[str]) -> dict[Place, Extent]:
         """See Side."""
+        return self.extents(wanted)
+
+    def extents(self, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+        """As `covers`: it needs no Spark."""
         with Brokers(self.settings, read_committed=self.read_committed) as brokers:
             for topic in brokers.topics(wanted):
                 self._lives[topic.name] = brokers.cluster_id, topic.topic_id

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from kstore.cli.app import run
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMANDS = ("archive", "restore", "replicate", "verify", "stats")
+COMMANDS = ("archive", "restore", "replicate", "verify", "stats", "table")
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -55,7 +56,8 @@ def test_each_command_has_an_example(command: Command, name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.slow
 def test_without_spark_a_command_says_how_to_get_it(name: str) -> None:
-    arguments = ["t", "--archive", "x"] if name in ("archive", "restore") else ["t"]
+    more = {"archive": ["--archive", "x"], "restore": ["--archive", "x"]}
+    arguments = ["t", *({"table": ["--to", "iceberg:a/b"]} | more).get(name, [])]
     code = (
         "import sys\n"
         "for name in ('pyspark', 'pyarrow', 'numpy'): sys.modules[name] = None\n"
@@ -149,16 +151,23 @@ def test_jobs_one_after_the_other_on_one_topic(
         "key 'k0 of partition 0': 100 did not come"
     ]
 
-    report = tmp_path / "stats"
-    code, out, err = command(
-        "stats", "jobs", "-b", source, "--top", "2", "--report", str(report), "--json"
-    )
-    assert code == 0, err
-    rows = [e for e in events(out) if e["event"] == "row"]
-    (topic,) = (r for r in rows if r["kind"] == "topic")
+    found = {}
+    for engine in ("spark", "local", "auto"):
+        report = tmp_path / engine
+        code, out, err = command(
+            "stats", "jobs", "-b", source, "--top", "2", "--report", str(report), "--json",
+            "--engine", engine,
+        )  # fmt: skip
+        assert code == 0, err
+        rows = [e for e in events(out) if e["event"] == "row"]
+        found[engine] = [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+        assert "most frequent keys" in (report / "report.html").read_text()
+        assert sum(pq.read_table(report / "sizes")["records"].to_pylist()) == 401
+    (topic,) = (r for r in found["spark"] if r["kind"] == "topic")
     assert (topic["records"], topic["keys"], topic["lag"]) == (401, 4, 151)
-    assert next((r["key"], r["records"]) for r in rows if r["kind"] == "key") == ("k0", 101)
-    assert "most frequent keys" in (report / "report.html").read_text()
+    keys = [(r["key"], r["records"]) for r in found["spark"] if r["kind"] == "key"]
+    assert keys[0] == ("k0", 101)
+    assert found["local"] == found["spark"] == found["auto"]
 
 
 @pytest.mark.thorough

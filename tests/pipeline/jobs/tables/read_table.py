@@ -51,7 +51,7 @@ print(
             "pyiceberg": plain([tuple(row.values()) for row in rows.to_pylist()]),
             "duckdb": plain(by_duckdb.fetchall()),
             "polars": plain(by_polars.rows()),
-            "days": len({f.file.partition[0] for f in table.scan().plan_files()}),
+            "days": len({str(f.file.partition) for f in table.scan().plan_files()}),
         }
     )
 )

@@ -4,6 +4,7 @@ the topic and to commits.
 
 from __future__ import annotations
 
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,15 @@ def produce(broker: Broker, topic: str, count: int, *, aborted: bool = False) ->
             producer.commit_transaction()
 
 
-def create(admin: AdminClient, topic: str, partitions: int = 2) -> None:
-    """It keeps records of any age."""
-    admin.create_topics([NewTopic(topic, partitions, configs={"retention.ms": "-1"})])
+def create(admin: AdminClient, topic: str) -> str:
+    """A topic that keeps records of any age; its name begins so."""
+    topic = f"{topic}-{uuid.uuid4().hex[:8]}"
+    make(admin, topic)
+    return topic
+
+
+def make(admin: AdminClient, topic: str) -> None:
+    admin.create_topics([NewTopic(topic, 2, configs={"retention.ms": "-1"})])
 
 
 def check(lake: Lake, broker: Broker, topic: str) -> int:
@@ -82,27 +89,27 @@ def test_the_names_of_a_target() -> None:
 def test_each_record_is_one_row_whatever_others_do_to_the_table(
     lake: Lake, broker: Broker, admin: AdminClient
 ) -> None:
-    create(admin, "kept")
-    produce(broker, "kept", 40)
-    produce(broker, "kept", 10, aborted=True)
-    first = keep(lake, broker, "kept")
+    topic = create(admin, "kept")
+    produce(broker, topic, 40)
+    produce(broker, topic, 10, aborted=True)
+    first = keep(lake, broker, topic)
     assert (first.records, first.lost, first.behind) == (40, 0, 0)
     assert first.offsets == 54  # 40, 10 aborted, and two markers in each of two partitions
-    assert check(lake, broker, "kept") == 40
-    table = lake.java_table("kept")
+    assert check(lake, broker, topic) == 40
+    table = lake.java_table(topic)
     assert table.spec().toString().count("day(") == 1
-    assert keep(lake, broker, "kept").snapshot == first.snapshot  # nothing new: no commit
+    assert keep(lake, broker, topic).snapshot == first.snapshot  # nothing new: no commit
 
     # Somebody else commits; then the table is set back to before the second round.
     table.newAppend().commit()
-    produce(broker, "kept", 20)
-    assert keep(lake, broker, "kept").records == 20
-    assert check(lake, broker, "kept") == 60
+    produce(broker, topic, 20)
+    assert keep(lake, broker, topic).records == 20
+    assert check(lake, broker, topic) == 60
     table.refresh()
     table.manageSnapshots().rollbackTo(first.snapshot).commit()
-    assert check_count(lake, "kept") == 40
-    assert keep(lake, broker, "kept").records == 20
-    assert check(lake, broker, "kept") == 60
+    assert check_count(lake, topic) == 40
+    assert keep(lake, broker, topic).records == 20
+    assert check(lake, broker, topic) == 60
 
 
 def check_count(lake: Lake, topic: str) -> int:
@@ -115,9 +122,9 @@ def test_a_commit_whose_answer_is_lost_counts_once(
 ) -> None:
     from py4j.protocol import Py4JNetworkError
 
-    create(admin, "answers")
-    produce(broker, "answers", 20)
-    keep(lake, broker, "answers")
+    topic = create(admin, "answers")
+    produce(broker, topic, 20)
+    keep(lake, broker, topic)
     swap = Table._swap
     happened = []
 
@@ -128,59 +135,59 @@ def test_a_commit_whose_answer_is_lost_counts_once(
         raise Py4JNetworkError("the connection was closed")
 
     monkeypatch.setattr(Table, "_swap", lose_the_answer)
-    produce(broker, "answers", 10)
+    produce(broker, topic, 10)
     with pytest.raises(JobError, match="The table does not have it"):
-        keep(lake, broker, "answers")  # the request never got there
-    assert check_count(lake, "answers") == 20
-    assert keep(lake, broker, "answers").records == 10  # it did, and the answer was lost
+        keep(lake, broker, topic)  # the request never got there
+    assert check_count(lake, topic) == 20
+    assert keep(lake, broker, topic).records == 10  # it did, and the answer was lost
     monkeypatch.undo()
-    assert keep(lake, broker, "answers").records == 0
-    assert check(lake, broker, "answers") == 30
+    assert keep(lake, broker, topic).records == 0
+    assert check(lake, broker, topic) == 30
 
 
 @pytest.mark.thorough
 def test_two_jobs_at_once_write_each_record_once(
     lake: Lake, broker: Broker, admin: AdminClient
 ) -> None:
-    create(admin, "raced")
-    produce(broker, "raced", 60)
-    keep(lake, broker, "raced", max_offsets=1)
+    topic = create(admin, "raced")
+    produce(broker, topic, 60)
+    keep(lake, broker, topic, max_offsets=1)
 
     def work(_: int) -> None:
-        while (kept := keep(lake, broker, "raced", max_offsets=7)).behind:
+        while (kept := keep(lake, broker, topic, max_offsets=7)).behind:
             assert kept.offsets
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
-    assert check(lake, broker, "raced") == 60
+    assert check(lake, broker, topic) == 60
 
 
 @pytest.mark.thorough
 def test_records_that_were_deleted_before_they_were_rows(
     lake: Lake, broker: Broker, admin: AdminClient
 ) -> None:
-    create(admin, "late")
-    produce(broker, "late", 20)
+    topic = create(admin, "late")
+    produce(broker, topic, 20)
     catalog = Catalog(lake.spark, lake.name)
-    assert catalog.load("shop", "late") is None
-    keep(lake, broker, "late", max_offsets=4)
-    admin.delete_records({TopicPartition("late", 0): 6, TopicPartition("late", 1): 2})
+    assert catalog.load("shop", topic) is None
+    keep(lake, broker, topic, max_offsets=4)
+    admin.delete_records({TopicPartition(topic, 0): 6, TopicPartition(topic, 1): 2})
     with pytest.raises(JobError, match="offsets 4 to 5 were deleted before the table had them"):
-        keep(lake, broker, "late")
-    assert check_count(lake, "late") == 4
-    kept = keep(lake, broker, "late", on_loss="skip")
+        keep(lake, broker, topic)
+    assert check_count(lake, topic) == 4
+    kept = keep(lake, broker, topic, on_loss="skip")
     assert (kept.lost, kept.records) == (4, 12)
-    assert check_count(lake, "late") == 16
+    assert check_count(lake, topic) == 16
 
 
 @pytest.mark.thorough
 def test_a_topic_made_again_and_a_table_without_notes_are_resynced(
     lake: Lake, broker: Broker, admin: AdminClient
 ) -> None:
-    create(admin, "again")
-    produce(broker, "again", 20)
-    keep(lake, broker, "again")
-    table = lake.java_table("again")
+    topic = create(admin, "again")
+    produce(broker, topic, 20)
+    keep(lake, broker, topic)
+    table = lake.java_table(topic)
     for _ in range(2):  # the note is only on an ancestor that expires
         table.newAppend().commit()
     table.manageSnapshots().removeTag("kstore_progress").commit()
@@ -188,30 +195,29 @@ def test_a_topic_made_again_and_a_table_without_notes_are_resynced(
     expire = table.expireSnapshots().expireOlderThan(current.timestampMillis() + 1).retainLast(1)
     expire.commit()
     with pytest.raises(JobError, match=r"none of the snapshots .* says how far"):
-        keep(lake, broker, "again")
-    assert keep(lake, broker, "again", resync=True).records == 20
-    assert check(lake, broker, "again") == 20
+        keep(lake, broker, topic)
+    assert keep(lake, broker, topic, resync=True).records == 20
+    assert check(lake, broker, topic) == 20
 
-    admin.delete_topics(["again"])
-    create(admin, "again")
-    produce(broker, "again", 30)
+    admin.delete_topics([topic])
+    make(admin, topic)
+    produce(broker, topic, 30)
     with pytest.raises(JobError, match="deleted and created again"):
-        keep(lake, broker, "again")
-    assert keep(lake, broker, "again", resync=True).records == 30
-    assert check(lake, broker, "again") == 30
+        keep(lake, broker, topic)
+    assert keep(lake, broker, topic, resync=True).records == 30
+    assert check(lake, broker, topic) == 30
 
 
 @pytest.mark.thorough
 def test_what_cannot_be_a_table_of_the_topic_is_an_error(
     lake: Lake, broker: Broker, admin: AdminClient, tmp_path: Path
 ) -> None:
-    create(admin, "one")
-    create(admin, "two")
-    keep(lake, broker, "one")
+    one, two = create(admin, "one"), create(admin, "two")
+    keep(lake, broker, one)
     settings = {"bootstrap.servers": broker.bootstrap_servers}
-    with pytest.raises(JobError, match="holds topic one, not two"):
-        keep_table(lake.spark, TableOptions(settings, "two", lake.name, "shop", "one"), print)
+    with pytest.raises(JobError, match=r"holds topic one-.*, not two-"):
+        keep_table(lake.spark, TableOptions(settings, two, lake.name, "shop", one), print)
     with pytest.raises(JobError, match=r"Spark has no catalog nowhere: .*--conf"):
-        keep_table(lake.spark, TableOptions(settings, "two", "nowhere", "shop", "two"), print)
+        keep_table(lake.spark, TableOptions(settings, two, "nowhere", "shop", two), print)
     with pytest.raises(JobError, match="no topic three"):
         keep(lake, broker, "three")

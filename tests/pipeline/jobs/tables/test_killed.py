@@ -9,6 +9,7 @@ import random
 import sqlite3
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough, pytest.mark.timeout(900)]
 
-TOPIC, PARTITIONS, RECORDS, COMMIT = "killed.orders", 3, 3000, 700
+PARTITIONS, RECORDS, COMMIT = 3, 3000, 700
 DAY_MS = 86_400_000
 KILLS = 2
 READERS = [
@@ -69,23 +70,23 @@ def read_as_the_page_says(metadata: str) -> str:
 
 
 def test_a_table_that_is_killed_while_it_grows(broker: Broker, lake: Lake, tmp_path: Path) -> None:
-    where = broker.bootstrap_servers
+    where, topic = broker.bootstrap_servers, f"killed.{uuid.uuid4().hex[:8]}"
     with AdminClient(bootstrap_servers=where) as admin:
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs={"retention.ms": "-1"})])
+        admin.create_topics([NewTopic(topic, PARTITIONS, configs={"retention.ms": "-1"})])
     with Producer(bootstrap_servers=where) as producer:
         for n in range(RECORDS):
             producer.send(
-                TOPIC, b"v%d" % n, b"k%d" % (n % 99), partition=n % PARTITIONS,
+                topic, b"v%d" % n, b"k%d" % (n % 99), partition=n % PARTITIONS,
                 timestamp=1_600_000_000_000 + n * 3 * DAY_MS // RECORDS,
             )  # fmt: skip
     jobs = Jobs(tmp_path)
     command = [
-        "table", TOPIC, "--to", f"iceberg:{lake.name}/shop", "-b", where,
+        "table", topic, "--to", f"iceberg:{lake.name}/shop", "-b", where,
         "--max-offsets", str(COMMIT), "--conf", f"spark.jars={','.join(map(str, iceberg_jars()))}",
     ]  # fmt: skip
     for key, value in lake.settings.items():
         command += ["--conf", f"{key}={value}"]
-    metadata = lake.warehouse / "shop" / "killed_orders" / "metadata"
+    metadata = lake.warehouse / "shop" / topic.replace(".", "_") / "metadata"
 
     def commits() -> int:
         return len(list(metadata.glob("*.metadata.json")))
@@ -108,7 +109,7 @@ def test_a_table_that_is_killed_while_it_grows(broker: Broker, lake: Lake, tmp_p
 
     expected = sorted(
         [str(p), str(offset).zfill(9), repr(key), repr(value), str(timestamp)]
-        for p, records in records_of(broker, TOPIC).items()
+        for p, records in records_of(broker, topic).items()
         for offset, timestamp, key, value, _ in records
     )
     assert len(expected) == RECORDS

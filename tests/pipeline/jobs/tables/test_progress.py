@@ -9,7 +9,14 @@ import pytest
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.brokers import Partition, Topic
 from kstore.pipeline.jobs.scans.scan import Range
-from kstore.pipeline.jobs.tables.progress import Place, Progress, first_progress, plan_round
+from kstore.pipeline.jobs.tables.progress import (
+    Place,
+    Progress,
+    first_progress,
+    note_is_due,
+    plan_round,
+    tombstones_may_be_gone,
+)
 
 
 def topic(*spans: tuple[int, int], topic_id: str = "one", epoch: int = 7) -> Topic:
@@ -105,3 +112,27 @@ def test_a_table_of_other_records_is_not_continued(
 
 def test_an_epoch_that_ends_where_the_rows_end_is_the_same_history() -> None:
     assert plan(topic((0, 9)), progress(4), {0: 4}).offsets == 5
+
+
+COMPACT = {"cleanup.policy": "compact", "delete.retention.ms": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("configs", "now_ms", "gone"),
+    [
+        (COMPACT, 1999, False),
+        (COMPACT, 2000, True),
+        (COMPACT | {"cleanup.policy": "delete, compact"}, 2000, True),
+        (COMPACT | {"cleanup.policy": "delete"}, 9999, False),
+        ({}, 9999, False),
+    ],
+)
+def test_tombstones_stay_for_delete_retention_ms(
+    configs: dict[str, str | None], now_ms: int, gone: bool
+) -> None:
+    assert tombstones_may_be_gone(progress(4), configs, now_ms) is gone
+
+
+def test_a_quiet_topic_is_noted_well_before_that() -> None:
+    assert not note_is_due(progress(4), dict(COMPACT), 1249)
+    assert note_is_due(progress(4), dict(COMPACT), 1250)
