@@ -410,11 +410,12 @@ def stats(
     json: Json = False,
 ) -> None:
     """Tell keys, sizes, times and skew of topics, and how far groups are behind."""
-    from kstore.cli.pipeline.verify import run_stats
     from kstore.pipeline.jobs.session import require_arrow, require_spark
-    from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
     require_arrow()
+    from kstore.cli.pipeline.verify import run_stats
+    from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
+
     one_of("--engine", engine, "auto", "local", "spark")
     pattern = _pattern(topics, regex)
     side: ClusterSide | ArchiveSide

@@ -193,3 +193,26 @@ def test_spark_submit_takes_the_same_command(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "1 records of 1 partitions archived" in done.stdout
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.java
+def test_spark_s_own_output_is_shown_only_on_request(broker: Broker, tmp_path: Path) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("quiet", b"one", partition=0)
+    command = [
+        sys.executable, "-m", "kstore", "pipeline", "stats", "quiet", "--engine", "spark",
+        "-b", broker.bootstrap_servers, "--master", "local[1]",
+        "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1",
+    ]  # fmt: skip
+    said = [
+        subprocess.run(
+            [*command, *more], cwd=tmp_path, capture_output=True, text=True, check=True,
+            timeout=240, env=os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+        ).stderr
+        for more in ([], ["--spark-output"])
+    ]  # fmt: skip
+    assert [line for line in said[0].splitlines() if "WARN" in line or "log" in line] == []
+    assert "1 partitions, 1 offsets" in said[0]
+    assert "WARN" in said[1]
