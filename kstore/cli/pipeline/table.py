@@ -23,29 +23,38 @@ EXAMPLE = (
     "--conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri=http://host:8181"
 )
 
+To = Annotated[
+    str,
+    typer.Option(
+        metavar="iceberg:CATALOG/NAMESPACE",
+        help="One of Spark's catalogs (--conf spark.sql.catalog.CATALOG.type=...), and a "
+        "namespace, which is created if need be.",
+    ),
+]
+Rows = Annotated[
+    str,
+    typer.Option(
+        help="all: a row for each record; latest: the latest value of each key; auto: latest "
+        "for a new table of a topic with cleanup.policy=compact, else all."
+    ),
+]
+Resync = Annotated[
+    bool,
+    typer.Option(
+        "--resync", help="Read the topic from its beginning, and replace the table's rows."
+    ),
+]
+
 
 @spark_command
 def table(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    to: Annotated[
-        str,
-        typer.Option(
-            metavar="iceberg:CATALOG/NAMESPACE",
-            help="One of Spark's catalogs (--conf spark.sql.catalog.CATALOG.type=...), and a "
-            "namespace, which is created if need be.",
-        ),
-    ],
+    to: To,
     name: Annotated[
         str | None,
         typer.Option("--table", help="Default: the topic's name, with _ for dots and dashes."),
     ] = None,
-    rows: Annotated[
-        str,
-        typer.Option(
-            help="all: a row for each record; latest: the latest value of each key; auto: latest "
-            "for a new table of a topic with cleanup.policy=compact, else all."
-        ),
-    ] = "auto",
+    rows: Rows = "auto",
     null_keys: Annotated[
         str, typer.Option(help="fail or skip, for records without a key, with --rows latest.")
     ] = "fail",
@@ -59,12 +68,7 @@ def table(
     max_offsets: Annotated[
         int, typer.Option(min=0, help="Of one commit, at most; 0: all that there are.")
     ] = 0,
-    resync: Annotated[
-        bool,
-        typer.Option(
-            "--resync", help="Read the topic from its beginning, and replace the table's rows."
-        ),
-    ] = False,
+    resync: Resync = False,
     bootstrap: Servers = None,
     properties: Properties = None,
     profile: ProfileName = None,
