@@ -14,7 +14,7 @@ import pytest
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.works_with.environments import CACHE
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 SOURCES = Path(__file__).parent / "rust"
 RECORDS = 200  # as in main.rs
