@@ -103,7 +103,8 @@ test: prepare-test build-test
 test-all: prepare-test build-test
 	$(PY) -m pytest $(PARALLEL) --rerun-show-tracebacks -m 'thorough and not nightly'
 
-works-with: prepare-test build-test
+works-with: build-test
+	@PYTHON="$(PYTHON)" .ci/prepare works-with
 	$(PY) -m pytest -m nightly tests/works_with
 
 times: build-test
