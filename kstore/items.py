@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
-    "Headers", "Items", "Listed", "by_partition", "check_items", "items_of", "mapping_of",
-    "partitions_of",
+    "Headers", "Items", "Listed", "by_partition", "check_items", "check_name", "items_of",
+    "mapping_of", "partitions_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -63,6 +63,12 @@ def check_items(name: str, given: object, what: str) -> None:
         raise TypeError(
             f"{name} is {_shown(given)}: pass a list of {what}, such as list(...) of its keys"
         )
+
+
+def check_name(what: str, given: object) -> None:
+    """TypeError for a name that is no text. `what` is whose name it is."""
+    if not isinstance(given, str):
+        raise TypeError(f"{what} is {_shown(given)}: pass its name as a str")
 
 
 def items_of(name: str, given: Iterable[T], kinds: _Kinds, what: str) -> list[T]:

@@ -205,8 +205,9 @@ class ConfigDef(NamedTuple):
         """
         value, problem = self._read(text)
         if problem:
+            where = "" if source == self.name else f" ({source})"
             raise ConfigError(
-                f"{self.name} ({source}) is {self.format(text)!r}; {problem}", key=self.name
+                f"{self.name}{where} is {self.format(text)!r}; {problem}", key=self.name
             )
         return value
 

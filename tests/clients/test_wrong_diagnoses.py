@@ -122,7 +122,7 @@ def test_the_nearest_name_of_a_config_is_told(broker: KstoreBroker) -> None:
         ("producer", "message.max.bytes", "did you mean max.request.size?"),
         ("consumer", "fetch.wait.max.ms", "did you mean fetch.max.wait.ms?"),
         ("consumer", "ssl.ca.location", "did you mean ssl.truststore.location?"),
-        ("consumer", "message.max.bytes", "and max.request.size, which others call so, is not one"),
+        ("consumer", "message.max.bytes", "as max.request.size it is one of producer clients"),
         ("admin", "metadata.broker.list", "did you mean bootstrap.servers?"),
     ],
 )
@@ -200,3 +200,10 @@ def test_a_log_dir_that_can_not_be_made_ends_the_start(tmp_path: Path, place: st
     )  # fmt: skip
     assert done.returncode == 1
     assert f"log.dirs: no logs can be kept in {tmp_path / place}" in done.stderr
+
+
+def test_a_setting_with_a_wrong_value_is_named_once() -> None:
+    with pytest.raises(ConfigError, match=r"^acks is '5'; it must be text, one of all, -1, 0, 1$"):
+        client_settings("producer", {"acks": "5"}, {})
+    with pytest.raises(ConfigError, match=r"^linger.ms \(linger_ms\) is 'x'; it must be"):
+        client_settings("producer", {}, {"linger_ms": "x"})

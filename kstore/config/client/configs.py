@@ -178,7 +178,8 @@ def _unknown(kind: ClientKind, name: str, typed: str) -> str:
         return f"{sentence}, but of {' and '.join(others)} clients"
     other = OTHER_NAMES.get(name)
     if other is not None and other not in CLIENT_CONFIGS[kind]:
-        return f"{sentence}, and {other}, which others call so, is not one either"
+        kinds = [known for known, rows in CLIENT_CONFIGS.items() if other in rows]
+        return f"{sentence}; as {other} it is one of {' and '.join(kinds) or 'no'} clients"
     nearest = other or nearest_name(name, [*CLIENT_CONFIGS[kind], *NO_EFFECT])
     if nearest is None:
         return sentence

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from kstore.items import check_name
 from kstore.log.cursors.committed_offsets import CommittedOffsets
 from kstore.log.errors import OffsetOutOfRangeError
 from kstore.types import TopicPartition
@@ -75,6 +76,7 @@ class Cursor:
         isolation: str = "read_uncommitted",
         wait: float | None = 0.0,
     ) -> None:
+        check_name("the cursor", name)
         if not name:
             raise ValueError("the cursor's name is empty: it is a consumer group's id, give it one")
         self.name = name

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kstore._fast.queue.lease_file import LeaseFileError
 from kstore._fast.queue.lease_table import LeaseTable
+from kstore.items import check_name
 from kstore.log.errors import QueueStateError, told
 from kstore.log.index.index_store import boot_id
 from kstore.log.segments.segment_names import QUEUE_PREFIX
@@ -52,6 +53,7 @@ def open_table(log: QueueFolder, name: str) -> LeaseTable:
     """The state of a queue, made where there is none. ValueError for a name that is no file's,
     QueueStateError, LogStorageError.
     """
+    check_name("the queue", name)
     if not LEGAL_NAME.fullmatch(name) or name.endswith(DEAD_SUFFIX):
         raise ValueError(
             f"a queue can't be named {name!r}: use up to 200 letters, digits, '.', '_' and '-', "

@@ -134,7 +134,12 @@ class Transaction:
     ) -> None:
         if self._done:
             raise ValueError("the transaction has ended: begin another one")
-        local = log.local
+        local = getattr(log, "local", None)
+        if local is None:
+            raise TypeError(
+                f"the log is {log!r}: pass the log itself, which log() of the transaction's log "
+                "dir gives for a name"
+            )
         if getattr(log, "log_dir", None) is not self._dir:
             raise ValueError(
                 f"{log.topic_partition} was opened by itself or elsewhere: use the log that "

@@ -1,0 +1,36 @@
+"""What is no name where a name is meant is refused in a sentence, before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda log_dir, log: log.cursor(b"a"), "the cursor is the bytes b'a': pass its name as a"),
+        (lambda log_dir, log: log.queue(5), "the queue is the int 5: pass its name as a str"),
+        (lambda log_dir, log: log_dir.log(b"a"), "the topic is the bytes b'a': pass its name as"),
+        (lambda log_dir, log: in_transaction(log_dir, "a"), "the log is 'a': pass the log itself"),
+    ],
+)
+def test_another_kind_of_thing(
+    tmp_path: Path, call: Callable[[Any, Any], object], sentence: str
+) -> None:
+    with kstore.open_log_dir(tmp_path) as log_dir:
+        log = log_dir.log("orders")
+        with pytest.raises(TypeError, match=f"^{sentence}"):
+            call(log_dir, log)
+        assert log.log_end_offset == 0
+
+
+def in_transaction(log_dir: Any, log: Any) -> None:
+    """Append to it."""
+    with log_dir.transaction() as transaction:
+        transaction.append(log, b"x")
