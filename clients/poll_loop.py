@@ -32,6 +32,7 @@ from kstore.clients.consumer_calls import (
     take_whole,
 )
 from kstore.clients.core.consumer.inbox import corrupt
+from kstore.clients.core.consumer.subscription import SubscriptionKind
 from kstore.clients.io.consumer_shell import ConsumerShell
 from kstore.clients.io.handover import ListenerCall
 from kstore.clients.serializers import Deserializers
@@ -191,6 +192,11 @@ class PollLoop(ABC, Generic[E]):
                 await self._attend()
                 if found := take():
                     return found
+                if deadline_s is None and self.shell.subscription.kind is SubscriptionKind.NONE:
+                    raise RuntimeError(
+                        "the consumer has neither topics nor partitions, and would wait for ever: "
+                        "call subscribe() or assign() first"
+                    )
                 if not await self._rung(deadline_s):
                     return None
         except Exception:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
-    "Headers", "Items", "Listed", "by_partition", "check_items", "check_name", "items_of",
-    "mapping_of", "partitions_of",
+    "Headers", "Items", "Listed", "by_partition", "check_config", "check_items", "check_name",
+    "items_of", "mapping_of", "partitions_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -95,11 +95,24 @@ def mapping_of(name: str, given: Mapping[K, T], what: str) -> Mapping[K, T]:
 
 
 def by_partition(
-    name: str, given: Mapping[TopicPartition, T], what: str
+    name: str, given: Mapping[TopicPartition, T], what: str, kinds: _Kinds = object
 ) -> dict[TopicPartition, T]:
-    """A mapping from partitions, plain (topic, partition) among them; `what` says to what."""
+    """A mapping from partitions, plain (topic, partition) among them; `what` says to what, and
+    values are of `kinds`.
+    """
     rows = mapping_of(name, given, f"TopicPartition -> {what}")
+    for value in rows.values():
+        if not isinstance(value, kinds):
+            raise TypeError(
+                f"{name} has {_shown(value)} in it: pass a dict of TopicPartition -> {what}"
+            )
     return {_partition(name, key): value for key, value in rows.items()}
+
+
+def check_config(key: str, value: object) -> None:
+    """TypeError for a config's value that is no text, but a number, say."""
+    if not isinstance(value, (str, type(None))):
+        raise TypeError(f"{key} is {_shown(value)}: pass text, or None for the default")
 
 
 def _partition(name: str, given: Sequence[Any]) -> TopicPartition:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Broker, Results, item_error
 from kstore.clients.io.cluster import ANY
 from kstore.errors import KafkaError
-from kstore.items import Items, items_of, mapping_of
+from kstore.items import Items, check_config, items_of, mapping_of
 from kstore.protocol.metadata.config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
@@ -223,6 +223,7 @@ def _alterable(configs: Mapping[str, str | ConfigChange | None]) -> list[Alterab
         change = given
         if not isinstance(change, ConfigChange):
             change = ConfigChange("delete" if change is None else "set", change)
+        check_config(key, change.value)
         operation = OPERATIONS[change.operation]
         rows.append(AlterableConfig(name=key, config_operation=operation, value=change.value))
     return rows

@@ -106,7 +106,7 @@ class GroupOffsetsAdmin(AdminBase):
         """Commit offsets for a group that has no members."""
         given = {
             tp: OffsetAndMetadata(each) if isinstance(each, int) else each
-            for tp, each in by_partition("offsets", offsets, "offset").items()
+            for tp, each in by_partition("offsets", offsets, "offset", (int, tuple)).items()
         }
         commits = commits_of(given)
 

@@ -145,7 +145,7 @@ class OffsetsAdmin(AdminBase):
         offsets. InvalidPartitionEpochError for a topic that is deleted and made again meanwhile:
         nothing of the new one is deleted.
         """
-        before = by_partition("offsets", offsets, "offset")
+        before = by_partition("offsets", offsets, "offset", int)
         # Those that were there at first: a topic that is made anew meanwhile keeps its records.
         meant: dict[TopicPartition, int] = {}
 

@@ -97,7 +97,7 @@ class ShareOffsetsAdmin(AdminBase):
         """Set start offsets of a share group that has no members; what it had acknowledged after
         them is forgotten.
         """
-        given = by_partition("offsets", offsets, "offset")
+        given = by_partition("offsets", offsets, "offset", int)
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import ErrorCode, KafkaError
-from kstore.items import Items, items_of, mapping_of
+from kstore.items import Items, check_config, items_of, mapping_of
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -233,6 +233,8 @@ def _new_topics(topics: Items[NewTopic | str] | Mapping[str, int]) -> list[NewTo
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
     configs = mapping_of("configs", topic.configs, "config -> value")
+    for key, value in configs.items():
+        check_config(key, value)
     replicas = mapping_of("replicas", topic.replicas, "partition -> broker ids")
     return CreatableTopic(
         name=topic.name,

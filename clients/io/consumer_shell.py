@@ -342,7 +342,7 @@ class ConsumerShell:
         if offsets is None:
             return {tp: committable(row) for tp, row in self.subscription.consumed().items()}
         found = {}
-        for tp, given in by_partition("offsets", offsets, "offset").items():
+        for tp, given in by_partition("offsets", offsets, "offset", (int, tuple)).items():
             row = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
             if row.offset < 0:
                 raise ValueError(f"{tp}: offset {row.offset} is negative")

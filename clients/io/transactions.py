@@ -122,7 +122,7 @@ class Transactions:
         group: ConsumerGroupMetadata,
     ) -> None:
         """Commit offsets for a group as part of the transaction."""
-        rows = offset_rows(by_partition("offsets", offsets, "offset"))
+        rows = offset_rows(by_partition("offsets", offsets, "offset", (int, tuple)))
         self.machine.need(TxnState.OPEN)
         if not rows:
             return

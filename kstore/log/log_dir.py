@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kstore.env import Env, SystemEnv
-from kstore.items import Items, check_name, items_of, partitions_of
+from kstore.items import Items, items_of, partitions_of
 from kstore.log import errors
 from kstore.log.index.environment import SharedEnvironment
 from kstore.log.index.index_store import IndexStore, boot_id
@@ -230,7 +230,6 @@ class LogDir(LogDirFacts):
         """The log of a topic-partition, opened or created. Raises LogNotFoundError for no log if
         ``create`` is false; ValueError for a name that Kafka would refuse.
         """
-        check_name("the topic", topic)
         key = TopicPartition(topic, partition)
         with self._mutex:
             self._check_open()

@@ -104,6 +104,13 @@ def test_records_come_by_poll_fetch_and_iteration(faces: Faces) -> None:
     assert values(faces.records(faces.make(log, consumer_timeout_ms=200))) == [b"a", b"b", b"c"]
 
 
+def test_iteration_without_topics_is_refused(faces: Faces) -> None:
+    made = faces.make(Log(batch(0, b"a")))
+    faces.call(made.unsubscribe)
+    with pytest.raises(RuntimeError, match=r"neither topics nor partitions.*call subscribe\(\)"):
+        faces.records(made)
+
+
 def test_iteration_goes_on_when_interceptors_leave_nothing(faces: Faces) -> None:
     log = Log(batch(0, b"a"), batch(1, b"never", b"b"))
     made = faces.make(log, consumer_timeout_ms=200, interceptor_classes=[Doubled])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,22 @@ def test_the_nearest_name_of_a_config_is_told(broker: KstoreBroker) -> None:
             admin.alter_configs("g", {"consumer.session.timeout": "1"}, resource="group")
         with pytest.raises(InvalidConfigError, match=r"no setting 'qqqqqqqqqq'\.$"):
             admin.alter_configs("near", {"qqqqqqqqqq": "1"})
+
+
+def test_values_of_another_kind_are_refused_in_a_sentence(broker: KstoreBroker) -> None:
+    number: dict[str, Any] = {"retention.ms": 5000}
+    sentence = r"^retention.ms is the int 5000: pass text, or None for the default$"
+    with AdminClient(broker.bootstrap) as admin:
+        with pytest.raises(TypeError, match=sentence):
+            admin.create_topics([NewTopic("kinds", configs=number)])
+        with pytest.raises(TypeError, match=sentence):
+            admin.alter_configs("kinds", number)
+    text: Any = "57"  # not offset "5" with the metadata "7"
+    with (
+        Consumer(bootstrap_servers=broker.bootstrap, group_id="kinds") as consumer,
+        pytest.raises(TypeError, match=r"^offsets has the str '57' in it: pass a dict of"),
+    ):
+        consumer.commit({TopicPartition("kinds", 0): text})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import Env, FileSystem
+from kstore.items import check_name
 from kstore.types import TopicPartition
 
 __all__ = [
@@ -116,6 +117,7 @@ def only_zeros(read: Callable[[int, int], bytes], position: int, end: int) -> bo
 def directory_name(partition: TopicPartition) -> str:
     """Kafka's name for a partition's directory. ValueError for a topic name that Kafka refuses."""
     topic = partition.topic
+    check_name("the topic", topic)
     legal = all(c.isascii() and (c.isalnum() or c in "._-") for c in topic)
     if not legal or not 0 < len(topic) <= 249 or topic in {".", ".."}:
         raise ValueError(
