@@ -116,10 +116,11 @@ def test_what_unclean_elections_lose_of_processed_records_is_told(seeds: int) ->
     assert sum(report["counts"].get("losses of processed records", 0) for report in reports)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_expansions_end_in_time_though_the_controller_does_not_reach_a_leader() -> None:
     given = ("--brokers", "3", "--seconds", "30", "--workloads", "produce,expand", "--faults")
-    reports = run_simulations("--seed", "1", "--seeds", "3", *given, "deaf")
+    reports = run_simulations("--seed", "1", "--seeds", "4", *given, "deaf")
     assert_good(reports, *given, "deaf")
     assert sum(report["counts"].get("refused while prepared", 0) for report in reports)
 
