@@ -7,6 +7,7 @@ from tests.conformance.probes.data import DATA_CASES
 from tests.conformance.probes.groups import GROUP_CASES
 from tests.conformance.probes.malformed.structures import STRUCTURE_CASES
 from tests.conformance.probes.shares.stories import SHARE_GROUP_CASES
+from tests.conformance.probes.shares.structures import SHARE_STRUCTURE_CASES
 from tests.conformance.probes.streams_groups import STREAMS_GROUP_CASES
 from tests.conformance.probes.topics import TOPIC_CASES
 from tests.conformance.probes.transactions import TRANSACTION_CASES
@@ -21,6 +22,7 @@ CASES = [
     *CONSUMER_GROUP_CASES,
     *STREAMS_GROUP_CASES,
     *SHARE_GROUP_CASES,
+    *SHARE_STRUCTURE_CASES,
     *ADMIN_CASES,
     *TRANSACTION_CASES,
     *STRUCTURE_CASES,

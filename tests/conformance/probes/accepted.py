@@ -58,6 +58,20 @@ ACCEPTED: dict[str, str] = {
     r"Share(Fetch modes and renewals|Acknowledge) v[\d,-]+: .*error_message: Kafka None, kstore": (
         "an error says why in words"
     ),
+    r"Structures of ShareFetch v[\d,-]+: .*'records': '0 bytes', 'acquired_records': \[\].*, "
+    r"kstore None": (
+        "a partition that a session has just been given, without records: kstore leaves it out"
+    ),
+    r"Structures of ShareFetch v2: \[9\].*acknowledge_error_(code: Kafka 0, kstore 42|message)": (
+        "a record in two ranges is INVALID_REQUEST, whatever its state; Kafka allows it for a last "
+        "record"
+    ),
+    r"Structures of share groups v1: .*error_message: Kafka None, kstore": (
+        "an error says why in words"
+    ),
+    r"Structures of share groups' offsets v[\d,-]+: \[1\]\.": (
+        "a group without a name has no offsets; Kafka fails with UNKNOWN_SERVER_ERROR"
+    ),
     r"ShareAcknowledge v[\d,-]+: \[13\].*error_code: Kafka 121, kstore 42": (
         "a record in two ranges is INVALID_REQUEST, whatever its state; Kafka allows it for a last "
         "record, and answers by the state"
