@@ -23,10 +23,14 @@ ROWS = (
     ),
     Difference(
         "Eligible leader replicas (KIP-966), leader recovery state (KIP-704)",
-        "Kept.",
-        "Only replicas in the ISR may become leader. After an unclean election the new leader "
-        "leads at once.",
-        "Not built yet.",
+        "Kept. A replica that has left an ISR below `min.insync.replicas` may still become leader "
+        "without loss.",
+        "Only replicas in the ISR may become leader; the last one stays in it when it fails, and "
+        "the partition waits for it. After an unclean election the new leader leads at once. "
+        "DescribeTopicPartitions tells of no eligible leader replicas.",
+        "Not built yet: the state of partitions in the store has no place for them. The high "
+        "watermark waits for `min.insync.replicas`, as in Kafka. While the ISR is at least that "
+        "large, both elect alike.",
     ),
     Difference(
         "`ControllerId` in Metadata and DescribeCluster",

@@ -14,9 +14,6 @@ import pytest
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.clients.admin import ConfigResource
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(confluent_kafka, "ShareConsumer"), reason="this librdkafka has no share consumer"
-)
 COUNT = 10
 DEADLINE_S = 60.0
 
