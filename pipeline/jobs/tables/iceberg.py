@@ -30,10 +30,11 @@ OWNER = "kstore.topic"
 LOOKS = 5
 """How often the catalog is asked whether a commit without an answer has come."""
 DEFINITELY_NOT = "CommitFailedException"
+_FASTER = "somebody else has committed meanwhile"
 
 
 class ConflictError(Exception):
-    """Somebody has committed to the table meanwhile: this commit has not happened."""
+    """This commit has not happened, and why: mostly since somebody else was faster."""
 
 
 @dataclass(frozen=True)
@@ -377,7 +378,7 @@ class Table:
             base = operations.current()
             current = base.currentSnapshot()
             if (None if current is None else current.snapshotId()) != on:
-                raise ConflictError
+                raise ConflictError(_FASTER)
             library = self.catalog.library
             # The tag keeps the note when somebody lets snapshots expire.
             tag = library("SnapshotRef").tagBuilder(snapshot.snapshotId()).build()
@@ -389,7 +390,7 @@ class Table:
                 return
             said = _said(error) if isinstance(error, Py4JJavaError) else str(error)
             if said.startswith(DEFINITELY_NOT):
-                raise ConflictError from error
+                raise ConflictError(_FASTER) from error
             raise JobError(
                 f"the commit to table {self.name} failed: {said}. The table does not have it: "
                 "start the job again"

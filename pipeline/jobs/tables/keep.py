@@ -109,8 +109,8 @@ def keep_table(spark: SparkSession, options: TableOptions, report: Callable[[str
     for _ in range(TRIES):
         try:
             return job.round()
-        except ConflictError:
-            report(f"somebody else has committed to {job.name} meanwhile: looking again")
+        except ConflictError as error:
+            report(f"{job.name}: {error}; looking again")
     raise JobError(
         f"{TRIES} times in a row, somebody else was faster to commit to {job.name}: have one job "
         "keep a table, or run it again when there are fewer other commits"
@@ -153,7 +153,7 @@ class _Keeping:
             self._forget()
             plan = plan_round(
                 topic, known, ends, now_ms=now_ms, on_loss=options.on_loss,
-                max_offsets=options.max_offsets, report=self.report,
+                max_offsets=0 if self._resync else options.max_offsets, report=self.report,
             )  # fmt: skip
             if not plan.ranges and not plan.lost and not self._resync:
                 if known.rows == LATEST and note_is_due(known, configs, now_ms):
@@ -162,7 +162,7 @@ class _Keeping:
             self._written = known.text(), plan, self._write(table, plan)
         _, plan, written = self._written
         if known.rows == LATEST and self._late(known, configs):
-            raise ConflictError
+            raise ConflictError("it took longer than delete.retention.ms to read")
         self._commit(table, plan, written, on)
         return self._kept(table, topic, plan, written)
 
