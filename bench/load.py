@@ -101,6 +101,11 @@ class Load:
             self._check(exchange(connection, self._frames[index]))
         return answered + len(self._frames), elapsed
 
+    @property
+    def answer_bytes(self) -> int:
+        """How large the answer to the first connection's frame is, with its size."""
+        return self._sizes[0]
+
     def close(self) -> None:
         """Closes every connection at once, without leaving ports in TIME_WAIT."""
         self._poll.close()

@@ -24,6 +24,7 @@ ROWS: dict[str, Kind] = {
     "startup": Kind("exec to the first answer; memory of a fresh broker", needs_pair=False),
     "throughput": Kind("produce and consume by Java's perf tools and librdkafka: rate, CPU per GB"),
     "small": Kind("small requests on 1, 16 and 64 connections: rate, p50, p99, CPU per request"),
+    "bulk": Kind("batches of 16 KB and 900 KB: CPU, rate, beside a bare server too"),
     "latency": Kind("a record of 100 B from one connection to another: p50, p99"),
     "rebalance": Kind("a group of 50 members forms, and one leaves: both group protocols"),
     "commits": Kind("offset commits per second, and their CPU"),

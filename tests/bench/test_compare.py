@@ -101,6 +101,7 @@ def test_a_quick_run_on_kstore_alone_counts_everything_and_says_what_is_not_ther
     names = [*ROWS]
     names.remove("startup")
     names.remove("isolation")  # test_isolation.py runs it
+    names.remove("bulk")  # and test_bulk.py this one
     names.remove("scale")  # test_scale.py this one
     names.remove("failover")  # and test_failover.py this one
     cases = [part for word in words for part in ("--case", word)]

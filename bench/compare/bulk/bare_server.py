@@ -1,0 +1,96 @@
+"""What a broker cannot do without: a process that receives frames, writes them to a file as they
+came, and answers each with as many bytes as a broker would. It checks and remembers nothing.
+
+`python -m bench.compare.bulk.bare_server FILE ANSWER_BYTES` prints its port, and ends when its
+input does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import sys
+
+__all__ = ["serve"]
+
+READ_BYTES = 1 << 20
+FRAME_BYTES = 256 << 20
+SPARE_BYTES = 64 << 20  # of disk space, taken at a time as a broker does
+
+
+class _Client:
+    """One connection, and the frame that has not wholly come."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.held = bytearray(READ_BYTES)
+        self.size = 0
+
+    def receive(self) -> bool:
+        """Whether the peer is still there."""
+        if len(self.held) - self.size < READ_BYTES // 2:
+            self.held.extend(bytes(len(self.held)))
+        got = self.connection.recv_into(memoryview(self.held)[self.size :])
+        self.size += got
+        return got > 0
+
+    def take_frames(self) -> tuple[int, list[bytes]]:
+        """How many bytes of whole frames there are, and the correlation id of each."""
+        used, ids = 0, []
+        while self.size - used >= 4:
+            (size,) = struct.unpack_from(">i", self.held, used)
+            if not 8 <= size <= FRAME_BYTES:
+                raise ValueError(f"a frame of {size} bytes")
+            if self.size - used < 4 + size:
+                break
+            ids.append(bytes(self.held[used + 8 : used + 12]))
+            used += 4 + size
+        return used, ids
+
+    def drop(self, used: int) -> None:
+        """The first bytes are done with."""
+        self.held[: self.size - used] = self.held[used : self.size]
+        self.size -= used
+
+
+def serve(path: str, answer_bytes: int) -> None:
+    """Serve until the input ends."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    head, rest = struct.pack(">i", answer_bytes - 4), bytes(answer_bytes - 8)
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    poll = select.epoll()
+    for fileno in (listener.fileno(), sys.stdin.fileno()):
+        poll.register(fileno, select.EPOLLIN)
+    clients: dict[int, _Client] = {}
+    written = spare = 0
+    while True:
+        for fileno, _ in poll.poll():
+            if fileno == sys.stdin.fileno():
+                return
+            if fileno == listener.fileno():
+                connection, _ = listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                clients[connection.fileno()] = _Client(connection)
+                poll.register(connection.fileno(), select.EPOLLIN)
+                continue
+            client = clients[fileno]
+            if not client.receive():
+                poll.unregister(fileno)
+                clients.pop(fileno).connection.close()
+                continue
+            used, ids = client.take_frames()
+            if not ids:
+                continue
+            if written + used > spare:
+                spare = written + used + SPARE_BYTES
+                os.posix_fallocate(fd, written, spare - written)
+            written += os.pwrite(fd, memoryview(client.held)[:used], written)
+            client.connection.sendall(b"".join(head + each + rest for each in ids))
+            client.drop(used)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))
