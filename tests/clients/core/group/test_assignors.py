@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kstore.clients.core.group.assignor_table import ASSIGNORS, make_assignor
@@ -170,20 +170,26 @@ def test_sticky_is_balanced_and_moves_nothing_without_need(
         assert group.rebalance(counts, topics) == given
 
 
+# Two rounds are enough but for about one of 2,000 groups whose subscriptions differ: what the first
+# one takes away goes to another than it had planned. The example is such a group.
 @FEW
 @given(first=groups(), second=groups())
-def test_cooperative_sticky_takes_before_it_gives_and_comes_to_rest_in_two_rounds(
+@example(
+    first=({"a": 2}, {"k": frozenset("a"), "l": frozenset("a")}),
+    second=({"a": 3, "b": 6}, {"k": frozenset("a"), "l": frozenset("b"), "m": frozenset("ab")}),
+)
+def test_cooperative_sticky_takes_before_it_gives_and_comes_to_rest_in_three_rounds(
     first: tuple[dict[str, int], dict[str, frozenset[str]]],
     second: tuple[dict[str, int], dict[str, frozenset[str]]],
 ) -> None:
     group = Group("cooperative-sticky")
     for counts, topics in (first, second):
-        before = {name: row for name, row in group.held.items() if name in topics}
-        between = group.rebalance(counts, topics)
-        for name, row in between.items():
-            others = set().union(*(had for other, had in before.items() if other != name))
-            assert not row & others
-        after = group.rebalance(counts, topics)
+        for _ in range(3):
+            before = {name: row for name, row in group.held.items() if name in topics}
+            after = group.rebalance(counts, topics)
+            for name, row in after.items():
+                others = set().union(*(had for other, had in before.items() if other != name))
+                assert not row & others
         check_complete(counts, topics, after)
         check_balanced(topics, after)
         assert group.rebalance(counts, topics) == after
