@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +39,8 @@ def record_batch(
 
 
 def _repeated(runs: Sequence[tuple[int, int]]) -> Any:
-    """An int32 array of each value so many times."""
-    import numpy as np
+    """An int32 array of each value so many times. Without numpy, which pyarrow does not bring."""
     import pyarrow as pa
 
-    if not runs:
-        return pa.array([], pa.int32())
-    if len(runs) == 1:
-        value, count = runs[0]
-        return pa.array(np.full(count, value, np.int32))
-    values, counts = np.array(runs, np.int32).T
-    return pa.array(np.repeat(values, counts))
+    data = b"".join(value.to_bytes(4, sys.byteorder) * count for value, count in runs)
+    return pa.Array.from_buffers(pa.int32(), len(data) // 4, [None, pa.py_buffer(data)])

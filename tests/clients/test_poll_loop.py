@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +103,14 @@ def test_records_come_by_poll_fetch_and_iteration(faces: Faces) -> None:
     (whole,) = faces.call(fetched.fetch, 60_000).values()
     assert values(list(whole)) == [b"a", b"b", b"c"]
     assert values(faces.records(faces.make(log, consumer_timeout_ms=200))) == [b"a", b"b", b"c"]
+
+
+def test_poll_arrow_needs_no_numpy(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)  # pyarrow alone does not bring it
+    made = faces.make(Log(batch(0, b"a", b"b")))
+    columns = faces.call(made.poll_arrow, 60_000).to_pydict()
+    assert columns["topic"] == [TP.topic] * 2
+    assert (columns["partition"], columns["value"]) == ([TP.partition] * 2, [b"a", b"b"])
 
 
 def test_iteration_without_topics_is_refused(faces: Faces) -> None:
