@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Never
 
 __all__ = ["FlushPolicy", "LogConfig"]
 
@@ -21,6 +21,10 @@ class FlushPolicy(Enum):
     OS = "os"
     INTERVAL = "interval"
     ALWAYS = "always"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        raise ValueError(f"flush is {value!r}: use {', '.join(row.value for row in cls)}")
 
 
 @dataclass(frozen=True)

@@ -34,3 +34,8 @@ def in_transaction(log_dir: Any, log: Any) -> None:
     """Append to it."""
     with log_dir.transaction() as transaction:
         transaction.append(log, b"x")
+
+
+def test_a_flush_policy_that_is_none_names_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^flush is 'sometimes': use os, interval, always$"):
+        kstore.open_log(tmp_path, flush="sometimes")  # type: ignore[arg-type]
