@@ -37,6 +37,7 @@ __all__ = [
     "delete_topic",
     "finish_deletion",
     "prepare",
+    "raise_leader_epochs",
     "read_configs",
     "read_count",
     "read_deletions",
@@ -227,6 +228,25 @@ def begin_expansion(store: Store, topic: TopicImage, added: Sequence[Sequence[in
         bumped.append(new)
     store.multi(ops)
     return topic._replace(partitions=tuple(bumped))
+
+
+def raise_leader_epochs(store: Store, topic: TopicImage, least: Mapping[int, int]) -> TopicImage:
+    """Give partitions leader epochs that are at least so large, in one multi. BadVersionError where
+    a partition's state has changed meanwhile.
+    """
+    partitions = list(topic.partitions)
+    ops: list[Op] = []
+    for index, epoch in least.items():
+        known = partitions[index]
+        if known.leader_epoch < epoch:
+            version = known.state_version
+            new = known._replace(leader_epoch=epoch, state_version=version + 1)
+            state = f"{TOPICS}/{topic.name}/partitions/{index}/state"
+            ops.append(Set(state, state_node(new, CONTROLLER_EPOCH), version))
+            partitions[index] = new
+    if ops:
+        store.multi(ops)
+    return topic._replace(partitions=tuple(partitions))
 
 
 def add_partitions(store: Store, topic: TopicImage, first: int) -> TopicImage:

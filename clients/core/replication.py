@@ -2,8 +2,9 @@
 
 A batch without gaps is taken as it is, but for its producer's id and sequence, which mean nothing
 in another cluster. One with gaps (compacted, or begun before the position) is cut into runs of
-consecutive offsets. Markers, aborted records and empty batches are left out: their offsets stay
-gaps.
+consecutive offsets; a short run is not compressed. Markers, aborted records and empty batches are
+left out: their offsets stay gaps. Batches that are not compressed go together, so that a log of
+many small ones does not take a request for each.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kstore.record import (
 )
 from kstore.types import TopicPartition
 
-__all__ = ["PartitionCopy", "Piece", "Plan", "Step", "cut", "plan_pieces"]
+__all__ = ["PartitionCopy", "Piece", "Plan", "Step", "cut", "grouped", "plan_pieces"]
 
 # Where these fields stand in a record batch of magic 2; the CRC covers all from the attributes on.
 _CRC_AT = 17
@@ -35,21 +36,26 @@ _UINT32 = struct.Struct(">I")
 _INT16 = struct.Struct(">h")
 _COMPRESSION_BITS = 0x07
 _NO_PRODUCER = _PRODUCER.pack(-1, -1, -1)
+_SHORT_RUN = 64  # records
+GROUP_BYTES = 128 << 10
+"""What one piece holds at most, unless it is one batch."""
 
 
 class Piece(NamedTuple):
-    """One batch for the target: records of consecutive offsets from `base_offset` on, `end_offset`
-    exclusive.
+    """A batch for the target: records of consecutive offsets from `base_offset` on, `end_offset`
+    exclusive. Or several batches, with gaps between them.
     """
 
     base_offset: int
     end_offset: int
     data: bytes | bytearray | memoryview
+    gaps: int = 0
+    """Offsets in between that no record has."""
 
     @property
     def records(self) -> int:
         """How many records it holds."""
-        return self.end_offset - self.base_offset
+        return self.end_offset - self.base_offset - self.gaps
 
 
 class Plan(NamedTuple):
@@ -84,8 +90,42 @@ def plan_pieces(
 
 def cut(piece: Piece, position: int) -> Piece:
     """What of a piece is at or behind the position, which lies within it."""
-    (rest,) = _runs(decode(piece.data, verify=False, start_offset=position), _codec(piece.data))
-    return rest
+    rest: list[Piece] = []
+    for batch in batches(piece.data, verify=False):
+        if batch.base_offset >= position:
+            rest.append(Piece(batch.base_offset, batch.next_offset, batch.data))
+        elif batch.next_offset > position:
+            records = decode(batch.data, verify=False, start_offset=position)
+            rest += _runs(records, batch.compression)
+    return _joined(rest)
+
+
+def grouped(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The same batches in fewer pieces: those that are not compressed go together."""
+    group: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        alone = _codec(piece.data) != 0
+        if group and (alone or size + len(piece.data) > GROUP_BYTES):
+            yield _joined(group)
+            group, size = [], 0
+        if alone:
+            yield piece
+            continue
+        group.append(piece)
+        size += len(piece.data)
+    if group:
+        yield _joined(group)
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    first, last = pieces[0], pieces[-1]
+    if first is last:
+        return first
+    records = sum(piece.records for piece in pieces)
+    gaps = last.end_offset - first.base_offset - records
+    data = b"".join(piece.data for piece in pieces)
+    return Piece(first.base_offset, last.end_offset, data, gaps)
 
 
 class _Transactions:
@@ -139,6 +179,7 @@ def _runs(records: Iterable[Record], compression: int) -> Iterator[Piece]:
     base = expected = -1
     for record in records:
         if builder.count and record.offset != expected:
+            builder.compression = compression if builder.count >= _SHORT_RUN else 0
             yield Piece(base, expected, builder.build(base))
             builder.reset()
         if not builder.count:
@@ -146,6 +187,7 @@ def _runs(records: Iterable[Record], compression: int) -> Iterator[Piece]:
         builder.append(record.value, record.key, record.timestamp, record.headers)
         expected = record.offset + 1
     if builder.count:
+        builder.compression = compression if builder.count >= _SHORT_RUN else 0
         yield Piece(base, expected, builder.build(base))
 
 
@@ -169,6 +211,9 @@ class PartitionCopy:
     Produce carries that epoch (KIP-359), so that a leader which knows of less can't be sent what
     comes behind a hole. One piece is under way at a time for the same reason.
     """
+
+    source_epoch = -1
+    """The source's leader epoch under which is fetched, where that matters."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -226,8 +271,12 @@ class PartitionCopy:
         while (head := self._first()) is not None and head.base_offset < position:
             self._drop()
             if head.end_offset > position:
-                self._put_back(cut(head, position))
+                self._put_back(self.cut(head, position))
         self.fetch_offset = max(self.fetch_offset, position)
+
+    def cut(self, piece: Piece, position: int) -> Piece:
+        """What is still to be sent of a piece."""
+        return cut(piece, position)
 
     # ---- from the source ----
 
@@ -299,14 +348,22 @@ class PartitionCopy:
         self.under_way = None
         if piece is None or piece is not self._first():
             return True
+        halves = self._halves(piece)
+        if halves:
+            self._drop()
+            self._put_back(*halves)
+        return bool(halves)
+
+    def _halves(self, piece: Piece) -> list[Piece]:
+        several = [Piece(b.base_offset, b.next_offset, b.data) for b in batches(piece.data)]
+        if len(several) > 1:
+            middle = len(several) // 2
+            return [_joined(several[:middle]), _joined(several[middle:])]
         if piece.records < 2:
-            return False
+            return []
         records = list(decode(piece.data, verify=False))
-        middle = len(records) // 2
-        self._drop()
-        for half in (records[middle:], records[:middle]):
-            self._put_back(*_runs(half, _codec(piece.data)))
-        return True
+        middle, codec = len(records) // 2, _codec(piece.data)
+        return [*_runs(records[:middle], codec), *_runs(records[middle:], codec)]
 
     # ---- the queue ----
 

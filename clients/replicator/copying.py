@@ -15,7 +15,14 @@ from uuid import UUID
 
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.rate_limit import RateLimit
-from kstore.clients.core.replication import PartitionCopy, Piece, Step, plan_pieces
+from kstore.clients.core.replication import (
+    PartitionCopy,
+    Piece,
+    Plan,
+    Step,
+    grouped,
+    plan_pieces,
+)
 from kstore.clients.replicator.options import (
     Event,
     ReplicationError,
@@ -50,6 +57,10 @@ TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 class Copier:
     """Runs until it is cancelled. Partitions are added and dropped at any time."""
 
+    exact = False
+    groups_batches = False
+    """Whether the target takes several batches of a partition at a time."""
+
     def __init__(
         self,
         source: ClusterClient,
@@ -62,7 +73,7 @@ class Copier:
         """Set when any partition has come further."""
         self._source, self._target = source, target
         self._options, self._report = options, report
-        self._isolation = int(options.isolation_level == "read_committed")
+        self._isolation = int(options.isolation_level == "read_committed" and not self.exact)
         self._limit = RateLimit(options.rate_limit)
         self._touched: dict[PartitionCopy, None] = {}
         self._busy: set[PartitionCopy] = set()  # something is asked of the target
@@ -83,8 +94,11 @@ class Copier:
         """Copy this one too."""
         if tp not in self.copies:
             self._ids.setdefault(tp.topic, self._source.view.topic_id(tp.topic))
-            copy = self.copies[tp] = PartitionCopy(tp)
+            copy = self.copies[tp] = self._copy_of(tp)
             self._touch(copy)
+
+    def _copy_of(self, tp: TopicPartition) -> PartitionCopy:
+        return PartitionCopy(tp)
 
     def stop(self, tp: TopicPartition, problem: Exception) -> None:
         """Give a partition up, and tell why."""
@@ -308,22 +322,22 @@ class Copier:
 
     async def _fetch(self, node: int, chosen: Iterable[PartitionCopy], wait_ms: int) -> None:
         view = self._source.view
-        asked = {copy.tp: (copy, copy.fetch_offset) for copy in chosen}
+        asked = {copy.tp: (copy, copy.fetch_offset, copy.source_epoch) for copy in chosen}
         rows = await fetch(
             self._source,
             node,
-            [(tp, at, view.leader_epoch(tp)) for tp, (_, at) in asked.items()],
+            [(tp, at, view.leader_epoch(tp)) for tp, (_, at, _) in asked.items()],
             isolation=self._isolation,
             wait_ms=wait_ms,
             max_bytes=self._options.fetch_bytes,
             partition_bytes=self._options.fetch_bytes // 4,
         )
         for tp, row in rows.items():
-            copy, at = asked[tp]
-            if copy.step == Step.COPY and copy.fetch_offset == at:
-                self._take(copy, row)
+            copy, at, epoch = asked[tp]
+            if (copy.step, copy.fetch_offset, copy.source_epoch) == (Step.COPY, at, epoch):
+                await self._take(copy, row)
 
-    def _take(self, copy: PartitionCopy, row: PartitionData) -> None:
+    async def _take(self, copy: PartitionCopy, row: PartitionData) -> None:
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._resting.add(copy)  # now, for the next fetch is about to be put together
             self._spawn(self._at_source(copy, self._out_of_range(copy)))
@@ -335,17 +349,24 @@ class Copier:
         self._failures.pop(copy, None)
         self._ahead.pop(copy, None)
         end = row.last_stable_offset if self._isolation else row.high_watermark
-        aborted = [(t.producer_id, t.first_offset) for t in row.aborted_transactions or ()]
+        at = copy.fetch_offset
         try:
-            data = row.records or b""
-            plan = plan_pieces(data, copy.fetch_offset, aborted if self._isolation else None)
+            plan = await self._plan(copy, row)
         except InvalidBatchError as error:
             said = f"{copy.tp} from offset {copy.fetch_offset}: the source sent {error}"
             self.stop(copy.tp, ReplicationError(said))
             return
-        copy.fetched(plan, end)
+        if (copy.step, copy.fetch_offset) == (Step.COPY, at):
+            copy.fetched(plan, end)
         self._touch(copy)
         self.changed.set()
+
+    async def _plan(self, copy: PartitionCopy, row: PartitionData) -> Plan:
+        """What is to be written of an answer. InvalidBatchError for one that is damaged."""
+        aborted = [(t.producer_id, t.first_offset) for t in row.aborted_transactions or ()]
+        data = row.records or b""
+        plan = plan_pieces(data, copy.fetch_offset, aborted if self._isolation else None)
+        return plan._replace(pieces=list(grouped(plan.pieces))) if self.groups_batches else plan
 
     async def _out_of_range(self, copy: PartitionCopy) -> None:
         """The source does not have the offset: it begins later, or ends before it."""
@@ -402,7 +423,7 @@ class Copier:
 
     async def _produce(self, node: int, chosen: list[tuple[PartitionCopy, Piece]]) -> None:
         try:
-            rows = await produce(self._target, node, chosen)
+            rows = await produce(self._target, node, chosen, exact=self.exact)
         except KafkaError as error:
             self._target.want_refresh()
             for copy, _ in chosen:

@@ -1,10 +1,11 @@
 """Takes committed offsets along, so that a group which moves to the target goes on at the right
 record.
 
-Offsets are equal in both clusters, but epochs are not: leader epoch and partition epoch are left
-out. A commit is written up to where the target's log ends (behind it a consumer would be out of
-range) and follows as the log grows. The target's own commits are never taken back: a group that
-has read on there keeps its place, and one that has members there is left alone.
+Offsets are equal in both clusters, but epochs are not: leader epochs are left out unless the copy
+is exact, partition epochs always. A commit is written up to where the target's log ends (behind it
+a consumer would be out of range) and follows as the log grows. The target's own commits are never
+taken back: a group that has read on there keeps its place, and one that has members there is left
+alone.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def offsets_to_commit(
         offset = min(committed.offset, log_ends[tp])
         there = target.get(tp)
         if there is None or offset > there.offset:
-            found[tp] = OffsetAndMetadata(offset, committed.metadata)
+            epoch = committed.leader_epoch if offset == committed.offset else -1
+            found[tp] = OffsetAndMetadata(offset, committed.metadata, epoch)
     return found
 
 
@@ -132,7 +134,9 @@ class GroupCopier:
             raise error_for(found.error_code, f"offsets of group {group!r}")
         return {
             TopicPartition(topic.name, row.partition_index): OffsetAndMetadata(
-                row.committed_offset, row.metadata or ""
+                row.committed_offset,
+                row.metadata or "",
+                row.committed_leader_epoch if self._options.exact else -1,
             )
             for topic in found.topics or ()
             for row in topic.partitions

@@ -17,7 +17,9 @@ class ReplicationError(Exception):
 
 
 class Event(NamedTuple):
-    """Something worth telling. `kind`: topic, config, partition, group, loss, trouble, failed."""
+    """Something worth telling. `kind`: topic, config, partition, group, loss, trouble, failed, and
+    of a switch fenced, waiting, switched.
+    """
 
     kind: str
     text: str
@@ -45,6 +47,10 @@ class ReplicationOptions:
     groups: re.Pattern[str] | None = None
     isolation_level: str = "read_committed"
     """Or read_uncommitted: aborted records too."""
+    exact: bool = False
+    """Logs as they are: markers, producers and leader epochs too; the copy takes nothing else."""
+    fence_source: bool = False
+    """At a switch, have the source refuse producers; it has to be kstore."""
     on_loss: str = "fail"
     """fail or skip, where the source has deleted records that the target does not have."""
     replication_factor: int = -1

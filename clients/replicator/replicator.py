@@ -16,6 +16,7 @@ from typing import Any
 from kstore.clients.core.replication import PartitionCopy, Step
 from kstore.clients.io.cluster import ANY, ClusterClient
 from kstore.clients.replicator.copying import Copier
+from kstore.clients.replicator.exact import ExactCopier
 from kstore.clients.replicator.groups import GroupCopier
 from kstore.clients.replicator.options import (
     Event,
@@ -23,6 +24,7 @@ from kstore.clients.replicator.options import (
     ReplicationOptions,
     Report,
 )
+from kstore.clients.replicator.switching import Switch
 from kstore.clients.replicator.topics import TopicCopier
 from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError
@@ -31,6 +33,8 @@ from kstore.types import TopicPartition
 __all__ = ["NEEDED", "Progress", "Replicator", "first_of", "until_copied"]
 
 NEEDED = ("kstore.kip391", "kstore.kip359")
+EXACT = "kstore.exact"
+"""Batches as they are; and several of a partition at a time."""
 CATCH_UP_PAUSE_S = 0.02
 
 
@@ -64,24 +68,29 @@ class Replicator:
         self._source = ClusterClient(client_settings("consumer", source, {}))
         self._target = ClusterClient(client_settings("admin", target, {}))
         self._copier: Copier | None = None
+        self._groups_batches = False
         self._groups = GroupCopier(self._source, self._target, options, self._report)
         self._topics = TopicCopier(self._source, self._target, options, self._report)
 
     # ---- running ----
 
-    async def run(self, *, until_caught_up: bool = False) -> None:
+    async def run(self, *, until_caught_up: bool = False, switch: bool = False) -> None:
         """Copy until cancelled; or until what the source had at the start is in the target, with
-        the groups' offsets of then.
+        the groups' offsets of then. ``switch``: until an exact copy is the same as its source, to
+        which nobody writes any more, and takes records of its own.
 
         Raises ReplicationError where the whole can't go on, and at the end of a run until caught up
         where a partition failed.
         """
         try:
             await self._meet()
-            copier = self._copier = Copier(self._source, self._target, self._options, self._report)
+            copier = self._copier = self._new_copier()
             await self._sync_topics(copier)
             moving = asyncio.create_task(copier.run())
-            rest = self._catch_up(copier) if until_caught_up else self._keep_up(copier)
+            if switch:
+                rest = self._switch(copier)
+            else:
+                rest = self._catch_up(copier) if until_caught_up else self._keep_up(copier)
             await first_of(moving, asyncio.create_task(rest))
         finally:
             await self._source.close()
@@ -111,13 +120,32 @@ class Replicator:
 
     # ---- the parts ----
 
+    @property
+    def _needed(self) -> tuple[str, ...]:
+        return (*NEEDED, EXACT) if self._options.exact else NEEDED
+
+    def _new_copier(self) -> Copier:
+        kind = ExactCopier if self._options.exact else Copier
+        copier = kind(self._source, self._target, self._options, self._report)
+        copier.groups_batches = self._groups_batches
+        return copier
+
     async def _meet(self) -> None:
         """Both clusters answer, are not the same, and the target takes given offsets."""
         for cluster in (self._source, self._target):
             timeout_ms = cluster.settings["default.api.timeout.ms"]
             await cluster.retrying(partial(cluster.refresh, []), timeout_ms)
         connection = await self._target.connection(ANY)
-        missing = [name for name in NEEDED if name not in connection.versions.features]
+        features = connection.versions.features
+        missing = [name for name in self._needed if name not in features]
+        self._groups_batches = EXACT in features
+        if self._options.fence_source:
+            there = await self._source.connection(ANY)
+            if EXACT not in there.versions.features:
+                raise ReplicationError(
+                    f"the source at {there.address} can't be fenced: only kstore refuses "
+                    "producers; stop them, and leave --fence-source out"
+                )
         if missing:
             raise ReplicationError(
                 f"the target at {connection.address} takes no records at given offsets "
@@ -160,6 +188,20 @@ class Replicator:
         failed = [copy.problem for copy in copier.copies.values() if copy.step == Step.STOPPED]
         if failed:
             raise ReplicationError(f"{len(failed)} partitions failed, the first: {failed[0]}")
+
+    async def _switch(self, copier: Copier) -> None:
+        """End a copy, once the source rests; then the target's topics are topics like others."""
+        if not isinstance(copier, ExactCopier):
+            raise ReplicationError("only an exact copy can be switched")
+        await self._catch_up(copier)
+        switch = Switch(self._source, self._target, self._topics, copier, self._report)
+        if self._options.fence_source:
+            await switch.fence()
+        ends = await switch.until_at_rest()
+        await self._sync_groups()
+        await switch.finish(ends)
+        for name in sorted({tp.topic for tp in ends}):
+            self._report(Event("switched", f"topic {name} takes records now"))
 
 
 async def until_copied(copier: Copier, ends: Mapping[TopicPartition, int]) -> None:

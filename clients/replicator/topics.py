@@ -49,6 +49,8 @@ TIMESTAMP_TYPE = "message.timestamp.type"
 NEVER = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
+MIRROR = "kstore.mirror"
+"""The target's alone: the topic is an exact copy, and takes nothing else."""
 
 
 class TopicCopier:
@@ -73,17 +75,22 @@ class TopicCopier:
         self._target.watch_topics(names)
         await self._target.refresh(names)
         configs = await self._configs(self._source, names) if self._options.copy_configs else {}
+        for of_topic in configs.values():
+            of_topic.pop(MIRROR, None)  # of a source that is a copy itself
         new = [name for name in names if name not in self._target.view.topics]
+        mirror = {MIRROR: "true"} if self._options.exact else {}
         for name in new:
-            await self._create(name, configs.get(name, {}))
+            await self._create(name, configs.get(name, {}) | mirror)
         grown = [name for name in names if name not in new and await self._grow(name)]
         if new or grown:
             await self._target.refresh(names)
         old = [name for name in names if name not in new]
-        if self._options.copy_configs and old:
+        if old:
             there = await self._configs(self._target, old)
             for name in old:
-                await self._configure(name, configs[name], there[name])
+                _check_kind(name, there[name].pop(MIRROR, None), exact=self._options.exact)
+                if self._options.copy_configs:
+                    await self._configure(name, configs[name], there[name])
         return [
             TopicPartition(name, row.partition)
             for name in names
@@ -102,6 +109,10 @@ class TopicCopier:
         # An answer about all topics does not name those that are gone.
         await self._source.refresh(found)
         return sorted(name for name in found if name in view.topics)
+
+    async def set_mirror(self, cluster: ClusterClient, name: str, *, on: bool) -> None:
+        """Let a topic take an exact copy's batches alone, or producers' records."""
+        await self._set(MIRROR, "true" if on else None, name, cluster)
 
     # ---- topics and partitions ----
 
@@ -170,7 +181,9 @@ class TopicCopier:
                 name = result.resource_name
                 raise error_for(result.error_code, f"configs of {name!r}: {result.error_message}")
             found[result.resource_name] = {
-                entry.name: "CreateTime" if entry.name == TIMESTAMP_TYPE else entry.value
+                entry.name: "CreateTime"
+                if entry.name == TIMESTAMP_TYPE and not self._options.exact
+                else entry.value
                 for entry in result.configs
                 if entry.config_source == SET_ON_TOPIC and entry.name not in left_out
             }
@@ -185,7 +198,7 @@ class TopicCopier:
             if (name, key, value) in self._refused:
                 continue
             try:
-                await self._set(name, key, value)
+                await self._set(key, value, name, self._target)
             except KafkaError as error:
                 if error.retriable:
                     raise
@@ -196,13 +209,29 @@ class TopicCopier:
             said = f"topic {name}: {key} " + ("is unset" if value is None else f"is {value}")
             self._report(Event("config", said, TopicPartition(name, -1)))
 
-    async def _set(self, name: str, key: str, value: str | None) -> None:
+    async def _set(self, key: str, value: str | None, name: str, cluster: ClusterClient) -> None:
         row = AlterableConfig(
             name=key, config_operation=DELETE if value is None else SET, value=value
         )
         resource = AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[row])
         request = IncrementalAlterConfigsRequest(resources=[resource])
-        answer = await self._target.ask(ANY, request)
+        answer = await cluster.ask(ANY, request)
         result = cast(IncrementalAlterConfigsResponse, answer).responses[0]
         if result.error_code:
             raise error_for(result.error_code, result.error_message or None)
+
+
+def _check_kind(name: str, mirror: str | None, *, exact: bool) -> None:
+    """ReplicationError if a topic of the target is not of the kind that is to be copied to."""
+    is_mirror = mirror is not None and mirror.strip().lower() == "true"
+    if exact and not is_mirror:
+        raise ReplicationError(
+            f"topic {name!r} of the target is no exact copy, it takes records of its own: delete "
+            f"it. If it is one that was switched, and has no other records since than the source: "
+            f"kstore topic alter {name} --config {MIRROR}=true"
+        )
+    if is_mirror and not exact:
+        raise ReplicationError(
+            f"topic {name!r} of the target is an exact copy: copy it with --exact, or switch it "
+            f"first"
+        )

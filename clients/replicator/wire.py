@@ -149,8 +149,10 @@ async def produce(
     cluster: ClusterClient,
     node: int,
     rows: Iterable[tuple[PartitionCopy | Destination, Piece]],
+    *,
+    exact: bool = False,
 ) -> dict[TopicPartition, PartitionProduceResponse]:
-    """Write pieces at their offsets, acknowledged by all in-sync replicas."""
+    """Write pieces at their offsets, acknowledged by all in-sync replicas; `exact` as they are."""
     view = cluster.view
     topics: dict[str, TopicProduceData] = {}
     for copy, piece in rows:
@@ -169,7 +171,11 @@ async def produce(
         topics[name].partition_data.append(data)
     timeout_ms = cluster.settings["request.timeout.ms"]
     request = ProduceRequest(
-        acks=-1, timeout_ms=timeout_ms, topic_data=list(topics.values()), use_offset=True
+        acks=-1,
+        timeout_ms=timeout_ms,
+        topic_data=list(topics.values()),
+        use_offset=not exact,
+        exact=exact,
     )
     answer = cast(ProduceResponse, await cluster.ask(node, request, at_least=9))
     ids = {topic.topic_id: topic.name for topic in topics.values()}

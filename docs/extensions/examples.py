@@ -6,6 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kstore._fast.record.builder import build_batch
+from kstore.protocol.controller import reassignments
 from kstore.protocol.groups import classic, consumer_groups, offsets
 from kstore.protocol.logs import (
     delete_records,
@@ -16,7 +17,8 @@ from kstore.protocol.logs import (
 )
 from kstore.protocol.metadata import api_versions, metadata
 from kstore.protocol.schema import Message
-from kstore.protocol.transactions import transactions
+from kstore.protocol.transactions import producer_ids, transactions
+from kstore.record.control import ControlType, EndTransactionMarker, control_batch
 
 __all__ = ["EXAMPLES", "Example"]
 
@@ -61,6 +63,26 @@ def _produce_request() -> produce.ProduceRequest:
     part = produce.PartitionProduceData(records=GIVEN, current_leader_epoch=3)
     topic = produce.TopicProduceData(topic_id=TOPIC_ID, partition_data=[part], partition_count=6)
     return produce.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], use_offset=True)
+
+
+def _exact_request() -> produce.ProduceRequest:
+    marker = EndTransactionMarker(ControlType.COMMIT, 3)
+    records = control_batch(
+        marker, producer_id=4000, producer_epoch=0, timestamp=TIME_MS, base_offset=40,
+        leader_epoch=2,
+    )  # fmt: skip
+    part = produce.PartitionProduceData(records=records, current_leader_epoch=3)
+    topic = produce.TopicProduceData(topic_id=TOPIC_ID, partition_data=[part], partition_count=6)
+    return produce.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], exact=True)
+
+
+def _raised_epoch() -> reassignments.ElectLeadersRequest:
+    topic = reassignments.TopicPartitions(topic="t", partitions=[0], least_leader_epochs=[3])
+    return reassignments.ElectLeadersRequest(topic_partitions=[topic])
+
+
+def _skipped_ids() -> producer_ids.InitProducerIdRequest:
+    return producer_ids.InitProducerIdRequest(transactional_id=None, least_producer_id=1 << 40)
 
 
 def _produce_by_name() -> produce.ProduceRequest:
@@ -191,6 +213,11 @@ EXAMPLES = (
         "base offset, 40.",
     ),
     Example(
+        0, 13, _exact_request(),
+        "Exact: the batch is a transaction marker of leader epoch 2 at offset 40, for a leader of "
+        "epoch 3.",
+    ),
+    Example(
         0, 13, _produce_answer(base_offset=40, log_start_offset=0, log_end_offset=42),
         "The batch was appended at offset 40, and the log ends at 42.",
     ),
@@ -246,6 +273,11 @@ EXAMPLES = (
         ),
         "The answer.",
     ),
+    Example(
+        43, 2, _raised_epoch(),
+        "The leader of t-0 is to go on in leader epoch 3, if its own is smaller.",
+    ),
+    Example(22, 6, _skipped_ids(), "No id below 2^40 is to be given out any more."),
     Example(
         25300, 0,
         leader_epoch_for_partition.LeaderEpochForPartitionRequest(

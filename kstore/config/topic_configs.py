@@ -32,6 +32,7 @@ _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 
 COUNT_REQUIRED = "kstore.partition.count.required"
 ORDERED_EXPANSION = "kstore.ordered.expansion"
+MIRROR = "kstore.mirror"
 
 _NO_REMOTE = "No effect here: there is no tiered storage."
 
@@ -216,6 +217,12 @@ _ROWS = (
         COUNT_REQUIRED, _BOOLEAN, False,
         "Whether a producer has to say over how many partitions it distributes its keys (KIP-253):"
         " one that doesn't is refused, so that none goes on with an old number after an expansion.",
+        Importance.MEDIUM,
+    ),
+    ConfigDef(
+        MIRROR, _BOOLEAN, False,
+        "Whether the topic is an exact copy of another cluster's (kstore replicate --exact): it "
+        "takes that cluster's batches as they are and refuses all producers, until it is switched.",
         Importance.MEDIUM,
     ),
     ConfigDef(

@@ -31,7 +31,7 @@ EACH_EXAMPLE = pytest.mark.parametrize(
         for number, (layout, text) in enumerate(EXAMPLES)
     ],
 )
-BETWEEN_BROKERS = "controller."
+BETWEEN_BROKERS = "controller.broker_requests"
 ARRAY = 13
 LATER_STRUCTS = {("OffsetFetchRequest", "8-9"), ("OffsetFetchResponse", "8+")}
 """Their older versions have a struct of their own, with the same field in the same place."""
@@ -134,7 +134,8 @@ def extended(cls: type[Struct], place: str) -> Iterator[tuple[str, str, int, str
             words = KINDS[kind] + (f" of {KINDS[element]}" if kind == ARRAY and not struct else "")
             yield place, spec.versions, spec.tag, f"`{wire}` {words}", default
         elif struct is not None:
-            below = "partition" if "partition" in name or place == "topic" else "topic"
+            is_partition = "partition" in name and name != "topic_partitions"
+            below = "partition" if is_partition or place == "topic" else "topic"
             yield from extended(struct, below)
 
 

@@ -33,7 +33,9 @@ ALWAYS = (0, schema.LAST_VERSION)
 # Structure -> kstore's own fields in it, with tag and first version.
 EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "ApiVersionsRequest": {"extension_fields": (23202, "3+")},
-    "ProduceRequest": {"use_offset": (39100, "9+")},
+    "ProduceRequest": {"use_offset": (39100, "9+"), "exact": (39102, "9+")},
+    "TopicPartitions": {"least_leader_epochs": (39103, "2+")},
+    "InitProducerIdRequest": {"least_producer_id": (39104, "2+")},
     "TopicProduceData": {"partition_count": (25300, "9+")},
     "PartitionProduceData": {
         "current_leader_epoch": (35900, "9+"),

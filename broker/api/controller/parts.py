@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
     from kstore.broker.runtime.replication.replica_manager import ReplicaManager
+    from kstore.broker.runtime.topics.topics import Topics
     from kstore.broker.state.metadata.image import MetadataImage
 
 __all__ = [
@@ -62,6 +63,10 @@ class ReassignmentParts(HasMembership, Protocol):
     @property
     def image(self) -> MetadataImage:
         """The partitions."""
+
+    @property
+    def topics(self) -> Topics:
+        """Changes them, where no controller does."""
 
 
 class QuorumParts(HasNode, ReassignmentParts, Protocol):

@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 ELECTION_TYPES = (0, 1)
+LARGEST_RAISED_EPOCH = 1 << 30
+"""The leaders need room for epochs of their own."""
 
 
 def handle_elect_leaders(
@@ -53,6 +55,8 @@ def handle_elect_leaders(
     response = ElectLeadersResponse()
     if ctx.api_version >= 1:
         response.error_code = _error(request)
+    if any(topic.least_leader_epochs for topic in request.topic_partitions or ()):
+        return _raise_epochs(broker, request, response)
     controller = _controller(broker)
     if controller is not None and _error(request) == ErrorCode.NONE:
         return _elect_in_cluster(controller, request, response)
@@ -66,6 +70,37 @@ def handle_elect_leaders(
         response.replica_election_results.append(
             ReplicaElectionResult(topic=topic.topic, partition_result=rows)
         )
+    return response
+
+
+async def _raise_epochs(
+    broker: ReassignmentParts, request: ElectLeadersRequest, response: ElectLeadersResponse
+) -> ElectLeadersResponse:
+    """Let the leaders go on in epochs of at least these numbers; those that have such epochs are
+    left alone.
+    """
+    controller = _controller(broker)
+    least: dict[TopicPartition, int] = {}
+    for topic in request.topic_partitions or ():
+        rows = []
+        for index, epoch in zip(topic.partitions, topic.least_leader_epochs, strict=False):
+            place = TopicPartition(topic.topic, index)
+            code: int = ErrorCode.NONE
+            if broker.image.partition(*place) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif not 0 <= epoch <= LARGEST_RAISED_EPOCH:
+                code = ErrorCode.INVALID_REQUEST
+            else:
+                least[place] = epoch
+            rows.append(PartitionResult(partition_id=index, error_code=code, error_message=None))
+        told = ReplicaElectionResult(topic=topic.topic, partition_result=rows)
+        response.replica_election_results.append(told)
+    if controller is not None:
+        await controller.moves.raise_leader_epochs(least)
+        return response
+    for name in {place.topic for place in least}:
+        of_topic = {i: epoch for (each, i), epoch in least.items() if each == name}
+        await broker.topics.raise_leader_epochs(name, of_topic)
     return response
 
 

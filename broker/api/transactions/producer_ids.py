@@ -25,6 +25,7 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 FIRST_EPOCH = 0
 FIRST_WITH_PRODUCER_FENCED = 4
+LARGEST_LEAST_ID = 1 << 62
 
 
 async def handle_init_producer_id(
@@ -35,6 +36,8 @@ async def handle_init_producer_id(
     """
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
+    if request.least_producer_id >= 0:
+        return await _skip_ids(broker, request, ctx)
     if request.transactional_id is not None:
         return await _init_transactional(broker, request, ctx.api_version)
     if not _may_be_idempotent(broker, ctx):
@@ -44,6 +47,23 @@ async def handle_init_producer_id(
     except KafkaError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
+
+
+async def _skip_ids(
+    broker: ProducerIdParts, request: InitProducerIdRequest, ctx: RequestContext
+) -> InitProducerIdResponse:
+    """Leave the ids below a number to the producers of another cluster, whose logs are copied here
+    with them. No id is given out by this request.
+    """
+    if not allowed_cluster(broker, ctx, AclOperation.REPLICATOR_WRITE):
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if request.least_producer_id > LARGEST_LEAST_ID:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    try:
+        await broker.producer_ids().skip_to(request.least_producer_id)
+    except KafkaError as error:
+        return _refused(error.code)
+    return InitProducerIdResponse(producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
 
 def _may_be_idempotent(broker: ProducerIdParts, ctx: RequestContext) -> bool:

@@ -5,7 +5,7 @@ the rules are state/election.py's and state/reassignment_steps.py's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,6 +57,14 @@ class ControllerMoves:
         """
         controller = self._controller
         return await controller.exclusively(self._elect, election_type, partitions)
+
+    async def raise_leader_epochs(self, least: Mapping[TopicPartition, int]) -> None:
+        """Have the same leaders go on in epochs that are at least so large. KafkaError."""
+        await self._controller.exclusively(self._raise, least)
+
+    async def _raise(self, least: Mapping[TopicPartition, int]) -> None:
+        wanted = {(place.topic, place.partition): epoch for place, epoch in least.items()}
+        await self._controller.commit(events.raise_epochs(self._controller.state, wanted))
 
     async def _elect(
         self, election_type: int, asked: Sequence[TopicPartition] | None

@@ -34,7 +34,7 @@ from kstore.broker.state.metadata.topic_rules import (
     plan_partitions,
     plan_topic,
 )
-from kstore.config.topic_configs import COUNT_REQUIRED, TOPIC_CONFIGS
+from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR, TOPIC_CONFIGS
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
 from kstore.types import TopicPartition
@@ -215,6 +215,7 @@ class Topics:
     def _open_all(self, topic: TopicImage) -> None:
         entry = self._replicas.add_topic(topic)
         entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
+        entry.mirror = is_on(topic.configs, MIRROR)
         log_config = self._replicas.log_config(topic.configs)
         for index in range(len(topic.partitions)):
             if self._replicas.is_offline(TopicPartition(topic.name, index)):
@@ -247,6 +248,7 @@ class Topics:
                 self._unshown[new.name] = topic, topic.partitions[0].partition_epoch
             entry = self._replicas.add_topic(topic)
             entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
+            entry.mirror = is_on(topic.configs, MIRROR)
             try:
                 await self._open(topic, 0)
             except (LogError, OSError) as problem:  # too many open files, no space, ...
@@ -333,6 +335,13 @@ class Topics:
                 partition.leader_epoch = topic.partitions[partition.index].leader_epoch
         self._publish(topic)
 
+    async def raise_leader_epochs(self, name: str, least: Mapping[int, int]) -> None:
+        """Lead these partitions on in epochs that are at least so large; TopicError."""
+        async with self._turn(name), self._one_at_a_time:
+            topic = self._known(name)
+            raised = functools.partial(znodes.raise_leader_epochs, self._store, topic, least)
+            self._lead(await self._in_store(raised), len(topic.partitions))
+
     async def delete(self, name: str) -> None:
         """Delete a topic, its logs and what groups have committed in it; TopicError if it does not
         exist.
@@ -411,6 +420,7 @@ class Topics:
         if entry is None:
             return
         entry.count_required = is_on(configs, COUNT_REQUIRED)
+        entry.mirror = is_on(configs, MIRROR)
         for partition in entry.partitions:
             if partition is None or partition.log is None:
                 continue  # it is on another broker

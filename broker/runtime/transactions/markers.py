@@ -109,10 +109,12 @@ class Markers:
             if self._metadata.image.partition(*place) is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if transaction_version >= TV_2:
-            entry = partition.log.core.producers.entries.get(producer_id)
-            if entry is not None and entry.producer_epoch == epoch and entry.txn_first_offset >= 0:
-                return ErrorCode.INVALID_PRODUCER_EPOCH
+        entry = partition.log.core.producers.entries.get(producer_id)
+        is_open = entry is not None and entry.txn_first_offset >= 0
+        if partition.entry.mirror and not is_open:
+            return ErrorCode.NONE  # an exact copy took no records of it, and gets no marker
+        if transaction_version >= TV_2 and is_open and entry.producer_epoch == epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
         kind = ControlType.COMMIT if committed else ControlType.ABORT
         batch = control_batch(
             EndTransactionMarker(kind, coordinator_epoch),

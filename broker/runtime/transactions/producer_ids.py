@@ -24,7 +24,7 @@ from kstore.errors import ErrorCode, error_for
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
-__all__ = ["ProducerIds", "take_block"]
+__all__ = ["ProducerIds", "skip_blocks", "take_block"]
 
 LOGGER = logging.getLogger(__name__)
 NODE = "/latest_producer_id_block"
@@ -74,6 +74,18 @@ class ProducerIds:
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
                 self._end = self._next + BLOCK_SIZE
 
+    async def skip_to(self, least: int) -> None:
+        """Give out no id below this any more, here; and nowhere once all brokers were asked.
+        KafkaError while the store can't be had.
+        """
+        async with self._one_at_a_time:
+            if self._next < least:
+                self._next = self._end = 0
+            try:
+                await self._run_blocking(lambda: skip_blocks(self._store, self._broker_id, least))
+            except StoreError as error:
+                raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
+
     @property
     def offered(self) -> int:
         """The id that is given out next, of a block that is ready; else -1."""
@@ -110,6 +122,23 @@ def take_block(store: Store, broker_id: int) -> int:
         except BadVersionError:
             continue
         return first
+
+
+def skip_blocks(store: Store, broker_id: int, least: int) -> None:
+    """Let the next block begin at this id or above."""
+    while True:
+        try:
+            data, version = store.get(NODE)
+        except NoNodeError:
+            take_block(store, broker_id)
+            continue
+        if int(json.loads(data)["block_end"]) + 1 >= least:
+            return
+        try:
+            store.set(NODE, _block(broker_id, least - BLOCK_SIZE), version)
+        except BadVersionError:
+            continue
+        return
 
 
 def _block(broker_id: int, first: int) -> bytes:

@@ -23,6 +23,7 @@ __all__ = [
     "elect",
     "led_by",
     "new_partition",
+    "raise_epochs",
     "taken_from",
 ]
 
@@ -98,6 +99,20 @@ def elect(
             new = election.unclean(partition, alive, state.leaving.keys())
         if new is not None:
             changes.append(_change(state, name, index, partition, new))
+    return changes
+
+
+def raise_epochs(
+    state: ControllerState, least: Mapping[tuple[str, int], int]
+) -> list[PartitionChange]:
+    """The same leaders go on in epochs that are at least so large: exact copies of another
+    cluster's logs have its epochs, and their own have to be above those.
+    """
+    changes = []
+    for (name, index), epoch in least.items():
+        known = state.partition(name, index)
+        if known is not None and known.leader_epoch < epoch:
+            changes.append(PartitionChange(name, index, known._replace(leader_epoch=epoch)))
     return changes
 
 

@@ -62,3 +62,4 @@ cdef class TopicEntry:
     cdef readonly TopicCounts counts
     cdef public int32_t partition_count     # what producers have to know; -1: as many as are here
     cdef public bint count_required         # a producer has to say its count
+    cdef public bint mirror                 # an exact copy: it takes Exact batches alone

@@ -23,6 +23,8 @@ class TopicEntry:
     """What a producer has to know (KIP-253), which in an expansion grows before the partitions do;
     -1: as many as are here.
     """
+    mirror: bool
+    """kstore.mirror: an exact copy, which takes nothing else."""
     count_required: bool
     """kstore.partition.count.required: a producer that doesn't say its count is refused."""
     def __init__(self, name: bytes, topic_id: bytes, *, internal: bool = False) -> None: ...

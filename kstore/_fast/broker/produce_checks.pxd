@@ -1,6 +1,6 @@
 # Why a batch of a Produce request is not appended: Kafka's error codes, NONE for nothing.
 
-from libc.stdint cimport int16_t, int64_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.produce_request cimport ProduceRequest
@@ -8,10 +8,12 @@ from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT, KAFKA_STORAGE_ERROR, NONE,
     NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, REQUEST_TIMED_OUT, UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_OR_PARTITION)
+from kstore._fast.log.append_plan cimport ORIGIN_CLIENT, ORIGIN_EXACT, ORIGIN_GIVEN_OFFSETS
 from kstore._fast.protocol.wire cimport WireBytes
 
-cdef int16_t check_records(
-    WireBytes records, int version, bint in_transaction, bint use_offset) noexcept nogil
+cdef int16_t check_records(WireBytes records, ProduceRequest request) noexcept
+# The same of batches that are stored as they are, by a leader of this epoch.
+cdef int16_t check_exact(WireBytes records, int32_t leader_epoch) noexcept nogil
 # Which records of a refused batch are to blame, as (index, words), added to found; returns the
 # error code that they mean. keyed: the topic's records need keys.
 cdef int16_t find_faults(
@@ -32,6 +34,12 @@ cdef inline bytes name_of(WireBytes name):
     return (<const char*>name.data)[:name.size]
 
 
+cdef inline int origin_of(ProduceRequest request) noexcept:
+    if request.exact:
+        return ORIGIN_EXACT
+    return ORIGIN_GIVEN_OFFSETS if request.use_offset else ORIGIN_CLIENT
+
+
 cdef inline int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
     """Whether a producer that distributes over so many partitions may append (KIP-253); -1: it
     doesn't say. An expansion raises the count before the new partitions are there.
@@ -45,10 +53,13 @@ cdef inline int16_t check_count(TopicEntry entry, int64_t known_count) except -1
 
 
 cdef inline int16_t check_place(
-    TopicEntry entry, Partition partition, WireBytes records, int64_t known_count
+    TopicEntry entry, Partition partition, WireBytes records, int64_t known_count, bint exact
 ) except -1:
-    """Whether the topic has the partition, and as many as the producer knows."""
-    cdef int16_t error = check_count(entry, known_count)
+    """Whether the topic has the partition, and as many as the producer knows; and is a copy, which
+    takes another cluster's batches and nothing else, or none.
+    """
+    cdef int16_t error = POLICY_VIOLATION if entry.mirror != exact \
+        else check_count(entry, known_count)
     if error == INVALID_PARTITION_COUNT and partition is not None:
         # A refusal says that the batch is not in the log: who distributes its records anew would
         # double them otherwise. Only the leader knows.

@@ -14,7 +14,7 @@ from kstore._fast.broker.rights cimport (
 )
 from kstore._fast.error_codes cimport (
     CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, NONE,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNSUPPORTED_COMPRESSION_TYPE)
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log.append_plan cimport NO_LIMIT, AppendPlan
 from kstore._fast.log.batch_facts cimport FAULT_NO_KEY, FAULT_TIME_TYPE, TimeRange, record_faults
 from kstore._fast.log.producer_table cimport ProducerEntry
@@ -38,34 +38,73 @@ cdef extern from *:
     const int64_t NO_TIME "INT64_MIN"
 
 
-cdef int16_t check_records(
-    WireBytes records, int version, bint in_transaction, bint use_offset
-) noexcept nogil:
-    """Exactly one batch of magic 2 per partition, from offset 0 (or from a given one), not a
-    control batch, zstd only where the client may know it. What is wrong has the code that Kafka
-    gives it, or KIP-391.
+cdef int16_t check_records(WireBytes records, ProduceRequest request) noexcept:
+    """Exactly one batch of magic 2 per partition, from offset 0, not a control batch, zstd only
+    where the client may know it. What is wrong has the code that Kafka gives it.
     """
     cdef BatchInfo info
     cdef const uint8_t* end = records.data + records.size
     cdef int status
     if records.size <= 0:
         return INVALID_RECORD
+    if request.use_offset:
+        return check_given(records, request)
     status = read_batch_header(records.data, end, &info)
     if status != BATCH_OK:
         if status == BATCH_TRUNCATED or (status == BATCH_BAD_MAGIC and records.data[16] < 2):
             return INVALID_RECORD
         return CORRUPT_MESSAGE
-    if version < FIRST_ZSTD and (info.attributes & COMPRESSION_MASK) == ZSTD:
+    if request.version < FIRST_ZSTD and (info.attributes & COMPRESSION_MASK) == ZSTD:
         return UNSUPPORTED_COMPRESSION_TYPE
     if info.size_bytes != records.size:
-        return CORRUPT_MESSAGE if use_offset else check_second(
-            records.data, records.data + info.size_bytes, end)
-    if use_offset and (info.base_offset < 0 or info.last_offset_delta != info.records_count - 1):
-        return CORRUPT_MESSAGE                      # records without offsets, or a gap among them
-    if is_control(&info) or (info.base_offset != 0 and not use_offset):
+        return check_second(records.data, records.data + info.size_bytes, end)
+    if is_control(&info) or info.base_offset != 0:
         return INVALID_RECORD
-    if is_transactional(&info) and not in_transaction:
+    if is_transactional(&info) and not request.in_transaction:
         return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return NONE
+
+
+cdef int16_t check_given(WireBytes records, ProduceRequest request) noexcept:
+    """One batch that brings its offsets (KIP-391); or several, which nobody has to look into for
+    long and which have no sequence numbers.
+    """
+    cdef BatchInfo info
+    cdef const uint8_t* p = records.data
+    cdef const uint8_t* end = records.data + records.size
+    cdef int status
+    while p < end:
+        status = read_batch_header(p, end, &info)
+        if status != BATCH_OK:
+            return INVALID_RECORD if p == records.data and (status == BATCH_TRUNCATED or (
+                status == BATCH_BAD_MAGIC and p[BATCH_MAGIC_AT] < 2)) else CORRUPT_MESSAGE
+        if info.base_offset < 0 or info.last_offset_delta != info.records_count - 1:
+            return CORRUPT_MESSAGE                  # records without offsets, or a gap among them
+        if info.size_bytes != records.size and (is_compressed(&info) or info.producer_id >= 0):
+            return CORRUPT_MESSAGE
+        if is_control(&info):
+            return INVALID_RECORD
+        if is_transactional(&info) and not request.in_transaction:
+            return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        p += info.size_bytes
+    return NONE
+
+
+cdef int16_t check_exact(WireBytes records, int32_t leader_epoch) noexcept nogil:
+    """Whole batches one after the other, of leader epochs below the leader's own: an epoch that it
+    has, or gives later, is then never one of the source's.
+    """
+    cdef BatchInfo info
+    cdef const uint8_t* p = records.data
+    cdef const uint8_t* end = records.data + records.size
+    if records.size <= 0:
+        return INVALID_RECORD
+    while p < end:
+        if read_batch_header(p, end, &info) != BATCH_OK or info.base_offset < 0:
+            return CORRUPT_MESSAGE
+        if info.partition_leader_epoch >= leader_epoch:
+            return UNKNOWN_LEADER_EPOCH
+        p += info.size_bytes
     return NONE
 
 

@@ -2,7 +2,7 @@
 
 Records are validated and appended from the receive buffer itself. Who leads and what the log
 refuses is decided elsewhere (the partition table, the log core); this module maps it to Kafka's
-answer. Three tagged fields are kstore's own: the leader epoch that a producer knows (KIP-359), the
+answer. Some tagged fields are kstore's own: the leader epoch that a producer knows (KIP-359), the
 topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
 """
 
@@ -11,18 +11,19 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from kstore._fast.broker.node_hints cimport write_endpoints
 from kstore._fast.broker.partition_events cimport OF_PRODUCE
 from kstore._fast.broker.produce_checks cimport (
-    check_leader, check_place, check_records, check_rights, find_faults, has_transaction,
-    has_transactional, is_admin, may_write, name_of)
+    check_exact, check_leader, check_place, check_records, check_rights, find_faults,
+    has_transaction, has_transactional, is_admin, may_write, name_of, origin_of)
 from kstore._fast.broker.produce_slot cimport (
-    BAD_RECORDS, HOLDS_TOO_MUCH, NO_BATCH, NO_WORDS, PartWait, put_partition, tells_leader)
+    BAD_RECORDS, HOLDS_TOO_MUCH, IS_A_COPY, NO_BATCH, NO_WORDS, PartWait, put_partition,
+    tells_leader)
 from kstore._fast.broker.produce_later cimport ProduceAppends, find_packed, has_gaps
 from kstore._fast.broker.rights cimport MAY_WRITE, topic_rights
 from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD, INVALID_REQUIRED_ACKS,
     INVALID_TIMESTAMP, INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE,
-    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED,
+    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, TOPIC_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
-from kstore._fast.log.append_plan cimport ORIGIN_CLIENT, ORIGIN_GIVEN_OFFSETS, AppendResult
+from kstore._fast.log.append_plan cimport AppendResult
 from kstore._fast.protocol.wire cimport (
     WireBytes, put_count, put_int32, put_no_tags, put_raw, put_string, room)
 from kstore._fast.record.batch cimport (
@@ -159,8 +160,8 @@ cdef class ProducePath:
                 seen = self.verdict(connection, place)
                 group.add(
                     place, partition, part.records,
-                    self.stored_anew(partition, part.records, seen),
-                    ORIGIN_GIVEN_OFFSETS if request.use_offset else ORIGIN_CLIENT, seen)
+                    None if request.exact else self.stored_anew(partition, part.records, seen),
+                    origin_of(request), seen)
         return group is not None and len(group.fresh) > 0
 
     cdef int16_t check_part(
@@ -175,7 +176,7 @@ cdef class ProducePath:
         if self.injected is not None:
             error = self.injected.get(partition, NONE)
         if error == NONE:
-            error = check_place(entry, partition, part.records, topic.known_count)
+            error = check_place(entry, partition, part.records, topic.known_count, request.exact)
         return error or self.check_one(partition, request, part)
 
     cdef bint must_unpack(self, AnswerSink connection, ProduceRequest request) except -1:
@@ -294,7 +295,8 @@ cdef class ProducePath:
                 partition = <Partition>entry.partitions[part.index]
             error = denied
             if error == NONE:
-                error = check_place(entry, partition, part.records, topic.known_count) \
+                error = check_place(
+                    entry, partition, part.records, topic.known_count, request.exact) \
                     if entry is not None \
                     else UNKNOWN_TOPIC_ID if request.by_id else UNKNOWN_TOPIC_OR_PARTITION
             job = None if group is None else group.jobs.get(i)
@@ -346,14 +348,14 @@ cdef class ProducePath:
                 offsets.words = NO_BATCH
             return error
         self.bytes_in += records.size
-        anew = self.stored_anew(partition, records, seen)
+        anew = None if request.exact else self.stored_anew(partition, records, seen)
         if anew is not None:
             records.data = <uint8_t*>PyByteArray_AS_STRING(anew)
             records.size = len(anew)
         try:
             partition.append_seen(
                 <uint8_t*>records.data, records.size,
-                ORIGIN_GIVEN_OFFSETS if request.use_offset else ORIGIN_CLIENT, seen, &result)
+                origin_of(request), seen, &result)
         except OSError as problem:
             return self.fail_one(partition, problem)
         return self.end_one(partition, request, records, seen, &result, offsets)
@@ -362,14 +364,15 @@ cdef class ProducePath:
         self, Partition partition, ProduceRequest request, const ProducePartition* part
     ) except -1:
         """Why a batch is not appended, though its place is right."""
-        cdef int16_t error = check_records(
-            part.records, request.version, request.in_transaction, request.use_offset)
+        cdef int16_t error = NONE if request.exact else check_records(part.records, request)
         if error == NONE and not -1 <= request.acks <= 1:
             error = INVALID_REQUIRED_ACKS
         if error == NONE and partition.entry.internal and not is_admin(self.client_id):
             error = INVALID_TOPIC_EXCEPTION
         if error == NONE:
             error = check_leader(partition, part.known_epoch, part.known_life)
+        if error == NONE and request.exact:
+            error = check_exact(part.records, partition.leader_epoch)
         if error == NONE and self.refused is not None:
             error = self.refused.get(partition, NONE)
         if (error == NONE and request.acks == -1
@@ -442,7 +445,7 @@ cdef class ProducePath:
         """The error code of a batch that the log has refused, and what is said of it."""
         if error == KAFKA_STORAGE_ERROR or partition.core is None:
             return error                            # a thread's: the log is gone since
-        if records.size > partition.core.plan.max_message_bytes:
+        if records.size > partition.core.plan.max_message_bytes and not request.exact:
             return MESSAGE_TOO_LARGE                # Kafka looks at that before the checksum
         if seen is not None and seen.status == BATCH_TOO_LARGE:
             offsets.words = HOLDS_TOO_MUCH
@@ -478,6 +481,8 @@ cdef inline int16_t append_part(
     faults are injected; returns the error.
     """
     offsets.words = NO_WORDS
+    if error == POLICY_VIOLATION and partition and partition.entry.mirror != request.exact:
+        offsets.words = IS_A_COPY
     offsets.base_offset = offsets.log_append_time_ms = -1
     offsets.log_start_offset = offsets.log_end_offset = offsets.wait_offset = -1
     if job is not None:
@@ -488,8 +493,7 @@ cdef inline int16_t append_part(
         error = path.append_one(
             partition, request, &request.partitions[place], path.verdict(connection, place),
             offsets)
-    if error == NONE and path.injected_after is not None \
-            and partition in path.injected_after:
+    if error == NONE and path.injected_after is not None and partition in path.injected_after:
         error = path.injected_after[partition]
         offsets.base_offset = offsets.log_append_time_ms = offsets.wait_offset = -1
     return error

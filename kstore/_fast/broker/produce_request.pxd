@@ -31,6 +31,7 @@ cdef class ProduceRequest:
     cdef int16_t acks
     cdef int32_t timeout_ms
     cdef bint use_offset            # KIP-391: its batches bring their offsets
+    cdef bint exact                 # they are another cluster's batches, to be stored as they are
     cdef bint packed                # a batch is compressed, or large
     cdef bint transactional         # a batch may belong to a transaction: a look tells
     cdef ProduceTopic* topics

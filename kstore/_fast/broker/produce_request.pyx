@@ -21,6 +21,7 @@ cdef enum:
     PARTITION_COUNT_TAG = 25300
     LEADER_EPOCH_TAG = 35900
     USE_OFFSET_TAG = 39100
+    EXACT_TAG = 39102
     FIRST_ROOM = 16
     KEPT_ROOM = 4096                # topics, or partitions, for which memory is kept
     FEW = 16                        # of which each is compared with each
@@ -79,9 +80,13 @@ cdef class ProduceRequest:
             topic.known_count = read_number_tag(&r, flexible, PARTITION_COUNT_TAG, 4)
             if r.bad:
                 return False
-        self.use_offset = read_number_tag(&r, flexible, USE_OFFSET_TAG, 1) > 0
-        self.packed = packed or (kinds & COMPRESSION_MASK) != 0
-        self.transactional = (kinds & TRANSACTIONAL_MASK) != 0
+        tags = r
+        self.exact = read_number_tag(&tags, flexible, EXACT_TAG, 1) > 0
+        self.use_offset = read_number_tag(&r, flexible, USE_OFFSET_TAG, 1) > 0 or self.exact
+        # nobody looks into what is stored as it is
+        self.packed = not self.exact and (packed or (kinds & COMPRESSION_MASK) != 0)
+        self.transactional = not self.exact and (kinds & TRANSACTIONAL_MASK) != 0
+        self.in_transaction = self.in_transaction and not self.exact
         if (self.partition_count != 1 or self.topic_count > 1) and not r.bad and self.repeats():
             self.merge()
         return not r.bad

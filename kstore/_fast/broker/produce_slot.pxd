@@ -13,6 +13,7 @@ cdef enum ProduceWords:
     HOLDS_TOO_MUCH = 1              # its records decompress to more than a batch may hold
     BAD_RECORDS = 2                 # which ones (KIP-467)
     NO_BATCH = 3
+    IS_A_COPY = 4                   # and takes its source's batches alone; or is none
 
 # What a partition's answer tells; -1 is unknown.
 cdef struct ProduceOffsets:

@@ -33,6 +33,8 @@ cdef tuple WORDS = (
     b"max.message.bytes and 256 times its size: send smaller batches",
     b"The topic does not take all records of the batch, so none was appended: see which ones",
     b"The bytes are not exactly one record batch: send one batch for each partition",
+    b"An exact copy (kstore.mirror=true) takes the batches of kstore replicate --exact alone, and "
+    b"another topic takes none of them",
 )
 
 

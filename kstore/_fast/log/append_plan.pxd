@@ -17,6 +17,10 @@ cdef enum AppendOrigin:
     ORIGIN_COORDINATOR = 1          # as CLIENT, control batches allowed
     ORIGIN_REPLICA = 2              # offsets and epochs are taken as they are
     ORIGIN_GIVEN_OFFSETS = 3        # KIP-391: base offset >= log end offset, epochs assigned
+    ORIGIN_EXACT = 4                # a copy's: as REPLICA, from another cluster's log
+
+cdef inline bint as_they_are(int origin) noexcept nogil:
+    return origin == ORIGIN_REPLICA or origin == ORIGIN_EXACT
 
 cdef struct AppendResult:
     int16_t error_code              # Kafka's; 0 is NONE. Decisions are values; only I/O raises

@@ -57,7 +57,7 @@ cdef class AppendPlan:
     # Kafka's error code for what is wrong with the bytes themselves.
     cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1:
         cdef int status
-        cdef bint walk = not trusted and origin != ORIGIN_REPLICA
+        cdef bint walk = not trusted and not as_they_are(origin)
         cdef bint check = not trusted
         if size > RELEASE_GIL_ABOVE:
             with nogil:
@@ -177,7 +177,7 @@ cdef class AppendPlan:
                 info.base_offset = offset
             elif check_monotonic(info, offset) != BATCH_OK:
                 return INVALID_PRODUCE_OFFSET
-            if origin != ORIGIN_REPLICA:
+            if not as_they_are(origin):
                 info.partition_leader_epoch = leader_epoch
             elif info.partition_leader_epoch < epoch and info.partition_leader_epoch != -1:
                 return CORRUPT_MESSAGE                  # epochs never fall along a log
@@ -192,7 +192,7 @@ cdef class AppendPlan:
         self, ProducerTable producers, const uint8_t* data, int origin, AppendResult* out
     ) except -1:
         cdef bint client = origin == ORIGIN_CLIENT or origin == ORIGIN_GIVEN_OFFSETS
-        cdef bint checked = origin != ORIGIN_REPLICA
+        cdef bint checked = not as_they_are(origin)
         cdef EndMarker marker
         cdef EndMarker* end_marker
         cdef BatchInfo* info
@@ -221,7 +221,7 @@ cdef class AppendPlan:
         return False
 
     cdef int assign(self, uint8_t* data, Py_ssize_t size, int origin, int64_t now) except -1:
-        if origin == ORIGIN_REPLICA:
+        if as_they_are(origin):
             return 0
         if size > RELEASE_GIL_ABOVE and self.log_append_time:
             with nogil:

@@ -12,8 +12,8 @@ from kstore._fast.error_codes cimport (
     INVALID_PRODUCE_OFFSET, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER)
 from kstore._fast.disk.page_reader cimport PageReader
 from kstore._fast.log.append_plan cimport (
-    LARGEST_OFFSET_DELTA, MAX_PIECES, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR,
-    ORIGIN_GIVEN_OFFSETS, ORIGIN_REPLICA, make_info)
+    LARGEST_OFFSET_DELTA, MAX_PIECES, NO_LIMIT, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_EXACT,
+    ORIGIN_GIVEN_OFFSETS, ORIGIN_REPLICA, as_they_are, make_info)
 from kstore._fast.log.locked_log cimport LockedLog
 from kstore._fast.log.log_segment cimport FRESH_EACH_MS, LogSegment
 from kstore._fast.log.read_hints cimport remember
@@ -28,7 +28,7 @@ cdef enum:
     NEWEST_EPOCH = -1                       # the leader epoch of the newest batch; of none: 0
 
 ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica": ORIGIN_REPLICA,
-           "given": ORIGIN_GIVEN_OFFSETS}
+           "given": ORIGIN_GIVEN_OFFSETS, "exact": ORIGIN_EXACT}
 
 
 cdef void begin_result(LogCore core, AppendResult* out) noexcept:
@@ -222,14 +222,14 @@ cdef class LogCore(LockedLog):
         cdef int64_t position
         cdef int32_t epoch = -1
         out.error_code = plan.analyse(data, size, origin, trusted)
-        if out.error_code == NONE and origin != ORIGIN_REPLICA:
+        if out.error_code == NONE and not as_they_are(origin):
             out.error_code = plan.check_limits(size)
             if out.error_code == NONE and plan.log_append_time:
                 plan.take_time(now)
             elif out.error_code == NONE:
                 out.error_code = plan.check_times(data, now)
         if out.error_code == NONE:
-            if origin == ORIGIN_REPLICA:
+            if as_they_are(origin):
                 epoch = self.epoch_before(self.log_end_offset)
             out.error_code = plan.place(self.log_end_offset, epoch, leader_epoch, origin)
         if out.error_code == INVALID_PRODUCE_OFFSET and origin == ORIGIN_GIVEN_OFFSETS:
@@ -255,7 +255,7 @@ cdef class LogCore(LockedLog):
         out.base_offset = plan.batches[0].base_offset
         out.last_offset = self.log_end_offset - 1
         out.log_end_offset = self.log_end_offset
-        if plan.log_append_time and origin != ORIGIN_REPLICA:
+        if plan.log_append_time and not as_they_are(origin):
             out.log_append_time_ms = now
         return 0
 

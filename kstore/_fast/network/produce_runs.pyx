@@ -163,7 +163,7 @@ cdef class ProduceRuns:
         if partition is None or not partition.online or partition.stored_codec >= 0:
             return None
         if check_place(entry, partition, request.partitions[0].records,
-                       request.topics[0].known_count) != NONE:
+                       request.topics[0].known_count, request.exact) != NONE:
             return None
         return partition
 

@@ -65,6 +65,25 @@ _UntilCaughtUp = Annotated[
         "--until-caught-up", help="Stop when everything that existed at the start is copied."
     ),
 ]
+_Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        help="Copy logs byte for byte: transaction markers, producers and leader epochs too. The "
+        "copy takes nothing else until it is switched.",
+    ),
+]
+_Switch = Annotated[
+    bool,
+    typer.Option(
+        "--switch",
+        help="With --exact: copy until the source rests, then let the copy take records.",
+    ),
+]
+_Fence = Annotated[
+    bool,
+    typer.Option("--fence-source", help="With --switch: have a kstore source refuse producers."),
+]
 _OnLoss = Annotated[
     str,
     typer.Option(help="fail or skip, if the source has deleted records that were not copied yet."),
@@ -81,6 +100,9 @@ def replicate(
     target: _Target = None,
     regex: Regex = False,
     until_caught_up: _UntilCaughtUp = False,
+    exact: _Exact = False,
+    switch: _Switch = False,
+    fence_source: _Fence = False,
     groups: Groups = ".*",
     no_groups: NoGroups = False,
     isolation_level: Isolation = "read_committed",
@@ -107,6 +129,8 @@ def replicate(
         raise typer.BadParameter("--from or --from-profile says where to copy from")
     _one_of("--isolation-level", isolation_level, ("read_committed", "read_uncommitted"))
     _one_of("--on-loss", on_loss, ("fail", "skip"))
+    if (switch and not exact) or (fence_source and not switch):
+        raise typer.BadParameter("--switch needs --exact, and --fence-source needs --switch")
     try:
         wanted = names_pattern(topics, regex=regex)
         group_pattern = None if no_groups else names_pattern([groups], regex=True)
@@ -116,6 +140,8 @@ def replicate(
         topics=wanted,
         groups=group_pattern,
         isolation_level=isolation_level,
+        exact=exact,
+        fence_source=fence_source,
         on_loss=on_loss,
         rate_limit=parse_rate(rate_limit),
         replication_factor=replication_factor,
@@ -130,7 +156,7 @@ def replicate(
         options,
         display.event,
     )
-    _run(replicator, display, until_caught_up)
+    _run(replicator, display, until_caught_up=until_caught_up, switch=switch)
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
@@ -138,13 +164,13 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
         raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
-def _run(replicator: Replicator, display: _Display, until_caught_up: bool) -> None:
+def _run(replicator: Replicator, display: _Display, *, until_caught_up: bool, switch: bool) -> None:
     import asyncio
 
     async def work() -> None:
         ticker = asyncio.create_task(display.tick(replicator))
         try:
-            await replicator.run(until_caught_up=until_caught_up)
+            await replicator.run(until_caught_up=until_caught_up, switch=switch)
         finally:
             ticker.cancel()
 

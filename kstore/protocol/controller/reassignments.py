@@ -38,6 +38,8 @@ class TopicPartitions(Struct):
 
     topic: String = field("0+", default="")
     partitions: list[Int32] = field("0+", default=[])
+    # For exact copies, kstore only: the same leaders go on in epochs of at least these numbers.
+    least_leader_epochs: list[Int32] = field("2+", default=[], tag=39103, ignorable=True)
 
 
 class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):

@@ -61,6 +61,8 @@ class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
     topic_data: list[TopicProduceData] = field("0+", default=[])
     # KIP-391, kstore only.
     use_offset: Bool = field("9+", default=False, tag=39100, ignorable=True)
+    # The batches are another cluster's, stored byte for byte; kstore only.
+    exact: Bool = field("9+", default=False, tag=39102, ignorable=True)
 
 
 class BatchIndexAndErrorMessage(Struct):

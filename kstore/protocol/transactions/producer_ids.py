@@ -27,6 +27,8 @@ class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):
     producer_epoch: Int16 = field("3+", default=-1)
     enable2_pc: Bool = field("6+", default=False)
     keep_prepared_txn: Bool = field("6+", default=False)
+    # For exact copies, kstore only: no id below this is given out any more.
+    least_producer_id: Int64 = field("2+", default=-1, tag=39104, ignorable=True)
 
 
 class InitProducerIdResponse(Message, api_key=22, versions="0-6", flexible="2+"):

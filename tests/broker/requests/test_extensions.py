@@ -283,7 +283,14 @@ def header_gap() -> bytes:
         pytest.param(header_gap(), id="gap in the header"),
         pytest.param(damaged_deltas(), id="gap between records"),
         pytest.param(
-            build_batch([b"a"], base_offset=10) + build_batch([b"b"], base_offset=12), id="two"
+            build_batch([b"a"], base_offset=10, compression=4)
+            + build_batch([b"b"], base_offset=12, compression=4),
+            id="two that are compressed",
+        ),
+        pytest.param(
+            build_batch([b"a"], base_offset=10)
+            + build_batch([b"b"], base_offset=12, producer_id=5, producer_epoch=0, base_sequence=0),
+            id="two with sequence numbers",
         ),
         pytest.param(
             struct.pack(">q", -1) + build_batch([b"a"], timestamp=TIME)[8:], id="no offset"
@@ -295,6 +302,15 @@ def test_mixed_or_gapped_batches_are_corrupt(topic: Topic, records: bytes) -> No
     answer = topic.produce(records, use_offset=True)
     assert outcome(answer) == (ErrorCode.CORRUPT_MESSAGE, -1, 4)
     assert outcome(topic.give(4, [b"a"])) == (0, 4, 5), "nothing was appended"
+
+
+def test_several_plain_batches_are_appended_together_or_not_at_all(topic: Topic) -> None:
+    topic.give(3, [b"a"])
+    two = build_batch([b"a"], base_offset=10) + build_batch([b"b", b"c"], base_offset=12)
+    assert outcome(topic.produce(two, use_offset=True)) == (0, 10, 14)
+    back = build_batch([b"d"], base_offset=20) + build_batch([b"e"], base_offset=19)
+    refused = outcome(topic.produce(back, use_offset=True))
+    assert refused == (ErrorCode.INVALID_PRODUCE_OFFSET, -1, 14)
 
 
 def test_control_batches_and_unknown_partitions_as_without_given_offsets(topic: Topic) -> None:

@@ -4,113 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
-from kstore.protocol.groups.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.record import build_batch, decode
-from tests.broker.harness.topic_client import TopicClient, until_true
+from tests.broker.harness.topic_client import until_true
+from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
 from tests.conformance.kstore_broker import KstoreBroker
-
-TIME = 1_700_000_000_000
-SETTINGS = {"kstore.check.invariants": "true", "group.initial.rebalance.delay.ms": "0"}
-Told = tuple[int, int, bytes | None, bytes | None, tuple[Any, ...]]
-
-
-class Side(TopicClient):
-    """One broker, and what is asked of it."""
-
-    def __init__(self, broker: KstoreBroker) -> None:
-        super().__init__(broker)
-        self.bootstrap = broker.bootstrap
-
-    def write(self, name: str, rows: list[Any], *, at: int = -1, index: int = 0, **how: Any) -> int:
-        """A batch at the log's end, or at the offset given; its base offset."""
-        data = build_batch(rows, timestamp=TIME, base_offset=max(at, 0), **how)
-        topic = TopicProduceData(
-            name=name, partition_data=[PartitionProduceData(index=index, records=data)]
-        )
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], use_offset=at >= 0)
-        row = self.call(request, 12).responses[0].partition_responses[0]
-        assert row.error_code == 0, row
-        return int(row.base_offset)
-
-    def read(self, name: str, index: int = 0) -> list[Told]:
-        """All committed records of a partition."""
-        end = self.list_offsets(name, index).offset
-        found: list[Told] = []
-        position = 0
-        while position < end:
-            row = self._fetched(name, index, position)
-            if row.error_code == 1:  # out of range: the log begins later
-                position = row.log_start_offset
-                continue
-            aborted = [(t.producer_id, t.first_offset) for t in row.aborted_transactions or ()]
-            records = decode(row.records or b"", start_offset=position, aborted=aborted)
-            found += [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]
-            position = records.next_offset or end
-        return found
-
-    def _fetched(self, name: str, index: int, position: int) -> Any:
-        from kstore.protocol.logs.fetch import FetchPartition, FetchTopic
-
-        part = FetchPartition(
-            partition=index, fetch_offset=position, partition_max_bytes=1 << 20
-        )  # fmt: skip
-        topics = [FetchTopic(topic=name, partitions=[part])]
-        answer = self.fetch(name, index, topics=topics, isolation_level=1)
-        return answer.responses[0].partitions[0]
-
-    def configs(self, name: str) -> dict[str, str]:
-        """What is set on the topic itself."""
-        row = DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
-        [result] = self.call(DescribeConfigsRequest(resources=[row])).results
-        return {entry.name: entry.value for entry in result.configs if entry.config_source == 1}
-
-    def configure(self, name: str, **configs: str | None) -> None:
-        rows = [
-            AlterableConfig(
-                name=key.replace("_", "."), config_operation=int(value is None), value=value
-            )
-            for key, value in configs.items()
-        ]
-        resource = AlterConfigsResource(resource_type=2, resource_name=name, configs=rows)
-        answer = self.call(IncrementalAlterConfigsRequest(resources=[resource]))
-        assert answer.responses[0].error_code == 0, answer
-
-    def committed(self, group: str) -> dict[tuple[str, int], int]:
-        rows = [OffsetFetchRequestGroup(group_id=group, topics=None)]
-        [found] = self.call(OffsetFetchRequest(groups=rows), 8).groups
-        return {
-            (topic.name, row.partition_index): row.committed_offset
-            for topic in found.topics
-            for row in topic.partitions
-        }
-
-    def delete_before(self, name: str, offset: int) -> None:
-        part = DeleteRecordsPartition(partition_index=0, offset=offset)
-        topic = DeleteRecordsTopic(name=name, partitions=[part])
-        answer = self.call(DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
-        assert answer.topics[0].partitions[0].error_code == 0, answer
 
 
 @pytest.fixture(scope="module")
@@ -155,42 +58,6 @@ def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
     made = replicator(source, target, topic, **options)
     asyncio.run(made.run(until_caught_up=True))
     return made
-
-
-class Running:
-    """A replicator that goes on in a thread."""
-
-    def __init__(self, made: Callable[[], Replicator]) -> None:
-        self._made = made
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._task = self._loop.create_task(self._made().run())
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
-
-    def _stop(self) -> None:
-        self._task.cancel()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stop)
-        self._thread.join(60)
-        assert not self._thread.is_alive()
 
 
 def test_records_keep_offset_timestamp_key_value_headers(source: Side, target: Side) -> None:

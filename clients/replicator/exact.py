@@ -1,0 +1,183 @@
+"""Copies logs as they are (`kstore replicate --exact`): batch by batch and byte by byte, with
+producer ids, transaction markers and leader epochs.
+
+Before it writes, the target's leaders get leader epochs above the source's, so that no epoch of the
+target is ever one of the source's, and the target's brokers leave the source's producer ids to it.
+Whenever the source has another leader, what the copy has last is looked for there once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kstore.clients.core.exact_copies import ExactCopy, header_of, plan_exact, unlike
+from kstore.clients.core.replication import PartitionCopy, Plan, Step
+from kstore.clients.replicator.copying import Copier
+from kstore.clients.replicator.exact_wire import (
+    IDS_PER_CLUSTER,
+    delete_before,
+    end_of_epoch,
+    raise_leader_epoch,
+    reserve_ids,
+)
+from kstore.clients.replicator.options import Event, ReplicationError
+from kstore.clients.replicator.wire import fetch
+from kstore.errors import ErrorCode, OffsetOutOfRangeError, error_for
+from kstore.record import BatchView, batches
+
+if TYPE_CHECKING:
+    from kstore.clients.io.cluster import ClusterClient
+    from kstore.protocol.logs.fetch import PartitionData
+    from kstore.types import TopicPartition
+
+__all__ = ["ExactCopier"]
+
+
+class ExactCopier(Copier):
+    """A Copier of whole logs."""
+
+    exact = True
+    _least_id = 0
+    """Ids from here on are the target's own."""
+    _asked: frozenset[int] = frozenset()
+    """The target's brokers that know it."""
+
+    def _copy_of(self, tp: TopicPartition) -> PartitionCopy:
+        return ExactCopy(tp)
+
+    # ---- the target's leaders and ids ----
+
+    async def _locate(self, copy: PartitionCopy) -> None:
+        assert isinstance(copy, ExactCopy)
+        await self.reserve_ids(self._least_id)
+        epoch = self._source.view.partition(copy.tp).leader_epoch
+        theirs = self._target.view.partition(copy.tp).leader_epoch
+        if theirs <= epoch:
+            await raise_leader_epoch(self._target, copy.tp, epoch + 1)
+            await self._target.refresh([copy.tp.topic])
+        if copy.step == Step.LOCATE:
+            copy.source_epoch = epoch
+            await super()._locate(copy)
+
+    async def reserve_ids(self, seen: int) -> None:
+        """Have no broker of the target give out a producer id that is not above all of the source's
+        that were seen.
+        """
+        least = (max(seen, 0) // IDS_PER_CLUSTER + 1) * IDS_PER_CLUSTER
+        if seen >= self._least_id:
+            self._asked = frozenset()
+        else:
+            least = self._least_id
+        brokers = frozenset(self._target.view.brokers)
+        for node in brokers - self._asked:
+            await reserve_ids(self._target, node, least)
+        self._least_id = least
+        self._asked = brokers
+
+    # ---- what the copy has ----
+
+    async def check_all(self) -> None:
+        """Compare all copies' last batches with the source's. KafkaError, ReplicationError."""
+        for copy in list(self.copies.values()):
+            if copy.step == Step.COPY:
+                await self._compare(copy)
+
+    async def _check(self, copy: PartitionCopy) -> None:
+        await self._compare(copy)
+        copy.checked()
+
+    async def _compare(self, copy: PartitionCopy) -> None:
+        assert isinstance(copy, ExactCopy)
+        tp, last = copy.tp, copy.position - 1
+        theirs = await self._last_batch(copy)
+        if theirs is None:
+            return
+        mine = header_of(theirs)
+        ours = await _batch_at(self._source, tp, last, copy.source_epoch)
+        if ours is not None and ours.base_offset <= last and unlike(header_of(ours), mine):
+            raise ReplicationError(
+                f"{tp}: the batch at offset {last} is another one in the target (offsets "
+                f"{mine.base_offset} to {mine.last_offset}, leader epoch {mine.leader_epoch}) than "
+                f"in the source ({ours.base_offset} to {ours.last_offset}, leader epoch "
+                f"{ours.leader_epoch}): it is no copy of this topic, or the source has lost "
+                "records; nothing was changed"
+            )
+        if mine.leader_epoch >= 0:
+            found = await end_of_epoch(self._source, tp, copy.source_epoch, mine.leader_epoch)
+            if found.leader_epoch != mine.leader_epoch and ours is None:
+                raise self._truncated(copy, found.end_offset, mine.leader_epoch)
+            if 0 <= found.end_offset < copy.position and found.leader_epoch >= 0:
+                raise self._truncated(copy, found.end_offset, mine.leader_epoch)
+
+    def _truncated(self, copy: PartitionCopy, end: int, epoch: int) -> ReplicationError:
+        where = f"at offset {end}" if end >= 0 else "earlier"
+        return ReplicationError(
+            f"{copy.tp}: leader epoch {epoch} ends {where} in the source and at {copy.position} in "
+            "the target: the source has lost records (an unclean election), or the target is no "
+            "copy of it; nothing was changed. Delete the copy to begin anew"
+        )
+
+    async def _last_batch(self, copy: PartitionCopy) -> BatchView | None:
+        """The copy's last batch, once all in-sync replicas have it; None where it has none."""
+        while copy.position > 0:
+            last = copy.position - 1
+            with suppress(OffsetOutOfRangeError):
+                found = await _batch_at(self._target, copy.tp, last, copy.leader_epoch, wait_ms=100)
+                if found is None:
+                    continue  # the high watermark is below it
+                return found
+            return None
+        return None
+
+    # ---- reading ----
+
+    def _is_the_same(self, copy: PartitionCopy) -> bool:
+        if not super()._is_the_same(copy):
+            return False
+        if self._source.view.leader_epoch(copy.tp) == copy.source_epoch:
+            return True
+        assert isinstance(copy, ExactCopy)
+        copy.refetch()
+        self._touch(copy)
+        return False
+
+    async def _plan(self, copy: PartitionCopy, row: PartitionData) -> Plan:
+        found = plan_exact(row.records or b"", copy.fetch_offset)
+        if found.largest_producer_id >= self._least_id:
+            await self.reserve_ids(found.largest_producer_id)
+        assert isinstance(copy, ExactCopy)
+        if row.log_start_offset > max(copy.log_start, 0) and copy.position >= row.log_start_offset:
+            await self._delete_before(copy, row.log_start_offset)
+        return found.plan
+
+    async def _delete_before(self, copy: ExactCopy, start: int) -> None:
+        """The source has deleted what lies before this offset."""
+        code = await delete_before(self._target, copy.tp, start)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return  # the high watermark is on its way
+        copy.log_start = start
+        if code != ErrorCode.NONE:
+            said = f"{copy.tp}: the copy keeps offsets below {start}: {error_for(code)}"
+            self._report(Event("trouble", said, copy.tp, start))
+
+
+async def _batch_at(
+    cluster: ClusterClient, tp: TopicPartition, offset: int, epoch: int, *, wait_ms: int = 0
+) -> BatchView | None:
+    """The first batch that ends at or behind an offset; None where none is readable. KafkaError."""
+    rows = await fetch(
+        cluster,
+        cluster.view.leader(tp),
+        [(tp, offset, epoch)],
+        isolation=0,
+        wait_ms=wait_ms,
+        max_bytes=1,
+        partition_bytes=1,
+    )
+    row = rows[tp]
+    if row.error_code:
+        raise error_for(row.error_code, f"{tp} at offset {offset}")
+    found: Iterable[BatchView] = batches(row.records or b"")
+    return next((batch for batch in found if batch.last_offset >= offset), None)

@@ -1,0 +1,101 @@
+"""The requests that an exact copy needs beside those of every copy: leader epochs, producer ids,
+deletions. The fields of kstore's own are described in docs/protocol-extensions.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from kstore.clients.io.cluster import ANY
+from kstore.errors import error_for
+from kstore.protocol.controller.reassignments import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from kstore.protocol.logs.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from kstore.protocol.logs.list_offsets import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from kstore.clients.io.cluster import ClusterClient
+    from kstore.types import TopicPartition
+
+__all__ = [
+    "IDS_PER_CLUSTER",
+    "EpochEnd",
+    "delete_before",
+    "end_of_epoch",
+    "raise_leader_epoch",
+    "reserve_ids",
+]
+
+IDS_PER_CLUSTER = 1 << 40
+"""More than a cluster ever gives out; a copy of a copy begins at the next multiple."""
+
+
+class EpochEnd(NamedTuple):
+    """The largest leader epoch up to the one asked for, and where it ends; -1: unknown."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+async def raise_leader_epoch(cluster: ClusterClient, tp: TopicPartition, least: int) -> None:
+    """Have the partition's leader go on in an epoch that is at least so large. KafkaError."""
+    row = TopicPartitions(topic=tp.topic, partitions=[tp.partition], least_leader_epochs=[least])
+    timeout_ms = cluster.settings["request.timeout.ms"]
+    request = ElectLeadersRequest(topic_partitions=[row], timeout_ms=timeout_ms)
+    answer = cast(ElectLeadersResponse, await cluster.ask(ANY, request, at_least=2))
+    codes = [answer.error_code] + [
+        row.error_code
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+    ]
+    for code in codes:
+        if code:
+            raise error_for(code, f"a leader epoch of {least} or more for {tp}")
+
+
+async def reserve_ids(cluster: ClusterClient, node: int, least: int) -> None:
+    """Have a broker give out no producer id below this. KafkaError."""
+    request = InitProducerIdRequest(transactional_id=None, least_producer_id=least)
+    answer = cast(InitProducerIdResponse, await cluster.ask(node, request, at_least=2))
+    if answer.error_code:
+        raise error_for(answer.error_code, f"producer ids from {least} on at broker {node}")
+
+
+async def end_of_epoch(
+    cluster: ClusterClient, tp: TopicPartition, current_epoch: int, epoch: int
+) -> EpochEnd:
+    """Where a leader epoch ends in the partition's log. KafkaError."""
+    row = OffsetForLeaderPartition(
+        partition=tp.partition, current_leader_epoch=current_epoch, leader_epoch=epoch
+    )
+    topic = OffsetForLeaderTopic(topic=tp.topic, partitions=[row])
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
+    answer = await cluster.ask(cluster.view.leader(tp), request)
+    found = cast(OffsetForLeaderEpochResponse, answer).topics[0].partitions[0]
+    if found.error_code:
+        raise error_for(found.error_code, f"leader epoch {epoch} of {tp}")
+    return EpochEnd(found.leader_epoch, found.end_offset)
+
+
+async def delete_before(cluster: ClusterClient, tp: TopicPartition, offset: int) -> int:
+    """Have the log begin at an offset; an error code."""
+    row = DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
+    topic = DeleteRecordsTopic(name=tp.topic, partitions=[row])
+    timeout_ms = cluster.settings["request.timeout.ms"]
+    request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
+    answer = await cluster.ask(cluster.view.leader(tp), request)
+    return cast(DeleteRecordsResponse, answer).topics[0].partitions[0].error_code

@@ -1,0 +1,116 @@
+"""The planned switch from a source to its exact copy: when nobody writes to the source any more and
+no transaction is open, the copy is compared with it and takes records of its own from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kstore.clients.replicator.options import Event, ReplicationError, Report
+from kstore.clients.replicator.wire import LATEST, end_of
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore.clients.io.cluster import ClusterClient
+    from kstore.clients.replicator.exact import ExactCopier
+    from kstore.clients.replicator.topics import TopicCopier
+
+__all__ = ["Ends", "Switch"]
+
+PAUSE_S = 0.2
+SAID_AFTER = 25  # looks
+Ends = Mapping[TopicPartition, int]
+
+
+class Switch:
+    """One switch of all topics that are copied."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        topics: TopicCopier,
+        copier: ExactCopier,
+        report: Report,
+    ) -> None:
+        self._source, self._target = source, target
+        self._topics, self._copier, self._report = topics, copier, report
+        self._timeout_ms: int = source.settings["default.api.timeout.ms"]
+
+    async def fence(self) -> None:
+        """Have the source's topics refuse producers; the markers of open transactions are taken."""
+        for name in self._names():
+            await self._topics.set_mirror(self._source, name, on=True)
+            self._report(Event("fenced", f"topic {name} of the source refuses producers"))
+
+    async def until_at_rest(self) -> Ends:
+        """Until the copy has all of the source, which has no open transaction and has not grown
+        between two looks; where the partitions end.
+        """
+        before: Ends | None = None
+        looks = 0
+        while True:
+            ends, stable = await self._ends(self._source, 0), await self._ends(self._source, 1)
+            copied = await self._ends(self._target, 0)
+            open_ones = [tp for tp in ends if stable[tp] != ends[tp]]
+            missing = [tp for tp in ends if copied[tp] < ends[tp]]
+            if not open_ones and not missing and ends == before:
+                return ends
+            before = ends
+            looks += 1
+            if looks % SAID_AFTER == 0:
+                self._say(open_ones, missing)
+            await asyncio.sleep(PAUSE_S)
+            self._raise_failures()
+
+    def _raise_failures(self) -> None:
+        for copy in self._copier.copies.values():
+            if copy.problem is not None:
+                raise ReplicationError(f"the copy is not switched: {copy.problem}")
+
+    def _say(self, open_ones: list[TopicPartition], missing: list[TopicPartition]) -> None:
+        why = "the source still grows: stop its producers"
+        if open_ones:
+            why = f"transactions are open in {len(open_ones)} partitions, the first: {open_ones[0]}"
+        elif missing:
+            why = f"{len(missing)} partitions are not copied, the first: {missing[0]}"
+        self._report(Event("waiting", why))
+
+    async def finish(self, ends: Ends) -> None:
+        """Compare the copy with the source, and let the target's topics take records. Raises
+        ReplicationError where they differ, or if the source has grown meanwhile.
+        """
+        copied = await self._ends(self._target, 0)
+        for tp, end in ends.items():
+            if copied[tp] != end:
+                raise ReplicationError(
+                    f"{tp} ends at {copied[tp]} in the target and at {end} in the source: "
+                    "the copy is not switched"
+                )
+        await self._copier.check_all()
+        self._raise_failures()
+        for name in self._names():
+            await self._topics.set_mirror(self._target, name, on=False)
+        for tp, end in (await self._ends(self._source, 0)).items():
+            if end != ends[tp]:
+                raise ReplicationError(
+                    f"{tp}: somebody has written to the source during the switch: offsets "
+                    f"{ends[tp]} to {end - 1} are not in the copy, which takes records now"
+                )
+
+    def _names(self) -> list[str]:
+        return sorted({tp.topic for tp in self._copier.copies})
+
+    async def _ends(self, cluster: ClusterClient, isolation: int) -> dict[TopicPartition, int]:
+        found = {}
+        for tp in list(self._copier.copies):
+            ask = partial(_end_of, cluster, tp, isolation)
+            found[tp] = await cluster.retrying(ask, self._timeout_ms, [tp.topic])
+        return found
+
+
+async def _end_of(cluster: ClusterClient, tp: TopicPartition, isolation: int) -> int:
+    return await end_of(cluster, tp, cluster.view.leader_epoch(tp), LATEST, isolation)

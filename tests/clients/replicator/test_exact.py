@@ -1,0 +1,253 @@
+"""Exact copies between two brokers: the same bytes, what a copy refuses, and the switch."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.clients import Consumer, Producer
+from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
+from kstore.protocol.controller.reassignments import ElectLeadersRequest, TopicPartitions
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.record import batches
+from kstore.types import TopicPartition
+from tests.broker.harness.topic_client import until_true
+from tests.clients.replicator.sides import SETTINGS, Running, Side
+from tests.conformance.kstore_broker import KstoreBroker
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[KstoreBroker, KstoreBroker]]:
+    folder: Path = tmp_path_factory.mktemp("exact")
+    with (
+        KstoreBroker(folder / "source", overrides=SETTINGS) as source,
+        KstoreBroker(folder / "target", overrides=SETTINGS) as target,
+    ):
+        yield source, target
+
+
+@pytest.fixture
+def source(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
+    side = Side(brokers[0])
+    yield side
+    side.sock.close()
+
+
+@pytest.fixture
+def target(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
+    side = Side(brokers[1])
+    yield side
+    side.sock.close()
+
+
+def exact(
+    source: Side, target: Side, topic: str, events: list[Event] | None = None, **options: Any
+) -> Replicator:
+    asked = ReplicationOptions(re.compile(topic), exact=True, **options)
+    return Replicator(
+        {"bootstrap.servers": source.bootstrap}, {"bootstrap.servers": target.bootstrap}, asked,
+        None if events is None else events.append,
+    )  # fmt: skip
+
+
+def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
+    """Copy until caught up."""
+    made = exact(source, target, topic, **options)
+    asyncio.run(made.run(until_caught_up=True))
+    return made
+
+
+def transactions(side: Side, topic: str, name: str, count: int = 4) -> None:
+    """Every second one is aborted."""
+    with Producer(side.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        for number in range(count):
+            producer.begin_transaction()
+            for part in range(3):
+                producer.send(topic, b"%d-%d" % (number, part), partition=0)
+            if number % 2:
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+
+
+def produce_to(side: Side, name: str, data: bytes, **fields: Any) -> Any:
+    part = PartitionProduceData(index=0, records=data)
+    topic = TopicProduceData(name=name, partition_data=[part])
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], **fields)
+    return side.call(request, 12).responses[0].partition_responses[0]
+
+
+def raise_epoch(side: Side, name: str, least: int) -> None:
+    row = TopicPartitions(topic=name, partitions=[0], least_leader_epochs=[least])
+    answer = side.call(ElectLeadersRequest(topic_partitions=[row], timeout_ms=30_000))
+    assert answer.replica_election_results[0].partition_result[0].error_code == 0, answer
+
+
+def epoch_of(side: Side, name: str) -> int:
+    return int(side.metadata(name).topics[0].partitions[0].leader_epoch)
+
+
+def test_the_copy_has_the_same_bytes(source: Side, target: Side) -> None:
+    source.create("same", segment_bytes="1048576")
+    source.write("same", [b"x" * 100] * 100, compression=4)
+    transactions(source, "same", "t-same")
+    raise_epoch(source, "same", 7)
+    source.write("same", [b"%d" % n for n in range(100)])
+    source.write("same", [b"a", b"b"], at=500)
+    for _ in range(30):
+        source.write("same", [b"y" * 100_000])
+    found = copy(source, target, "same").progress()
+    assert target.log_bytes("same") == source.log_bytes("same") != b""
+    assert (found.lag, found.failed) == (0, 0)
+    assert target.read("same") == source.read("same")
+    assert {b.leader_epoch for b in batches(target.log_bytes("same"))} == {0, 7}
+    assert epoch_of(target, "same") == 8  # above all of the source's
+    assert target.configs("same") == source.configs("same") | {"kstore.mirror": "true"}
+
+
+def test_read_committed_sees_on_the_copy_what_it_sees_at_the_source(
+    source: Side, target: Side
+) -> None:
+    source.create("committed")
+    transactions(source, "committed", "t-committed")
+    with Producer(source.bootstrap, transactional_id="t-open") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("committed", b"open", partition=0)
+        producer.flush()
+        source.write("committed", [b"behind"])
+        copy(source, target, "committed")
+        assert values(target, "committed") == values(source, "committed")
+        assert values(source, "committed") == [b"0-0", b"0-1", b"0-2", b"2-0", b"2-1", b"2-2"]
+        producer.commit_transaction()
+    copy(source, target, "committed")
+    assert values(target, "committed")[-2:] == [b"open", b"behind"]
+
+
+def values(side: Side, topic: str) -> list[bytes | None]:
+    """What a consumer of committed records gets."""
+    tp = TopicPartition(topic, 0)
+    found: list[bytes | None] = []
+    with Consumer(bootstrap_servers=side.bootstrap, isolation_level="read_committed") as consumer:
+        consumer.assign([tp])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets([tp])[tp]
+        while consumer.position(tp) < end:
+            found += [record.value for record in consumer.poll(100)]
+    return found
+
+
+def test_a_copy_refuses_producers_and_other_topics_refuse_batches_of_a_copy(
+    source: Side, target: Side
+) -> None:
+    source.create("refuses")
+    source.write("refuses", [b"a"])
+    copy(source, target, "refuses")
+    data = source.log_bytes("refuses")
+    row = produce_to(target, "refuses", data)
+    assert row.error_code == 44
+    assert "exact copy" in row.error_message
+    assert produce_to(target, "refuses", data, use_offset=True).error_code == 44
+    row = produce_to(source, "refuses", data, exact=True)
+    assert row.error_code == 44
+    assert "exact copy" in row.error_message
+    # What is there already, and an epoch that is not below the leader's.
+    row = produce_to(target, "refuses", data, exact=True)
+    assert (row.error_code, row.log_end_offset) == (77, 1)
+    newer = bytearray(data)
+    newer[7] = 1  # offset 1
+    newer[15] = 200  # leader epoch
+    assert produce_to(target, "refuses", bytes(newer), exact=True).error_code == 75
+    newer[15] = 0
+    newer[40] ^= 1
+    assert produce_to(target, "refuses", bytes(newer), exact=True).error_code == 2
+    assert target.log_bytes("refuses") == data
+
+
+def test_deletions_of_the_source_are_followed(source: Side, target: Side) -> None:
+    source.create("deleted")
+    for number in range(5):
+        source.write("deleted", [b"%d" % number])
+    source.delete_before("deleted", 2)
+    with Running(lambda: exact(source, target, "deleted")):
+        until_true(lambda: start_of(target, "deleted") == 2, "the copy begins where it does")
+        source.delete_before("deleted", 4)
+        until_true(lambda: start_of(target, "deleted") == 4, "the copy follows")
+    assert values(target, "deleted") == values(source, "deleted") == [b"4"]
+
+
+def start_of(side: Side, name: str) -> int:
+    if side.metadata(name).topics[0].error_code:
+        return -1
+    part = ListOffsetsPartition(partition_index=0, timestamp=-2)
+    topic = ListOffsetsTopic(name=name, partitions=[part])
+    answer = side.call(ListOffsetsRequest(replica_id=-1, topics=[topic]))
+    return int(answer.topics[0].partitions[0].offset)
+
+
+def test_a_source_that_lost_records_is_found_out(source: Side, target: Side) -> None:
+    source.create("lost")
+    source.write("lost", [b"a", b"b"])
+    copy(source, target, "lost")
+    source.delete("lost")
+    source.create("lost")
+    source.write("lost", [b"a"])
+    raise_epoch(source, "lost", 3)
+    source.write("lost", [b"c", b"d"])
+    with pytest.raises(ReplicationError, match=r"(?s)lost-0.*(another one|leader epoch 0)"):
+        copy(source, target, "lost")
+    assert [row[3] for row in target.read("lost")] == [b"a", b"b"]
+
+
+def test_a_topic_with_records_of_its_own_is_refused(source: Side, target: Side) -> None:
+    source.create("own")
+    target.create("own")
+    with pytest.raises(ReplicationError, match="no exact copy"):
+        copy(source, target, "own")
+
+
+def test_after_the_switch_transactional_producers_go_on(source: Side, target: Side) -> None:
+    source.create("moved")
+    transactions(source, "moved", "t-moved")
+    source.commit("moved", {0: 4}, group_id="g-moved")
+    events: list[Event] = []
+    made = exact(source, target, "moved", events, groups=re.compile("g-moved"), fence_source=True)
+    with Producer(source.bootstrap, transactional_id="t-late") as late:
+        late.init_transactions()
+        late.begin_transaction()
+        late.send("moved", b"late", partition=0)
+        late.flush()
+        switching = threading.Thread(target=lambda: asyncio.run(made.run(switch=True)))
+        switching.start()
+        until_true(lambda: "fenced" in [event.kind for event in events], "the source is fenced")
+        assert source.produce("moved").error_code == 44
+        assert switching.is_alive()  # a transaction is open
+        late.commit_transaction()
+    switching.join(60)
+    assert not switching.is_alive()
+    assert "switched" in [event.kind for event in events]
+    assert target.log_bytes("moved") == source.log_bytes("moved")
+    assert target.committed("g-moved") == {("moved", 0): 4}
+    assert target.configs("moved") == {}
+
+    before = values(target, "moved")
+    transactions(target, "moved", "t-moved", count=2)
+    assert values(target, "moved") == [*before, b"0-0", b"0-1", b"0-2"]
+    seen = list(batches(target.log_bytes("moved")))
+    assert seen[-1].producer_id >= 1 << 40  # none of the source's
+    assert seen[-1].leader_epoch == epoch_of(target, "moved") > epoch_of(source, "moved")

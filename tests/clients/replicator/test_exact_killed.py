@@ -1,0 +1,171 @@
+"""An exact copy stays one when the replicator and the target's brokers are killed at any moment:
+at the end every replica has the source's bytes.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.record import batches
+from tests.conformance.kstore_broker import ROOT, KstoreBroker
+from tests.conformance.kstore_cluster import KstoreCluster, until
+
+TOPIC = "orders"
+PARTITIONS = 2
+
+
+class Copying:
+    """`kstore replicate --exact` as a process, of which a new one follows each that is killed."""
+
+    def __init__(self, source: str, target: str, *more: str) -> None:
+        words = ["replicate", TOPIC, "--exact", "--from", source, "--to", target, *more]
+        self._command = [sys.executable, "-m", "kstore", *words]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(60)
+
+    def to_the_end(self) -> None:
+        """Run it until caught up."""
+        subprocess.run(
+            [*self._command, "--until-caught-up"], cwd=ROOT, check=True, timeout=180,
+            capture_output=True,
+        )  # fmt: skip
+
+
+class Writing:
+    """Transactions, of which every third is aborted, and records between them."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.transactions = 0
+
+    def _run(self) -> None:
+        with (
+            Producer(self._bootstrap, transactional_id="t") as ending,
+            Producer(self._bootstrap, enable_idempotence=True) as plain,
+        ):
+            ending.init_transactions()
+            while not self._over.is_set():
+                ending.begin_transaction()
+                for number in range(10):
+                    ending.send(TOPIC, b"%d" % number * 500, partition=number % PARTITIONS)
+                    plain.send(TOPIC, b"plain", partition=number % PARTITIONS)
+                if self.transactions % 3:
+                    ending.commit_transaction()
+                else:
+                    ending.flush()
+                    ending.abort_transaction()
+                self.transactions += 1
+                self._over.wait(0.02)
+
+    def __enter__(self) -> Writing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+def log_bytes(folder: Path, index: int) -> bytes:
+    """The bytes of a partition's segments, one after the other."""
+    files = sorted((folder / f"{TOPIC}-{index}").glob("*.log"))
+    return b"".join(each.read_bytes() for each in files)
+
+
+def copied_under_kills(
+    source: KstoreBroker,
+    target: Callable[[], str],
+    kill_broker: Callable[[random.Random], None],
+    rounds: int,
+    seed: int,
+) -> None:
+    """Write to the source while the copy is made, and kill something in every round."""
+    draws = random.Random(seed)
+    with AdminClient(source.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs={"segment.bytes": "1048576"})])
+    copying = Copying(source.bootstrap, target())
+    with Writing(source.bootstrap) as writing:
+        until(lambda: writing.transactions > 3, "the source is written to")
+        copying.start()
+        for number in range(rounds):
+            before = writing.transactions
+            until(partial(_is_beyond, writing, before + 5), "the source is written to")
+            time.sleep(draws.uniform(0, 1))
+            if number % 2:
+                kill_broker(draws)
+            else:
+                copying.kill()
+                copying.start()
+    copying.kill()
+    Copying(source.bootstrap, target()).to_the_end()
+
+
+@pytest.mark.slow
+def test_kills_of_the_replicator_and_the_target_leave_the_same_bytes(tmp_path: Path) -> None:
+    with KstoreBroker(tmp_path / "source") as source, KstoreBroker(tmp_path / "target") as target:
+
+        def kill_broker(_: random.Random) -> None:
+            target.kill()
+            target.start()
+
+        copied_under_kills(source, lambda: target.bootstrap, kill_broker, rounds=4, seed=1)
+        for index in range(PARTITIONS):
+            wanted = log_bytes(source.log_dir, index)
+            assert any(batch.is_control for batch in batches(wanted))
+            assert log_bytes(target.log_dir, index) == wanted
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [11, 12])
+def test_kills_in_a_cluster_leave_the_same_bytes_on_every_replica(
+    tmp_path: Path, seed: int
+) -> None:
+    overrides = {"min.insync.replicas": "2", "default.replication.factor": "3"}
+    with (
+        KstoreBroker(tmp_path / "source") as source,
+        KstoreCluster(tmp_path / "target", overrides=overrides) as cluster,
+    ):
+        cluster.start()
+
+        def kill_broker(draws: random.Random) -> None:
+            cluster.restart(draws.choice([1, 2, 3]), kill=True)
+
+        copied_under_kills(source, lambda: cluster.bootstrap, kill_broker, rounds=12, seed=seed)
+        until(lambda: cluster.all_in_sync(TOPIC, PARTITIONS), "all replicas are in sync")
+        for index in range(PARTITIONS):
+            wanted = log_bytes(source.log_dir, index)
+            for broker in cluster.brokers.values():
+                until(
+                    partial(_has, broker.log_dir, index, wanted),
+                    f"{broker.log_dir} has the source's bytes of partition {index}",
+                )
+
+
+def _is_beyond(writing: Writing, transactions: int) -> bool:
+    return writing.transactions > transactions
+
+
+def _has(folder: Path, index: int, wanted: bytes) -> bool:
+    return log_bytes(folder, index) == wanted
