@@ -12,7 +12,6 @@ import random
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -27,6 +26,8 @@ __all__ = ["BrokerDiedError", "BrokerProcess", "free_port", "free_ports"]
 
 # Below the ports that the kernel gives to outgoing connections: a client's own end can't take one.
 _PORTS = range(12_000, 32_000)
+_LOCKS = Path("/tmp/kstore-test-ports")
+"""The same folder for all test runs of a machine, whatever their TMPDIR is."""
 # The lock files of this process's ports stay open, and so locked, as long as it lives.
 _held_ports: dict[int, int] = {}
 
@@ -53,9 +54,8 @@ def _take(port: int) -> bool:
     """Lock a port for this process, unless it is locked or used."""
     if port in _held_ports:
         return False
-    folder = Path(tempfile.gettempdir()) / "kstore-test-ports"
-    folder.mkdir(exist_ok=True)
-    lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR, 0o666)
+    _LOCKS.mkdir(exist_ok=True)
+    lock = os.open(_LOCKS / str(port), os.O_CREAT | os.O_RDWR, 0o666)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with socket.socket() as probe:

@@ -26,7 +26,7 @@ from tests.broker.api.requests.world import AUTHORIZER, World, feed, in_world
 
 SIZE = 128 * 1024
 MOST_ELEMENTS = 100_000
-PARTS = 4
+PARTS = 8
 """By what the quick tests divide sizes and limits."""
 KEYS = [key for key, row in API_TABLE.items() if row.handler != FAST and not row.internal]
 CASES = [
