@@ -36,7 +36,8 @@ def run_here(
     folder: Path | None = None,
 ) -> Done:
     """Run one command in this process. What it starts would be children of this process: a command
-    that starts brokers needs a process of its own.
+    that starts brokers needs a process of its own, and so does completion, which leaves a thread
+    behind and turns logging off.
     """
     assert arguments[:1] != ("serve",), "a broker runs in a process of its own"
     with ExitStack() as until_done:
@@ -44,8 +45,8 @@ def run_here(
         files[0].write(stdin)
         files[0].seek(0)
         given, written, told = (TextIOWrapper(file, "utf-8") for file in files)
-        if environment is not None:
-            until_done.enter_context(patch.dict(os.environ, environment, clear=True))
+        variables = os.environ if environment is None else environment
+        until_done.enter_context(patch.dict(os.environ, dict(variables), clear=True))
         if folder is not None:
             until_done.enter_context(chdir(folder))
         until_done.enter_context(patch.multiple(sys, stdin=given, stdout=written, stderr=told))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, run_here
+from tests.cli.shell import Shell
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
@@ -35,9 +37,12 @@ def completed(line: str, bootstrap: str | None, folder: Path) -> list[str]:
     }  # fmt: skip
     if bootstrap is not None:
         environment["KSTORE_BOOTSTRAP_SERVER"] = bootstrap
-    done = run_here(environment=environment, folder=folder)
-    assert (done.code, done.errors) == (0, b"")
-    return done.output.decode().split()
+    done = subprocess.run(
+        [sys.executable, "-m", "kstore"], env=environment, cwd=folder, capture_output=True,
+        text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
 
 
 @pytest.mark.parametrize(
