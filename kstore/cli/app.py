@@ -70,6 +70,9 @@ LazyGroup.modules = {
     ),
     "topic": CommandModule("kstore.cli.admin.topic", "Create, list, describe and change topics."),
     "txn": CommandModule("kstore.cli.admin.txn", "List, describe and abort transactions."),
+    "verify": CommandModule(
+        "kstore.cli.admin.verify", "Check that the logs have what groups have processed.", "verify"
+    ),
     "verify-order": CommandModule(
         "kstore.cli.records.verify_order",
         "Check that the records of each key are in order.",

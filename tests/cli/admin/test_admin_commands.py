@@ -165,7 +165,8 @@ def test_a_groups_offsets_are_compared_with_the_logs(
     admin.alter_group_offsets("right", right)
     admin.alter_group_offsets("wrong", {short: 11})
     admin.alter_group_offsets("wrong-epoch", {kept: OffsetAndMetadata(11, "", epoch)})
-    found = kstore.json("group", "verify", "right")
+    found = kstore.json("verify", "--group", "right")
+    assert found == kstore.json("group", "verify", "right")
     assert [(row["topic"], row["finding"]) for row in found] == [
         ("kept", "in log"), ("plain", "unchecked"),
     ]  # fmt: skip
