@@ -8,8 +8,8 @@ from kstore.protocol.registry import APIS
 
 __all__ = ["BrokerVersions"]
 
-LEADER_EPOCH_FOR_PARTITION = 25300
-"""kstore's own API, told of by the feature kstore.kip253."""
+OWN_APIS = {"kstore.kip253": 25300, "kstore.copybatches": 25301}
+"""Features that tell of kstore's own APIs (LeaderEpochForPartition, CopyBatches)."""
 
 
 class BrokerVersions:
@@ -26,9 +26,10 @@ class BrokerVersions:
         self.levels = {row.name: row.max_version_level for row in response.finalized_features}
         """Levels of features in force in the cluster, "transaction.version" say (KIP-584)."""
 
-        if self.has("kstore.kip253"):
-            # Not listed by itself: some clients keep the keys of APIs in an array.
-            self._ranges.setdefault(LEADER_EPOCH_FOR_PARTITION, (0, 0))
+        for feature, key in OWN_APIS.items():
+            if self.has(feature):
+                # Not listed by itself: some clients keep the keys of APIs in an array.
+                self._ranges.setdefault(key, (0, 0))
 
     def has(self, feature: str) -> bool:
         """Whether the broker supports version 1 of a feature (KIP-584), "kstore.kip232" say."""

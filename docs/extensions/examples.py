@@ -9,6 +9,7 @@ from kstore._fast.record.builder import build_batch
 from kstore.protocol.controller import reassignments
 from kstore.protocol.groups import classic, consumer_groups, offsets
 from kstore.protocol.logs import (
+    copy_batches,
     delete_records,
     fetch,
     leader_epoch_for_partition,
@@ -188,6 +189,24 @@ def _prior_epochs() -> leader_epoch_for_partition.LeaderEpochForPartitionRespons
     return own.LeaderEpochForPartitionResponse(topics=[topic])
 
 
+def _copy_request() -> copy_batches.CopyBatchesRequest:
+    own = copy_batches
+    source = own.CopyBatchesSource(topic="staged", partition=1, key=b"k", offsets=[7, 9])
+    row = own.CopyBatchesPartition(
+        current_leader_epoch=4, base_offset=40, producer_id=4711, producer_epoch=0,
+        base_sequence=0, sources=[source],
+    )  # fmt: skip
+    topic = own.CopyBatchesTopic(name="t", topic_id=TOPIC_ID, partitions=[row])
+    return own.CopyBatchesRequest(timeout_ms=30_000, topics=[topic])
+
+
+def _copy_answer() -> copy_batches.CopyBatchesResponse:
+    own = copy_batches
+    result = own.CopyBatchesPartitionResult(error_code=77, copied=1, log_end_offset=45)
+    topic = own.CopyBatchesTopicResult(name="t", partitions=[result])
+    return own.CopyBatchesResponse(topics=[topic])
+
+
 EXAMPLES = (
     Example(
         18, 4,
@@ -288,4 +307,9 @@ EXAMPLES = (
         "Which partitions were there before t-2?",
     ),
     Example(25300, 0, _prior_epochs(), "t-0 and t-1, both with leader epoch 4 until then."),
+    Example(
+        25301, 0, _copy_request(),
+        "The batches in the records 7 and 9 of staged-1 become batches of t-0, from offset 40 on.",
+    ),
+    Example(25301, 0, _copy_answer(), "The first is there; others wrote before the second."),
 )  # fmt: skip

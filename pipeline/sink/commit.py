@@ -22,7 +22,8 @@ from kstore.pipeline.sink.staging import (
     TRY_MS,
     Journal,
     Plan,
-    StagedRange,
+    PlannedTarget,
+    Run,
     ensure_topic,
     new_producer_id,
     topic_of,
@@ -87,9 +88,9 @@ def _trim(admin: AdminClient, topic: str, version: int, messages: Iterable[Writt
     """Delete what is written. The journal's end stays, which tells how far the sink is."""
     before: dict[TopicPartition, int] = {}
     for each in messages:
-        if each.attempt:
-            tp = TopicPartition(topic, each.partition)
-            before[tp] = max(each.end, before.get(tp, 0))
+        for run in each.staged.values():
+            tp = TopicPartition(topic, run.partition)
+            before[tp] = max(run.offsets[-1] + 1, before.get(tp, 0))
     if before:
         before[TopicPartition(topic, JOURNAL)] = 2 * version
         admin.delete_records(before)
@@ -129,34 +130,35 @@ class _Commit:
             await self._finish(self._version, None)
 
     async def _plan(self, staged: list[Written]) -> Plan:
-        totals: dict[tuple[str, int], int] = {}
+        runs: dict[tuple[str, int], list[Run]] = {}
         for each in staged:
-            for where, count in each.records.items():
-                totals[where] = totals.get(where, 0) + count
-        topics = {topic for topic, _ in totals}
-        targets: list[tuple[str, int, int, int]] = []
+            for where, run in each.staged.items():
+                row = Run(each.attempt, run.partition, run.offsets, run.counts)
+                runs.setdefault(where, []).append(row)
+        for (topic, partition), found in runs.items():
+            total = sum(sum(run.counts) for run in found)
+            if total > MOST_RECORDS:
+                raise PipelineError(
+                    f"{total} records are to be written at once",
+                    topic=topic, partition=partition,
+                    remedy="Make the batch smaller, maxOffsetsPerTrigger for example",
+                )  # fmt: skip
+        topics = {topic for topic, _ in runs}
 
-        async def ends() -> None:
-            targets.clear()
-            for (topic, partition), total in sorted(totals.items()):
-                tp = TopicPartition(topic, partition)
-                epoch = self._cluster.view.leader_epoch(tp)
-                base = await end_of(self._cluster, tp, epoch, LATEST)
-                targets.append((topic, partition, base, total))
-                if total > MOST_RECORDS:
-                    raise PipelineError(
-                        f"{total} records are to be written at once",
-                        topic=topic, partition=partition,
-                        remedy="Make the batch smaller, maxOffsetsPerTrigger for example",
-                    )  # fmt: skip
+        async def planned(topic: str, partition: int, found: list[Run]) -> PlannedTarget:
+            tp = TopicPartition(topic, partition)
+            epoch = self._cluster.view.leader_epoch(tp)
+            base = await end_of(self._cluster, tp, epoch, LATEST)
+            return PlannedTarget(topic, partition, base, found)
+
+        async def targets() -> list[PlannedTarget]:
+            return [await planned(*where, found) for where, found in sorted(runs.items())]
 
         await self._cluster.refresh(topics)
-        await self._cluster.retrying(ends, TRY_MS, topics)
         return Plan(
             self._version,
             await new_producer_id(self._cluster),
-            [StagedRange(each.attempt, each.partition, each.start, each.end) for each in staged],
-            targets,
+            await self._cluster.retrying(targets, TRY_MS, topics),
         )
 
     async def _finish(self, version: int, ours: Plan | None) -> None:

@@ -1,6 +1,10 @@
 """Carries out a sink's plan: staged record batches go to their partitions, each at an offset given
 by the sink (KIP-391), all of them once, however often and by however many drivers it is begun.
 
+The leader of a partition copies what was staged out of its own log (CopyBatches), so the driver
+moves no batch. It does so only where that leader can't: it has no replica of what was staged (its
+partition moved meanwhile), or the topic does not take a batch as it is.
+
 A batch is written at the offset where its partition was last seen to end. A leader takes it there
 or says INVALID_PRODUCE_OFFSET: something is there, of another writer, or of this plan, written by
 an earlier try whose answer was lost or by a driver that died. Which of the two the log itself
@@ -18,11 +22,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kstore._fast.record.crc32c import checksum
 from kstore.clients.core.backoff import pause_ms
 from kstore.clients.core.replication import Piece
 from kstore.clients.replicator.wire import EARLIEST, LATEST, Destination, end_of, fetch, produce
@@ -32,27 +35,46 @@ from kstore.errors import (
     error_for,
 )
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink.staging import Staged, read_staged
+from kstore.pipeline.sink.staging import key_of, staged_batch
+from kstore.protocol.logs.copy_batches import (
+    CopyBatchesPartition,
+    CopyBatchesPartitionResult,
+    CopyBatchesRequest,
+    CopyBatchesResponse,
+    CopyBatchesSource,
+    CopyBatchesTopic,
+)
 from kstore.record import RecordBatchBuilder, batches, decode
+from kstore.record.signing import signed
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
     from kstore.clients.io.cluster import ClusterClient
-    from kstore.pipeline.sink.staging import Plan
+    from kstore.pipeline.sink.staging import Plan, PlannedTarget
 
-__all__ = ["Target", "failure", "place", "signed"]
+__all__ = ["Batch", "Target", "copy", "failure", "place"]
 
-CRC_AT, ATTRIBUTES_AT, PRODUCER_AT = 17, 21, 43
 COMPRESSION_BITS = 0x07
-_OFFSET = struct.Struct(">q")
-_UINT32 = struct.Struct(">I")
-_PRODUCER = struct.Struct(">qhi")
 SURVEY_BYTES = 8 << 20
+BATCHES_AT_ONCE = 64
+TARGETS_AT_ONCE = 32
 FIRST_PAUSE_MS, MAX_PAUSE_MS = 20, 1_000
 TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 REFUSED = {ErrorCode.INVALID_PRODUCE_OFFSET, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+BY_HAND = TOO_LARGE | {ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
+"""What a leader does not copy, though a Produce may bring it there."""
+
+
+class Batch(NamedTuple):
+    """A staged batch: where it is, and which of the plan's records it has."""
+
+    partition: int
+    key: bytes
+    offset: int
+    first: int
+    records: int
 
 
 @dataclass
@@ -62,12 +84,10 @@ class Target:
     tp: TopicPartition
     seen: int
     """All before this offset was looked through, or was there before the plan."""
-    total: int
-    """Records of the plan."""
+    batches: list[Batch] = field(default_factory=list)
+    """All of the plan."""
     placed: int = 0
     """Records of the plan that are in the log; sequence numbers are theirs."""
-    taken: int = 0
-    """Records of the plan that the staged batches so far had."""
     leader_epoch: int = -1
     is_known: bool = False
     """Whether `seen` is where the log ends, as far as we know."""
@@ -78,53 +98,77 @@ class Target:
     failures: int = 0
     failing_since_s: float = 0.0
 
+    @classmethod
+    def of(cls, planned: PlannedTarget) -> Target:
+        """As the plan has it."""
+        target = cls(TopicPartition(planned.topic, planned.partition), planned.base)
+        first = 0
+        for run in planned.runs:
+            key = key_of(bytes.fromhex(run.attempt), planned.topic, planned.partition)
+            for offset, count in zip(run.offsets, run.counts, strict=True):
+                target.batches.append(Batch(run.partition, key, offset, first, count))
+                first += count
+        return target
 
-def signed(data: bytes, offset: int, producer_id: int, sequence: int) -> bytearray:
-    """The batch with its first offset, its producer's id, and the first record's number."""
-    made = bytearray(data)
-    _OFFSET.pack_into(made, 0, offset)
-    _PRODUCER.pack_into(made, PRODUCER_AT, producer_id, 0, sequence)
-    _UINT32.pack_into(made, CRC_AT, checksum(memoryview(made)[ATTRIBUTES_AT:]))
-    return made
+    @property
+    def total(self) -> int:
+        """Records of the plan."""
+        return self.batches[-1].first + self.batches[-1].records if self.batches else 0
+
+    def left(self) -> list[Batch]:
+        """The batches that are not wholly in the log, as many as are copied at once."""
+        at = bisect_right(self.batches, self.placed, key=lambda batch: batch.first) - 1
+        if self.batches[at].first + self.batches[at].records <= self.placed:
+            at += 1
+        return self.batches[at : at + BATCHES_AT_ONCE]
 
 
 async def place(
     cluster: ClusterClient, topic: str, plan: Plan, *, is_ours: bool, timeout_ms: int
-) -> int:
-    """Write all that the plan names; returns how many records. ``topic`` is the sink's own;
-    ``is_ours``: nobody else can have begun it. An attempt that brings a partition no further is
-    repeated for timeout_ms, then its error raised.
+) -> None:
+    """Have all in the log that the plan names. ``topic`` is the sink's own; ``is_ours``: nobody
+    else can have begun it. An attempt that brings a partition no further is repeated for
+    timeout_ms, then its error raised.
     """
-    targets = {
-        (name, partition): Target(TopicPartition(name, partition), base, total, is_known=False)
-        for name, partition, base, total in plan.targets
-    }
-    await cluster.refresh({name for name, _ in targets})
-    writer = _Writer(cluster, plan.producer_id, timeout_ms)
-    for target in targets.values():
+    targets = [Target.of(planned) for planned in plan.targets]
+    await cluster.refresh({target.tp.topic for target in targets})
+    writer = _Writer(cluster, topic, plan.producer_id, timeout_ms)
+    for target in targets:
         target.leader_epoch = cluster.view.leader_epoch(target.tp)
-    if not is_ours:
-        await _all(writer.survey(target) for target in targets.values())
-    staged = read_staged(cluster, topic, plan)
-    upcoming = await anext(staged, None)
-    while upcoming is not None:
-        found, ahead = upcoming, asyncio.ensure_future(anext(staged, None))
-        try:
-            by_target: dict[tuple[str, int], list[Staged]] = {}
-            for each in found:
-                by_target.setdefault((each.key.topic, each.key.partition), []).append(each)
-            await _all(writer.put(targets[key], rows) for key, rows in by_target.items())
-            upcoming = await ahead
-        finally:
-            ahead.cancel()
-    for target in targets.values():
-        if target.placed != target.total:
-            raise PipelineError(
-                f"{target.placed} of {target.total} records are written, but no more are staged",
-                topic=target.tp.topic, partition=target.tp.partition, offset=target.seen,
-                remedy=f"Do not delete records of {topic}",
-            )  # fmt: skip
-    return sum(target.total for target in targets.values())
+        target.is_known = is_ours
+    at_once = asyncio.Semaphore(TARGETS_AT_ONCE)
+
+    async def put(target: Target) -> None:
+        async with at_once:
+            await writer.put(target)
+
+    await _all(put(target) for target in targets)
+
+
+async def copy(
+    cluster: ClusterClient, topic: str, target: Target, producer_id: int, rows: list[Batch]
+) -> CopyBatchesPartitionResult:
+    """Have the target's leader append these batches, acknowledged by all in-sync replicas."""
+    sources: list[CopyBatchesSource] = []
+    for row in rows:
+        if not sources or (sources[-1].partition, sources[-1].key) != (row.partition, row.key):
+            sources.append(CopyBatchesSource(topic=topic, partition=row.partition, key=row.key))
+        sources[-1].offsets.append(row.offset)
+    view, tp = cluster.view, target.tp
+    asked = CopyBatchesPartition(
+        partition_index=tp.partition,
+        current_leader_epoch=target.leader_epoch,
+        base_offset=target.seen,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=rows[0].first,
+        sources=sources,
+    )
+    named = CopyBatchesTopic(name=tp.topic, topic_id=view.topic_id(tp.topic), partitions=[asked])
+    timeout_ms = cluster.settings["request.timeout.ms"] // 2
+    request = CopyBatchesRequest(timeout_ms=timeout_ms, topics=[named])
+    answer = cast(CopyBatchesResponse, await cluster.ask(view.leader(tp), request))
+    return answer.topics[0].partitions[0]
 
 
 def failure(error: KafkaError, *, topic: str, partition: int | None = None) -> PipelineError:
@@ -147,19 +191,59 @@ async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
 
 
 class _Writer:
-    """Writes the batches of one plan, in order for each target."""
+    """Has the batches of one plan written, in order for each target."""
 
-    def __init__(self, cluster: ClusterClient, producer_id: int, timeout_ms: int) -> None:
+    def __init__(
+        self, cluster: ClusterClient, topic: str, producer_id: int, timeout_ms: int
+    ) -> None:
         self._cluster = cluster
+        self._topic = topic
         self._producer_id = producer_id
         self._timeout_s = timeout_ms / 1000
 
-    async def put(self, target: Target, rows: Iterable[Staged]) -> None:
-        """Have these batches, the target's next ones, in the log."""
-        for row in rows:
-            first = target.taken
-            target.taken += row.key.records
-            await self._write(target, row.data, first, row.key.records)
+    async def put(self, target: Target) -> None:
+        """Have all of the target's batches in the log."""
+        while True:
+            if not target.is_known:
+                await self.survey(target)
+            if target.placed >= target.total:
+                return
+            rows = target.left()
+            if rows[0].first == target.placed:
+                copied = await self._copy(target, rows)
+                if copied < 0:
+                    continue
+                rows = rows[copied:]
+            if rows:
+                await self._move(target, rows[0])
+
+    async def _copy(self, target: Target, rows: list[Batch]) -> int:
+        """How many the leader has copied, where it can't copy the next one or there is none; -1:
+        it has to be seen first what is in the log.
+        """
+        try:
+            answer = await copy(self._cluster, self._topic, target, self._producer_id, rows)
+        except KafkaError as error:
+            await self._failed(target, error)
+            return -1
+        code = answer.error_code
+        if code == ErrorCode.NONE or code in BY_HAND:
+            for row in rows[: answer.copied]:
+                target.seen += row.records
+                target.placed += row.records
+                target.failures = 0
+            return answer.copied
+        if code == ErrorCode.INVALID_PRODUCE_OFFSET:
+            target.at_least, target.is_known = answer.log_end_offset, False
+        else:
+            await self._failed(target, error_for(code, answer.error_message, produce=True))
+        return -1
+
+    async def _move(self, target: Target, row: Batch) -> None:
+        """Have a batch in the log that its leader does not copy by itself."""
+        tp = TopicPartition(self._topic, row.partition)
+        data = await staged_batch(self._cluster, tp, row.offset, row.key)
+        await self._write(target, data, row.first, row.records)
 
     async def _write(self, target: Target, data: bytes, first: int, count: int) -> None:
         """Have a batch in the log whose first record is the plan's number ``first``."""

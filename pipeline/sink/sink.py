@@ -13,8 +13,9 @@ without transactions, whatever is killed and tried again:
    topic): which attempts count, and at which offset each target partition ended. The plan of
    version n is at offset 2n: offsets are given (KIP-391), so there is one plan of a version for
    ever, whoever comes later with another, a driver thought dead included.
-3. The driver copies the staged batches, as they are, to given offsets of the target partitions
-   (placing.py says how this is done once only), puts a mark at 2n + 1 and deletes what was staged.
+3. The driver has the leaders of the target partitions copy the staged batches, as they are, to
+   given offsets (placing.py says how this is done once only), puts a mark at 2n + 1 and deletes
+   what was staged.
 
 A version is the micro-batch's id, a sink the query's id, which is in the checkpoint. A query that
 starts again from its checkpoint repeats its last micro-batch: the journal's end offset says whether
@@ -31,9 +32,10 @@ is run again are written again, unless it says who it is: with the options kstor
 kstore.writeVersion (a number that grows, a micro-batch's id in foreachBatch, say), a version that
 was written is not written again, and one that was begun is finished as it was.
 
-What it costs: rows cross the network three times, and the driver moves all bytes of a micro-batch,
-without looking at records. kstore.delivery=at-least-once lets tasks write straight to the topic, as
-Spark's Kafka connector does: less work, any Kafka broker, duplicates after failures.
+What it costs: brokers write rows twice. They cross the network once, and pass the driver only where
+a leader can't copy them: it has no replica of what was staged, or packs batches anew.
+kstore.delivery=at-least-once lets tasks write straight to the topic, as Spark's Kafka connector
+does: less work, any Kafka broker, duplicates after failures.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Partition 0 is the journal. Version n of a sink (a micro-batch's id) has two pla
 is at offset 2n, the mark that it is done at 2n + 1. Both are written with given offsets (KIP-391),
 so only one of many drivers gets its plan in, and the journal's log end offset alone tells how far
 the sink is, also after old plans are deleted. The other partitions hold staged record batches, one
-in each record; the key says which attempt staged it, for which partition, and how many records it
-has.
+in each record; the key says which attempt staged it, and for which partition.
 
 Nothing here writes to the target topics (placing.py does).
 """
@@ -16,8 +15,8 @@ import contextlib
 import json
 import struct
 import time
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kstore.clients.admin.topics import NewTopic
 from kstore.clients.core.replication import Piece
@@ -34,14 +33,12 @@ from kstore.record import RecordBatchBuilder, decode
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from kstore.clients.admin.client import AdminClient
     from kstore.clients.io.cluster import ClusterClient
 
 __all__ = [
-    "Journal", "Plan", "Staged", "StagedKey", "StagedRange", "data_partitions", "ensure_topic",
-    "read_staged",
+    "Journal", "Plan", "PlannedTarget", "Run", "data_leaders", "ensure_topic", "key_of",
+    "new_producer_id", "staged_batch", "topic_of",
 ]  # fmt: skip
 
 PREFIX = "__kstore_sink_"
@@ -50,8 +47,8 @@ MOST_PARTITIONS = 8
 LARGEST_RECORD = 64 << 20
 FETCH_BYTES = 16 << 20
 TRY_MS = 120_000
-FORMAT = 1
-_KEY = struct.Struct(">16sii")  # attempt, partition, records; the topic's name follows
+FORMAT = 2
+_KEY = struct.Struct(">16si")  # attempt, partition; the topic's name follows
 
 
 def topic_of(sink: str) -> str:
@@ -59,75 +56,63 @@ def topic_of(sink: str) -> str:
     return PREFIX + sink
 
 
-class StagedKey(NamedTuple):
-    """The key of a staged record batch."""
-
-    attempt: bytes
-    partition: int
-    records: int
-    topic: str
-
-    def encode(self) -> bytes:
-        """As it stands in the record."""
-        return _KEY.pack(self.attempt, self.partition, self.records) + self.topic.encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Out of the record."""
-        attempt, partition, records = _KEY.unpack_from(data)
-        return cls(attempt, partition, records, data[_KEY.size :].decode())
+def key_of(attempt: bytes, topic: str, partition: int) -> bytes:
+    """The key of all batches that an attempt stages for one partition."""
+    return _KEY.pack(attempt, partition) + topic.encode()
 
 
-class Staged(NamedTuple):
-    """One staged record batch."""
-
-    key: StagedKey
-    data: bytes
-
-
-class StagedRange(NamedTuple):
-    """Where one attempt's batches lie in the sink's topic."""
+class Run(NamedTuple):
+    """Batches of one attempt for a target: where they are, and how many records each has."""
 
     attempt: str
     partition: int
-    start: int
-    end: int
+    offsets: list[int]
+    counts: list[int]
+
+
+class PlannedTarget(NamedTuple):
+    """What is to be written to one partition of a target topic: from which offset on (it ended
+    there when the plan was made), and which batches, in order.
+    """
+
+    topic: str
+    partition: int
+    base: int
+    runs: list[Run]
 
 
 @dataclass
 class Plan:
-    """What is to be written for one version of a sink: the attempts that count, and for each
-    partition of a target how many records, from which offset on. ``producer_id`` signs the batches.
-    """
+    """What is to be written for one version of a sink. ``producer_id`` signs the batches."""
 
     version: int
     producer_id: int
-    staged: list[StagedRange]
-    targets: list[tuple[str, int, int, int]] = field(default_factory=list)
-    """Topic, partition, offset where it ended when the plan was made, records."""
+    targets: list[PlannedTarget] = field(default_factory=list)
 
     def encode(self) -> bytes:
         """As it stands in the journal."""
-        return json.dumps({"format": FORMAT} | asdict(self)).encode()
+        return json.dumps({"format": FORMAT} | vars(self), separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Plan:
-        """Out of the journal; PipelineError if a newer kstore has written it."""
+        """Out of the journal; PipelineError if another version of kstore has written it."""
         found = json.loads(data)
         if found.pop("format") != FORMAT:
             raise PipelineError(
-                "a newer kstore has started to write this",
+                "another version of kstore has started to write this",
                 remedy="Let that version finish it",
             )
-        found["staged"] = [StagedRange(*row) for row in found["staged"]]
-        found["targets"] = [tuple(row) for row in found["targets"]]
+        found["targets"] = [
+            PlannedTarget(topic, partition, base, [Run(*run) for run in runs])
+            for topic, partition, base, runs in found["targets"]
+        ]
         return cls(**found)
 
 
-def ensure_topic(admin: AdminClient, topic: str) -> int:
-    """Create the sink's topic if it is missing; returns how many of its partitions are for data."""
+def ensure_topic(admin: AdminClient, topic: str) -> list[int]:
+    """Create the sink's topic if it is missing; returns the leaders of its partitions for data."""
     with contextlib.suppress(UnknownTopicOrPartitionError):
-        return data_partitions(admin, topic)
+        return data_leaders(admin, topic)
     brokers = len(admin.describe_cluster().brokers)
     wanted = NewTopic(
         topic,
@@ -143,14 +128,15 @@ def ensure_topic(admin: AdminClient, topic: str) -> int:
     )
     with contextlib.suppress(TopicAlreadyExistsError):  # another task was quicker
         admin.create_topics([wanted])
-    return data_partitions(admin, topic)
+    return data_leaders(admin, topic)
 
 
-def data_partitions(admin: AdminClient, topic: str) -> int:
-    """How many partitions of the sink's topic are for data; UnknownTopicOrPartitionError if there
-    is no such topic.
+def data_leaders(admin: AdminClient, topic: str) -> list[int]:
+    """Who leads the partitions of the sink's topic that are for data, from partition 1 on;
+    UnknownTopicOrPartitionError if there is no such topic.
     """
-    return len(admin.describe_topics([topic])[0].partitions) - 1
+    rows = sorted(admin.describe_topics([topic])[0].partitions, key=lambda row: row.partition)
+    return [row.leader for row in rows[JOURNAL + 1 :]]
 
 
 class Journal:
@@ -237,50 +223,36 @@ async def new_producer_id(cluster: ClusterClient) -> int:
     return await cluster.retrying(ask, TRY_MS)
 
 
-async def read_staged(
-    cluster: ClusterClient, topic: str, plan: Plan
-) -> AsyncIterator[list[Staged]]:
-    """What the plan's attempts have staged, a few MB at a time, always in the same order."""
-    attempts = {bytes.fromhex(row.attempt) for row in plan.staged}
-    for partition in sorted({row.partition for row in plan.staged}):
-        ranges = [row for row in plan.staged if row.partition == partition]
-        at, end = min(row.start for row in ranges), max(row.end for row in ranges)
-        while at < end:
-            found, at = await _some(cluster, TopicPartition(topic, partition), at, end)
-            yield [staged for staged in found if staged.key.attempt in attempts]
-
-
-async def _some(
-    cluster: ClusterClient, tp: TopicPartition, at: int, end: int
-) -> tuple[list[Staged], int]:
-    """What one fetch brings, and where the next one begins."""
+async def staged_batch(
+    cluster: ClusterClient, tp: TopicPartition, offset: int, key: bytes
+) -> bytes:
+    """The batch that was staged at this offset under this key."""
 
     async def ask() -> Any:
         rows = await fetch(
             cluster,
             cluster.view.leader(tp),
-            [(tp, at, cluster.view.leader_epoch(tp))],
+            [(tp, offset, cluster.view.leader_epoch(tp))],
             isolation=0,
             wait_ms=500,
-            max_bytes=FETCH_BYTES,
-            partition_bytes=FETCH_BYTES,
+            max_bytes=1,
+            partition_bytes=1,
         )
         row = rows[tp]
-        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise PipelineError(
-                "what was staged here is gone",
-                topic=tp.topic, partition=tp.partition, offset=at,
-                remedy="Do not delete records of a sink's own topic",
-            )  # fmt: skip
-        if row.error_code:
+        if row.error_code and row.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise error_for(row.error_code)
-        if not row.records:
+        if not row.records and not row.error_code:
             raise error_for(ErrorCode.OFFSET_NOT_AVAILABLE)  # not yet below the high watermark
-        return row.records
+        return row.records or b""
 
+    if tp.topic not in cluster.view.topics:
+        await cluster.refresh([tp.topic])
     data = await cluster.retrying(ask, TRY_MS, [tp.topic])
-    found, after = list[Staged](), at
-    for record in decode(data, start_offset=at, end_offset=end):
-        found.append(Staged(StagedKey.decode(cast(bytes, record.key)), cast(bytes, record.value)))
-        after = record.offset + 1
-    return found, after if found else end
+    for record in decode(data, start_offset=offset, end_offset=offset + 1):
+        if record.offset == offset and record.key == key:
+            return cast(bytes, record.value)
+    raise PipelineError(
+        "what was staged here is gone",
+        topic=tp.topic, partition=tp.partition, offset=offset,
+        remedy="Do not delete records of a sink's own topic",
+    )  # fmt: skip

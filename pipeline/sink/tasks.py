@@ -4,9 +4,8 @@ once is not asked for.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from kstore.clients import AdminClient, Producer
@@ -17,21 +16,21 @@ from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer
 from kstore.pipeline.sink.staging import (
     JOURNAL,
     LARGEST_RECORD,
-    StagedKey,
-    data_partitions,
+    data_leaders,
     ensure_topic,
+    key_of,
     topic_of,
 )
-from kstore.pipeline.sink.written import Written
+from kstore.pipeline.sink.written import StagedRun, Written
 from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
 __all__ = ["Task", "check_brokers"]
 
-NEEDED = ("kstore.kip391", "kstore.kip359")
+NEEDED = ("kstore.kip391", "kstore.kip359", "kstore.copybatches")
 STAGING: dict[str, Any] = {
     "compression.type": "none",  # the batches are compressed already, if they are to be
-    "batch.size": 1 << 20,
+    "batch.size": 64 << 10,  # a staged batch of any size has one of the topic's to itself
     "max.request.size": LARGEST_RECORD,
     "buffer.memory": 2 * LARGEST_RECORD,
     "enable.idempotence": True,
@@ -74,64 +73,85 @@ class Task:
         with AdminClient(admin_settings(self._settings)) as admin:
             if self._creates:
                 check_brokers(admin)
-            count = (ensure_topic if self._creates else data_partitions)(admin, topic)
+            leaders = (ensure_topic if self._creates else data_leaders)(admin, topic)
             journal = TopicPartition(topic, JOURNAL)
             if admin.list_offsets({journal: "latest"})[journal].offset > 2 * self.version:
                 for _ in batches:
                     pass  # it was planned before: this attempt will not be asked for
                 return made
-            self._stage_rows(made, admin, topic, count, batches)
+            self._stage_rows(made, _Places(admin, leaders, self._settings), batches)
         return made
 
-    def _stage_rows(
-        self, made: Written, admin: AdminClient, topic: str, count: int, batches: Iterable[Any]
-    ) -> None:
+    def _stage_rows(self, made: Written, places: _Places, batches: Iterable[Any]) -> None:
         attempt = os.urandom(16)
-        made.attempt = attempt.hex()
-        made.partition = 1 + attempt[0] % count
+        topic = topic_of(self.sink)
+        deliveries = []
         with Producer(dict(self._settings.clients) | STAGING) as producer:
-            encoder = RowEncoder(producer_settings(self._settings), self._counted(admin))
-            deliveries = []
+            encoder = RowEncoder(producer_settings(self._settings), places.count)
             for encoded in _encoded(encoder, batches, self._settings.topic):
-                place = encoded.topic, encoded.partition
-                made.records[place] = made.records.get(place, 0) + encoded.records
-                key = StagedKey(attempt, encoded.partition, encoded.records, encoded.topic)
-                deliveries.append(producer.send(topic, encoded.data, key.encode(), made.partition))
+                target = encoded.topic, encoded.partition
+                run = made.staged.get(target)
+                if run is None:
+                    run = made.staged[target] = StagedRun(places.near(*target, attempt[0]))
+                key = key_of(attempt, *target)
+                sent = producer.send(topic, encoded.data, key, run.partition)
+                deliveries.append((run, sent))
+                run.counts.append(encoded.records)
             producer.flush()
-        offsets = [delivery.result() for delivery in deliveries]
-        made.start, made.end = min(offsets), max(offsets) + 1
-
-    def _counted(self, admin: AdminClient) -> Callable[[str], int]:
-        """How many partitions a topic has, which brokers may have to create first."""
-
-        def count(topic: str) -> int:
-            with contextlib.suppress(UnknownTopicOrPartitionError):
-                return len(admin.describe_topics([topic])[0].partitions)
-            with Producer(self._settings.clients) as producer:
-                return self._made(producer, topic)
-
-        return count
-
-    def _made(self, producer: Producer, topic: str) -> int:
-        try:
-            return producer.partitions_for(topic)
-        except UnknownTopicOrPartitionError:
-            raise PipelineError(
-                "there is no such topic, and brokers do not create it",
-                topic=topic,
-                remedy="Create it (kstore topics create)",
-            ) from None
+        for run, sent in deliveries:
+            run.offsets.append(sent.result())
+        made.attempt = attempt.hex()
 
     def _send(self, batches: Iterable[Any]) -> Written:
         made = Written(self.sink, self.version)
         with Producer(self._settings.clients) as producer:
             for batch in batches:
                 for group in groups(batch, self._settings.topic):
-                    self._made(producer, group.topic)
+                    _made(producer, group.topic)
                     partition = None if group.partition < 0 else group.partition
                     producer.send_arrow(group.topic, group.rows, partition=partition)
             producer.flush()
         return made
+
+
+class _Places:
+    """How many partitions the target topics have, and where batches for each are staged: at the
+    target's leader, which then copies them from its own log.
+    """
+
+    def __init__(self, admin: AdminClient, leaders: list[int], settings: SinkSettings) -> None:
+        self._admin = admin
+        self._staging = leaders
+        self._settings = settings
+        self._leaders: dict[str, dict[int, int]] = {}
+
+    def count(self, topic: str) -> int:
+        """How many partitions a topic has, which brokers may have to create first."""
+        try:
+            rows = self._admin.describe_topics([topic])[0].partitions
+        except UnknownTopicOrPartitionError:
+            with Producer(self._settings.clients) as producer:
+                return _made(producer, topic)
+        self._leaders[topic] = {row.partition: row.leader for row in rows}
+        return len(rows)
+
+    def near(self, topic: str, partition: int, chance: int) -> int:
+        """A partition of the sink's topic for a partition's batches."""
+        leader = self._leaders.get(topic, {}).get(partition)
+        every = range(len(self._staging))
+        found = [index for index in every if self._staging[index] == leader] or list(every)
+        return JOURNAL + 1 + found[chance % len(found)]
+
+
+def _made(producer: Producer, topic: str) -> int:
+    try:
+        return producer.partitions_for(topic)
+    except UnknownTopicOrPartitionError:
+        raise PipelineError(
+            "there is no such topic, and brokers do not create it",
+            topic=topic,
+            remedy="Create it (kstore topics create)",
+        ) from None
 
 
 def check_brokers(admin: AdminClient) -> None:

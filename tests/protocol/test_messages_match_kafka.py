@@ -68,7 +68,7 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "ConsumerGroupHeartbeatRequest": {"need_position": (25301, "0+"), "position": (25302, "0+")},
     "ConsumerGroupHeartbeatResponse": {"need_position": (25301, "0+"), "position": (25302, "0+")},
 }
-# Messages that Kafka 4.3.1 no longer has: its ZooKeeper era's; and kstore's own (KIP-253).
+# Messages that Kafka 4.3.1 no longer has: its ZooKeeper era's; and kstore's own.
 KSTORE_ONLY = {
     name + suffix
     for name in (
@@ -77,6 +77,7 @@ KSTORE_ONLY = {
         "UpdateMetadata",
         "ControlledShutdown",
         "LeaderEpochForPartition",
+        "CopyBatches",
     )
     for suffix in ("Request", "Response")
 }

@@ -139,6 +139,7 @@ ROWS: dict[int, tuple[Rows, ...]] = {
     91: (_topics("topics", "responses", "partitions", "partitions", _INDEX, "topic_name"),),
     92: (Rows("topics", "responses", _keys("topic_name")),),
     25300: (_topics("topics", "topics", "partitions", "partitions", _VALUE),),
+    25301: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
 }  # fmt: skip
 """API key to its rows; where there are several, each is of other versions. What is not here has
 one error for the whole answer."""

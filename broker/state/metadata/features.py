@@ -41,6 +41,7 @@ FEATURES: dict[str, Feature] = {
         Feature("kstore.kip359", 1, 1, 0),
         Feature("kstore.kip391", 1, 1, 0),
         Feature("kstore.exact", 1, 1, 0),
+        Feature("kstore.copybatches", 1, 1, 0),
     )
 }
 """Kafka 4.3.1's features in the order of its answer, then the extensions that a client may use."""

@@ -156,10 +156,11 @@ class Partition(Wakeable):
     def may_append_now(self, data: bytes) -> bool:
         """Whether the loop may append these batches itself, as nothing has to be waited for."""
     def append_later(
-        self, data: bytes, callback: Callable[[CallbackJob], object], *, origin: int = 1
+        self, data: bytes | bytearray, callback: Callable[[CallbackJob], object], *, origin: int = 1
     ) -> tuple[int, int]:
         """Have a thread append ready batches; ``callback(job)`` is called when that is done, or has
-        failed, after who waits was woken.
+        failed, after who waits was woken. A bytearray is the thread's from now on; of bytes a copy
+        is made.
 
         Returns (error code, the base offset that they get if all before them succeed). With an
         error nothing is appended, and nobody called back.

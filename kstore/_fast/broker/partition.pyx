@@ -408,15 +408,15 @@ cdef class Partition(Wakeable):
         return self.core is None or bool(self.core.may_append_now(
             <const uint8_t*><const char*>data, len(data), False))
 
-    def append_later(self, bytes data not None, callback, *, int origin=ORIGIN_COORDINATOR):
-        """Have a thread append ready batches; ``callback(job)`` is called when that ends.
+    def append_later(self, data not None, callback, *, int origin=ORIGIN_COORDINATOR):
+        """Have a thread append ready batches, bytes or a bytearray that nobody changes from now on;
+        ``callback(job)`` is called when that ends.
 
         Returns (error code, the base offset that they get if all before them succeed). With an
         error nothing is appended, and nobody called back.
         """
         cdef PartitionJob job
-        cdef const uint8_t* at
-        cdef const uint8_t* end
+        cdef const uint8_t *at, *end
         cdef BatchInfo info
         cdef int64_t base
         if self.core is None:
@@ -426,7 +426,7 @@ cdef class Partition(Wakeable):
         job = PartitionJob.__new__(PartitionJob)
         job.partition = self
         job.core = self.core
-        job.take_copy(data)
+        job.take(data if type(data) is bytearray else bytearray(data))
         job.leader_epoch = self.leader_epoch
         job.origin = origin
         job.callback = callback

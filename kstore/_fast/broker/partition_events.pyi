@@ -34,6 +34,8 @@ class TopicCounts:
     """What followers have fetched."""
     replica_bytes_in: int
     """What this broker, as a follower, has copied."""
+    def note_appended(self, total: TopicCounts, messages: int, size: int) -> None:
+        """Count records that no Produce request has brought, in ``total``, too."""
 
 class ErrorCounts:
     """The errors that this broker has answered with."""

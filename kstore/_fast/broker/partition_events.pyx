@@ -25,6 +25,10 @@ cdef class Wakeable:
 cdef class TopicCounts:
     """What was produced to a topic and fetched from it since this broker has it."""
 
+    def note_appended(self, TopicCounts total not None, int64_t messages, int64_t size):
+        """Count records that no Produce request has brought, in ``total``, too."""
+        self.appended(total, messages, size)
+
 
 cdef class ErrorCounts:
     """The errors that this broker has answered with."""

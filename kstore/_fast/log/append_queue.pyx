@@ -45,11 +45,10 @@ cdef class AppendJob:
     cdef int go_on(self) except -1:
         return 0
 
-    cdef int take_copy(self, data) except -1:
-        """Append a copy of these batches."""
-        cdef MemoryView view
-        self.keeps = bytearray(data)
-        view = view_of(self.keeps, True)
+    cdef int take(self, bytearray data) except -1:
+        """Append these batches, which nobody else changes from now on."""
+        cdef MemoryView view = view_of(data, True)
+        self.keeps = data
         self.data = view.data
         self.size = view.size
 
@@ -154,7 +153,7 @@ cdef class AppendQueue:
         from kstore._fast.log.log_core import ORIGINS
 
         job.core = core
-        job.take_copy(data)
+        job.take(bytearray(data))
         job.leader_epoch = leader_epoch
         job.origin = ORIGINS[origin]
         job.callback = callback

@@ -11,15 +11,19 @@ from kstore._fast.protocol.wire cimport AnswerBuffer
 
 cdef enum:
     API_LIMIT = 128                         # places in the table of APIs
-    OWN_API = 25300                         # LeaderEpochForPartition has the last
+    OWN_API = 25300                         # the first of kstore's own
+    OWN_APIS = 2                            # that have the last places
     READ_BYTES = 256 * 1024                 # of the read buffer that all connections share
     SLICE_OVER = 8                          # a connection is muted: its request waits for others'
 
 # An API key's place in the table; -1: none.
 cdef inline int api_place(int api_key) noexcept nogil:
-    if api_key == OWN_API:
-        return API_LIMIT - 1
-    return api_key if 0 <= api_key < API_LIMIT - 1 else -1
+    if OWN_API <= api_key < OWN_API + OWN_APIS:
+        return API_LIMIT - 1 - (api_key - OWN_API)
+    return api_key if 0 <= api_key < API_LIMIT - OWN_APIS else -1
+
+cdef inline int api_key_at(int place) noexcept nogil:
+    return OWN_API + API_LIMIT - 1 - place if place >= API_LIMIT - OWN_APIS else place
 
 cdef struct ApiEntry:
     int16_t min_version

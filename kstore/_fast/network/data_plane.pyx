@@ -77,7 +77,9 @@ cdef class DataPlane:
         """
         cdef int place = api_place(api_key)
         if place < 0:
-            raise ValueError(f"api key {api_key} is neither in 0..{API_LIMIT - 2} nor {OWN_API}")
+            raise ValueError(
+                f"api key {api_key} is neither in 0..{API_LIMIT - OWN_APIS - 1} nor in "
+                f"{OWN_API}..{OWN_API + OWN_APIS - 1}")
         self.apis[place].min_version = min_version
         self.apis[place].max_version = max_version
         self.apis[place].flexible_from = flexible_from
@@ -93,7 +95,7 @@ cdef class DataPlane:
     def request_counts(self):
         """How many requests of each API key were handled."""
         return {
-            OWN_API if place == API_LIMIT - 1 else place: self.apis[place].requests
+            api_key_at(place): self.apis[place].requests
             for place in range(API_LIMIT) if self.apis[place].requests
         }
 

@@ -16,13 +16,18 @@ cdef enum:
     FETCH = 1
     JOIN_GROUP = 11
     SYNC_GROUP = 14
-    OWN_PLACE = 127
+    FIRST_OWN_PLACE = 126       # as api_place says
+    LAST_OWN_PLACE = 127
     OWN_API = 25300
 
 
 cdef inline bint waits_by_design(int api_key) noexcept nogil:
     """Whether a client asks with this API to wait for others: that does not make it slow."""
     return api_key == FETCH or api_key == JOIN_GROUP or api_key == SYNC_GROUP
+
+
+cdef inline int api_key_at(int place) noexcept nogil:
+    return OWN_API + LAST_OWN_PLACE - place if place >= FIRST_OWN_PLACE else place
 
 
 cdef inline int bucket_of(int64_t us) noexcept nogil:
@@ -82,7 +87,7 @@ cdef class RequestTimes:
         for place in range(PLACES):
             api = self.apis[place]
             if api != NULL:
-                found[OWN_API if place == OWN_PLACE else place] = {
+                found[api_key_at(place)] = {
                     name: (api.parts[part].sum_us, api.count,
                            [api.parts[part].counts[each] for each in range(BUCKETS)])
                     for part, name in enumerate(PARTS_BY_NAME)

@@ -16,7 +16,8 @@ import pytest
 
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin.topics import NewTopic
-from kstore.errors import NetworkError
+from kstore.clients.io.cluster import ClusterClient
+from kstore.errors import ErrorCode, NetworkError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink import placing
 from kstore.pipeline.sink import tasks as sink_tasks
@@ -24,6 +25,7 @@ from kstore.pipeline.sink.commit import commit, forget, prepare
 from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.tasks import Task
 from kstore.pipeline.sink.written import Written
+from kstore.protocol.schema import Message
 from kstore.testing.brokers import Broker, Cluster, Server
 from kstore.types import TopicPartition
 from tests.pipeline.topic_rows import records_of, values_of
@@ -81,6 +83,52 @@ def test_rows_of_all_tasks_are_written_once_all_have_succeeded(sink: Sink) -> No
     assert sink.values() == expected(range(200))
 
 
+def test_no_batch_passes_the_driver(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = 0
+    ask = ClusterClient.ask
+
+    async def counted(self: ClusterClient, node: int, request: Message, **options: Any) -> Message:
+        nonlocal sent
+        answer = await ask(self, node, request, **options)
+        sent += len(request.encode(request.MAX_VERSION)) + len(answer.encode(answer.MAX_VERSION))
+        return answer
+
+    monkeypatch.setattr(ClusterClient, "ask", counted)
+    sink.settings = SinkSettings({"bootstrap.servers": sink.bootstrap}, sink.topic, True)
+    rows = pa.RecordBatch.from_pydict({"value": [b"%09d" % row * 100 for row in range(5000)]})
+    sink.commit(*(Task(sink.settings, sink.name, 0).write([rows]) for _ in range(2)))
+    assert len(sink.values()) == 10_000
+    assert sent < 20_000, "of 9,000,000 bytes"
+
+
+def test_batches_that_the_leader_has_not_are_moved(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = placing.copy
+
+    async def elsewhere(*args: Any) -> Any:
+        *rest, rows = args
+        answer = await copied(*rest, rows[:1])
+        answer.source_error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return answer
+
+    monkeypatch.setattr(placing, "copy", elsewhere)
+    sink.commit(sink.task(0, range(200)), sink.task(0, range(200, 300)))
+    assert sink.values() == expected(range(300))
+    records = records_of(sink.bootstrap, sink.topic)
+    for partition in range(2):
+        found = [int(r.value or b"") for r in records if r.partition == partition]
+        assert found == sorted(found)
+
+
+def test_staged_records_that_others_have_replaced_are_not_written(sink: Sink) -> None:
+    staged = sink.task(0, range(50))
+    staged.attempt = "00" * 16  # what is at these offsets now is another attempt's
+    with pytest.raises(PipelineError, match="what was staged here is gone"):
+        sink.commit(staged)
+    assert sink.values() == []
+
+
 def test_an_attempt_that_nobody_asks_for_leaves_nothing(sink: Sink) -> None:
     sink.task(0, range(50))  # it died, or was slower than its twin
     sink.commit(sink.task(0, range(50)))
@@ -130,8 +178,8 @@ def test_what_is_written_is_cleared_away(sink: Sink) -> None:
 
 
 class Interruptions:
-    """Ends the driver after so many writes to target partitions, before or after the broker has
-    got the last one.
+    """Ends the driver after so many copies to target partitions, of one batch each, before or
+    after the broker has done the last one.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +187,9 @@ class Interruptions:
         self._error: type[BaseException] = _KilledError
         self._is_lost = False
         self.hook: Callable[[], None] = lambda: None
-        self._produce = placing.produce
-        monkeypatch.setattr(placing, "produce", self._counted)
+        self._copy = placing.copy
+        monkeypatch.setattr(placing, "copy", self._counted)
+        monkeypatch.setattr(placing, "BATCHES_AT_ONCE", 1)
 
     def after(self, writes: int, error: type[BaseException], *, is_lost: bool) -> None:
         """The write after so many fails; is_lost: only its answer does not come."""
@@ -150,9 +199,9 @@ class Interruptions:
         self.hook()
         self._left -= 1
         if self._left != -1:
-            return await self._produce(*args)
+            return await self._copy(*args)
         if self._is_lost:
-            await self._produce(*args)
+            await self._copy(*args)
         raise self._error("here it ended")
 
 

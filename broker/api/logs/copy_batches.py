@@ -1,0 +1,253 @@
+"""CopyBatches, kstore's own: the leader of a partition appends record batches that are the values
+of another partition's records, as a Produce with given offsets (KIP-391) would, without the client
+moving them.
+
+The records' partition has to have a replica here. A partition's batches are appended in order, and
+the first that fails is the last that is looked at; the answer comes when the others in sync have
+what was appended. Large batches are appended in threads; the loop gives others their turn after
+each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.logs.list_offsets import check_leader
+from kstore.broker.api.security.access import HasAuthorizer, allowed
+from kstore.broker.runtime.log_dirs.cold_reads import finished, read
+from kstore.errors import ErrorCode, KafkaError
+from kstore.log.errors import LogError
+from kstore.protocol.logs.copy_batches import (
+    CopyBatchesPartition,
+    CopyBatchesPartitionResult,
+    CopyBatchesRequest,
+    CopyBatchesResponse,
+    CopyBatchesSource,
+    CopyBatchesTopic,
+    CopyBatchesTopicResult,
+)
+from kstore.record import InvalidBatchError, batches, decode
+from kstore.record.signing import signed
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstore._fast.broker.partition import Partition
+    from kstore._fast.broker.partition_table import PartitionTable
+    from kstore._fast.log.append_queue import CallbackJob
+    from kstore.broker.api import RequestContext
+    from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.node import Node
+
+__all__ = ["CopyParts", "handle_copy_batches"]
+
+GIVEN_OFFSETS = 3
+"""The log core's origin of appends with given offsets."""
+NO_ID = bytes(16)
+
+
+class CopyParts(HasAuthorizer, Protocol):
+    """What this handler is given."""
+
+    @property
+    def node(self) -> Node:
+        """The loop's clock."""
+
+    @property
+    def table(self) -> PartitionTable:
+        """The partitions that this broker knows."""
+
+    @property
+    def partition_writer(self) -> Lazy[PartitionWriter]:
+        """Who waits for followers and disk."""
+
+
+class _Found(NamedTuple):
+    """A record batch that a record of the source has, or why it can't be had."""
+
+    error_code: int = ErrorCode.NONE
+    data: bytes = b""
+    records: int = 0
+
+
+async def handle_copy_batches(
+    broker: CopyParts, request: CopyBatchesRequest, ctx: RequestContext
+) -> CopyBatchesResponse:
+    """Copy to all partitions at once; what is not done after timeout_ms is REQUEST_TIMED_OUT."""
+    readable = {
+        source.topic: allowed(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, source.topic)
+        for topic in request.topics
+        for row in topic.partitions
+        for source in row.sources
+    }
+    deadline = broker.node.loop.time() + request.timeout_ms / 1000
+    copies = [
+        [_Copy(broker, topic, row, readable, deadline) for row in topic.partitions]
+        for topic in request.topics
+    ]
+    await asyncio.gather(*(copy.run() for row in copies for copy in row))
+    topics = [
+        CopyBatchesTopicResult(name=topic.name, partitions=[copy.result for copy in row])
+        for topic, row in zip(request.topics, copies, strict=True)
+    ]
+    return CopyBatchesResponse(topics=topics)
+
+
+class _Copy:
+    """What is copied to one partition."""
+
+    def __init__(
+        self,
+        broker: CopyParts,
+        topic: CopyBatchesTopic,
+        asked: CopyBatchesPartition,
+        readable: dict[str, bool],
+        deadline: float,
+    ) -> None:
+        self._broker = broker
+        self._loop = broker.node.loop
+        self._place = TopicPartition(topic.name, asked.partition_index)
+        self._topic_id = topic.topic_id.bytes
+        self._asked = asked
+        self._readable = readable
+        self._deadline = deadline
+        self._held: tuple[Partition | None, int, int, bytes] = (None, 0, 0, b"")
+        self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
+
+    async def run(self) -> None:
+        """Copy until one fails."""
+        result = self.result
+        offset, sequence = self._asked.base_offset, self._asked.base_sequence
+        for source, at in self._sources():
+            result.error_code = self._refusal(offset)
+            if result.error_code != ErrorCode.NONE:
+                break
+            found = await self._found(source, at)
+            result.source_error_code = found.error_code
+            if found.error_code == ErrorCode.NONE:
+                result.error_code = await self._append(found, offset, sequence)
+            if result.error_code != ErrorCode.NONE or result.source_error_code != ErrorCode.NONE:
+                break
+            result.copied += 1
+            offset += found.records
+            sequence += found.records
+        await self._settle()
+
+    def _sources(self) -> Iterator[tuple[CopyBatchesSource, int]]:
+        for source in self._asked.sources:
+            for offset in source.offsets:
+                yield source, offset
+
+    def _partition(self) -> Partition | None:
+        return self._broker.table.partition(self._place.topic.encode(), self._place.partition)
+
+    def _refusal(self, offset: int) -> int:
+        """Why nothing can be appended now."""
+        partition = self._partition()
+        code = check_leader(partition, self._asked.current_leader_epoch)
+        if partition is None or code != ErrorCode.NONE:
+            return code
+        self.result.log_end_offset = partition.log_end_offset
+        if self._topic_id not in (NO_ID, partition.entry.topic_id):
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if partition.entry.internal:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if offset < 0 or self._asked.producer_id < 0 or self._asked.base_sequence < 0:
+            return ErrorCode.INVALID_REQUEST
+        if partition.insync_replicas < partition.min_insync_replicas:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        if self._loop.time() >= self._deadline:
+            return ErrorCode.REQUEST_TIMED_OUT
+        return ErrorCode.NONE
+
+    async def _found(self, source: CopyBatchesSource, offset: int) -> _Found:
+        if not self._readable[source.topic]:
+            return _Found(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition = self._broker.table.partition(source.topic.encode(), source.partition)
+        if partition is None or partition.log is None:
+            return _Found(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if offset < partition.log_start_offset:
+            return _Found(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset >= partition.high_watermark:
+            return _Found(ErrorCode.OFFSET_NOT_AVAILABLE)
+        try:
+            return _batch_at(await self._read(partition, offset), offset, source.key)
+        except InvalidBatchError:
+            return _Found(ErrorCode.CORRUPT_MESSAGE)
+        except (LogError, OSError):
+            return _Found(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    async def _read(self, partition: Partition, offset: int) -> bytes:
+        """The batch of the source that has a record at this offset."""
+        held, start, end, data = self._held
+        if held is not partition or not start <= offset < end:
+            data, _ = await finished(read(partition.log, offset, partition.high_watermark, 1))
+            view = next(iter(batches(data)), None)
+            if view is not None:
+                self._held = partition, view.base_offset, view.next_offset, data
+        return data
+
+    async def _append(self, found: _Found, offset: int, sequence: int) -> int:
+        """Have a batch appended at the offset; an error code."""
+        refusal = self._refusal(offset)
+        if refusal != ErrorCode.NONE:
+            return refusal
+        partition = self._partition()
+        assert partition is not None
+        if partition.stored_codec >= 0:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # a Produce has it packed anew
+        if len(found.data) > partition.log.config.max_message_bytes:
+            return ErrorCode.MESSAGE_TOO_LARGE
+        asked = self._asked
+        data = signed(found.data, offset, asked.producer_id, sequence, asked.producer_epoch)
+        done: asyncio.Future[CallbackJob] = self._loop.create_future()
+        code, _ = partition.append_later(data, done.set_result, origin=GIVEN_OFFSETS)
+        if code != ErrorCode.NONE:
+            return code
+        job = await done
+        if job.problem is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.result.log_end_offset = job.log_end_offset
+        if job.error_code == ErrorCode.NONE:
+            if job.base_offset != offset:
+                return ErrorCode.INVALID_PRODUCE_OFFSET  # a duplicate, which lies elsewhere
+            counts = partition.entry.counts
+            counts.note_appended(self._broker.table.counts, found.records, len(data))
+        return job.error_code
+
+    async def _settle(self) -> None:
+        """Wait until what was appended can't be lost any more."""
+        result = self.result
+        if not result.copied:
+            return
+        try:
+            told = self._broker.partition_writer().to_be_committed(self._place)
+        except KafkaError:
+            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return
+        if told is None:
+            return
+        left = max(self._deadline - self._loop.time(), 0)
+        await asyncio.wait({told}, timeout=left)
+        code = told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT
+        if code != ErrorCode.NONE:
+            result.error_code = code
+
+
+def _batch_at(data: bytes, offset: int, key: bytes) -> _Found:
+    """The one batch that is the value of the record with this key at this offset. InvalidBatchError
+    for damage.
+    """
+    record = next(iter(decode(data, start_offset=offset, end_offset=offset + 1)), None)
+    if record is None or record.offset != offset or record.key != key:
+        return _Found(ErrorCode.INVALID_RECORD)
+    value = record.value
+    if value is None:
+        return _Found(ErrorCode.INVALID_RECORD)
+    view = next(iter(batches(value, verify=True)), None)
+    if view is None or view.size_bytes != len(value) or view.is_control or view.is_transactional:
+        return _Found(ErrorCode.INVALID_RECORD)
+    return _Found(ErrorCode.NONE, value, view.next_offset - view.base_offset)

@@ -1,0 +1,138 @@
+"""CopyBatches on a real socket: batches in records of one partition become batches of another, at
+given offsets, once; and what keeps a leader from copying one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kstore._fast.record.builder import build_batch
+from kstore.errors import ErrorCode
+from kstore.protocol.logs.copy_batches import (
+    CopyBatchesPartition,
+    CopyBatchesPartitionResult,
+    CopyBatchesRequest,
+    CopyBatchesSource,
+    CopyBatchesTopic,
+)
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
+from kstore.record import batches, decode
+from tests.broker.requests.test_extensions import TIME, Topic, running, topic
+
+__all__ = ["running", "topic"]
+
+KEY = b"these"
+PRODUCER = 4711
+
+
+def stage(topic: Topic, *values: bytes, key: bytes = KEY) -> None:
+    """Records with these values, in partition 1, one batch for all."""
+    made = build_batch([(key, value) for value in values], timestamp=TIME)
+    assert topic.produce(made, index=1).error_code == ErrorCode.NONE
+
+
+def inner(*values: bytes, **fields: Any) -> bytes:
+    """A batch as the value of a record."""
+    return build_batch(list(values), timestamp=TIME, **fields)
+
+
+def copy(topic: Topic, *offsets: int, **fields: Any) -> CopyBatchesPartitionResult:
+    """Copy from partition 1 to partition 0."""
+    source = CopyBatchesSource(
+        topic=fields.pop("source", topic.name),
+        partition=1,
+        key=fields.pop("key", KEY),
+        offsets=list(offsets),
+    )
+    row = CopyBatchesPartition(
+        producer_id=PRODUCER, producer_epoch=0, sources=[source], **({"base_sequence": 0} | fields)
+    )
+    asked = CopyBatchesTopic(name=topic.name, topic_id=topic.topic_id, partitions=[row])
+    answer = topic.wire.call(CopyBatchesRequest(timeout_ms=5000, topics=[asked]), 0)
+    result: CopyBatchesPartitionResult = answer.topics[0].partitions[0]
+    return result
+
+
+def outcome(result: CopyBatchesPartitionResult) -> tuple[int, int, int, int]:
+    return result.copied, result.error_code, result.source_error_code, result.log_end_offset
+
+
+def records(topic: Topic) -> list[tuple[int, bytes | None]]:
+    """What partition 0 has."""
+    return [(record.offset, record.value) for record in decode(fetched(topic))]
+
+
+def fetched(topic: Topic) -> bytes:
+    row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=1 << 20,
+        topics=[FetchTopic(topic_id=topic.topic_id, partitions=[row])],
+    )  # fmt: skip
+    return bytes(topic.wire.call(request, 13).responses[0].partitions[0].records or b"")
+
+
+def test_batches_are_appended_in_the_order_that_is_asked_for(topic: Topic) -> None:
+    stage(topic, inner(b"a", b"b"), inner(b"c"), inner(b"d"))
+    assert outcome(copy(topic, 2, 0, base_offset=10)) == (2, 0, 0, 13)
+    assert records(topic) == [(10, b"d"), (11, b"a"), (12, b"b")]
+    signed = [(b.producer_id, b.base_sequence) for b in batches(fetched(topic), verify=True)]
+    assert signed == [(PRODUCER, 0), (PRODUCER, 1)]
+
+
+def test_a_repeated_request_appends_nothing(topic: Topic) -> None:
+    stage(topic, inner(b"a"), inner(b"b"))
+    assert outcome(copy(topic, 0, 1)) == outcome(copy(topic, 0, 1)) == (2, 0, 0, 2)
+    assert records(topic) == [(0, b"a"), (1, b"b")]
+
+
+def test_an_offset_below_the_end_is_refused_with_the_end(topic: Topic) -> None:
+    stage(topic, inner(b"a"))
+    topic.produce(build_batch([b"other"] * 3, timestamp=TIME))
+    refused = copy(topic, 0, base_offset=2)
+    assert outcome(refused) == (0, ErrorCode.INVALID_PRODUCE_OFFSET, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "code"),
+    [
+        (b"no batch", KEY, ErrorCode.INVALID_RECORD),
+        (inner(b"x") + inner(b"y"), KEY, ErrorCode.INVALID_RECORD),
+        (inner(b"x", transactional=True, producer_id=1, base_sequence=0), KEY,
+         ErrorCode.INVALID_RECORD),
+        (inner(b"x")[:-1] + b"?", KEY, ErrorCode.CORRUPT_MESSAGE),
+        (inner(b"x"), b"another attempt's", ErrorCode.INVALID_RECORD),
+    ],
+    ids=["no batch", "two batches", "transactional", "damaged", "another key"],
+)  # fmt: skip
+def test_what_is_before_a_bad_record_is_copied(
+    topic: Topic, value: bytes, key: bytes, code: int
+) -> None:
+    stage(topic, inner(b"a"))
+    stage(topic, value, key=key)
+    stage(topic, inner(b"c"))
+    assert outcome(copy(topic, 0, 1, 2)) == (1, 0, code, 1)
+    assert records(topic) == [(0, b"a")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"source": "nowhere"}, (0, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)),
+        ({"current_leader_epoch": 7}, (0, ErrorCode.UNKNOWN_LEADER_EPOCH, 0)),
+        ({"base_offset": -1}, (0, ErrorCode.INVALID_REQUEST, 0)),
+        ({"base_sequence": -1}, (0, ErrorCode.INVALID_REQUEST, 0)),
+    ],
+)
+def test_a_wrong_request_copies_nothing(
+    topic: Topic, fields: dict[str, Any], told: tuple[int, ...]
+) -> None:
+    stage(topic, inner(b"a"))
+    assert outcome(copy(topic, 0, **fields))[:3] == told
+    assert records(topic) == []
+
+
+def test_what_is_not_there_yet_is_told(topic: Topic) -> None:
+    stage(topic, inner(b"a"))
+    assert outcome(copy(topic, 0, 1)) == (1, 0, ErrorCode.OFFSET_NOT_AVAILABLE, 1)
