@@ -416,9 +416,9 @@ cdef class Partition(Wakeable):
         error nothing is appended, and nobody called back.
         """
         cdef PartitionJob job
-        cdef const uint8_t *at, *end
+        cdef const uint8_t* at
+        cdef const uint8_t* end
         cdef BatchInfo info
-        cdef int64_t base
         if self.core is None:
             return NOT_LEADER_OR_FOLLOWER, -1
         if origin == ORIGIN_COORDINATOR and self.insync_replicas < self.min_insync_replicas:
@@ -432,7 +432,7 @@ cdef class Partition(Wakeable):
         job.callback = callback
         if self.core.queued == 0:
             self.expected_end = self.core.log_end_offset
-        base = self.expected_end
+        cdef int64_t base = self.expected_end
         at = job.data
         end = at + job.size
         while at < end and read_batch_header(at, end, &info) == BATCH_OK:
