@@ -89,9 +89,11 @@ cdef class DirCalm:
         if took_us <= SLOW_US or self.untimed:
             return
         now = now_us()
-        if by_loop and now - took_us - self.core_sampled_us <= 2 * SAMPLED_EACH_US:
-            waited_us = kstore_core_waited_us(self.core_fd)
-            if waited_us >= 0 and took_us - (waited_us - self.core_waited_us) <= SLOW_US:
+        if by_loop and self.core_fd >= 0:
+            waited_us = kstore_core_waited_us(self.core_fd) - self.core_waited_us
+            # It may have waited between the sample and the write, too; but not done much else.
+            if now - took_us - self.core_sampled_us - waited_us <= 2 * SAMPLED_EACH_US \
+                    and took_us - waited_us <= SLOW_US:
                 return
         self.slow_until_us = now + SLOW_FOR_US
 
