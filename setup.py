@@ -2,11 +2,15 @@
 
 KSTORE_DEBUG=1 builds with bounds checks, assertions and line tracing; KSTORE_ASAN=1 with
 AddressSanitizer; KSTORE_MODULES=batch,crc32c restricts a developer's rebuild to those modules.
+KSTORE_PROJECT_URL is the repository's address, for the links of a release.
 """
 
 import os
+import re
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 
@@ -76,7 +80,27 @@ def extensions() -> list[Extension]:
     return translated
 
 
+def _page() -> dict[str, Any]:
+    """The description and the links for a package index. With KSTORE_PROJECT_URL, the address of
+    the repository, relative links of the README become absolute ones, to the release's tag.
+    """
+    text = Path("README.md").read_text("utf-8")
+    page: dict[str, Any] = {"long_description_content_type": "text/markdown"}
+    if url := os.environ.get("KSTORE_PROJECT_URL", "").rstrip("/"):
+        tag = "v" + tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]["version"]
+        text = re.sub(r"(!\[[^]]*\]\()(?!https?:)", rf"\1{url}/raw/{tag}/", text)
+        text = re.sub(r"((?<!!)\[[^][]*\]\()(?!https?:|#)", rf"\1{url}/blob/{tag}/", text)
+        page["project_urls"] = {
+            "Source": url,
+            "Documentation": f"{url}/blob/{tag}/docs/index.md",
+            "Changelog": f"{url}/blob/{tag}/CHANGELOG.md",
+            "Issues": f"{url}/issues",
+        }
+    return page | {"long_description": text}
+
+
 setup(
+    **_page(),
     ext_modules=[] if COLLECTING else extensions(),
     options={"build_ext": {"parallel": JOBS}},
 )

@@ -4,7 +4,9 @@ in a fresh environment.
 
 from __future__ import annotations
 
+import email
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -116,3 +118,22 @@ def test_a_folder_is_imported_under_its_public_name_only(name: str) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert f"imported as kstore.{name}" in printed
+
+
+def test_a_release_names_its_project_and_links_to_it(tmp_path: Path) -> None:
+    home = "https://code.example/team/kstore"
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", str(tmp_path)], cwd=ROOT,
+        env={**os.environ, "KSTORE_PROJECT_URL": home}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = email.message_from_bytes((tmp_path / "kstore.egg-info" / "PKG-INFO").read_bytes())
+    links = dict(line.split(", ", 1) for line in told.get_all("Project-URL", []))
+    tag = f"v{told['Version']}"
+    assert links["Source"] == home
+    assert links["Changelog"] == f"{home}/blob/{tag}/CHANGELOG.md"
+    text = str(told.get_payload())
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert f"{home}/raw/{tag}/docs/operation/console/brokers.png" in targets
+    assert f"{home}/blob/{tag}/ARCHITECTURE.md" in targets
+    assert [target for target in targets if not target.startswith("https://")] == []
