@@ -13,6 +13,7 @@
 #   make soak           a cluster under load, churn and kills for MINUTES (120): growth, odd log lines
 #   make bench          measure, and write the table and the plots
 #   make docs           build the site of the documentation in build/site, and check its links
+#   make macos          compile the C code for macOS (arm64), with zig
 #   make ops            check the workflows, the container and the Kubernetes files against their schemas
 #   make audit          known vulnerabilities of dependencies; OFFLINE=yes asks nobody
 #   make lock           lock what is new in pyproject.toml; UPGRADE=yes: the newest version of everything
@@ -43,10 +44,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-all works-with times check quick sim soak bench docs build build-test prepare-test lint types tidy audit lock debug asan dist ops sbom release-check clean
+.PHONY: help run test test-all works-with times check quick sim soak bench docs build build-test prepare-test lint types tidy audit lock debug asan dist ops macos sbom release-check clean
 
 help:
-	@sed -n '3,18s/^# *//p' Makefile
+	@sed -n '3,19s/^# *//p' Makefile
 
 # --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
 # Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
@@ -190,6 +191,16 @@ ops: build/ops/.done
 	build/ops/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	build/ops/bin/check-jsonschema --builtin-schema vendor.compose-spec ops/container/compose.yaml
 	build/ops/bin/kubernetes-validate --strict ops/kubernetes/*.yaml
+
+# The C code of all modules, compiled for macOS with zig's headers: that it compiles is all that a Linux machine can
+# find out. Its answers to what macOS does otherwise are tried by the wheel's smoke test, in the release workflow.
+build/zig/.done:
+	$(PYTHON) -m venv build/zig
+	build/zig/bin/python -m pip --disable-pip-version-check install --quiet ziglang
+	@touch $@
+
+macos: build-test build/zig/.done
+	@$(PY) -m tests.packaging.macos build/zig/bin/python
 
 sbom: build/ops/.done
 	@mkdir -p dist

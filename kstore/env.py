@@ -7,8 +7,10 @@ what a log is. LMDB's own files are the one exception: LMDB opens and maps them 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -16,10 +18,18 @@ from typing import Protocol, TypeVar
 
 __all__ = [
     "Clock", "Env", "FileSystem", "Random", "SystemClock", "SystemEnv", "SystemFileSystem",
-    "SystemRandom",
+    "SystemRandom", "sync_data",
 ]  # fmt: skip
 
 F = TypeVar("F")
+
+
+def sync_data(descriptor: int) -> None:
+    """Wait until the disk has a file's data. On macOS fsync leaves it in the disk's own cache."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
 
 
 class Clock(Protocol):

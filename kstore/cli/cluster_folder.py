@@ -238,7 +238,13 @@ def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
+        if Path("/proc/self").exists():
+            return False
+    try:  # a system without /proc
+        os.kill(pid, 0)
+    except OSError:
         return False
+    return True
 
 
 def is_locked(path: Path) -> bool:

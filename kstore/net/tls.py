@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -150,13 +151,23 @@ def _load_key(context: ssl.SSLContext, settings: Mapping[str, Any]) -> bool:
     return bool(location or inline)
 
 
+def _unnamed_file() -> int:
+    """The descriptor of a file that only this process can open: in memory on Linux, elsewhere a
+    temporary file whose name is gone.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("kstore-tls", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 def _use_key(context: ssl.SSLContext, pem: bytes, password: str | None, name: str) -> None:
-    descriptor = os.memfd_create("kstore-tls", os.MFD_CLOEXEC)
+    descriptor = _unnamed_file()
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(pem)
         # Without a password the library would ask for one at the terminal.
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password or "")
+        context.load_cert_chain(f"/dev/fd/{descriptor}", password=password or "")
     except (ssl.SSLError, OSError) as problem:
         reason = getattr(problem, "reason", None) or problem.strerror or "it is no PEM"
         raise ConfigError(

@@ -23,9 +23,6 @@ cdef extern from * nogil:
     #ifdef __linux__
     # include <sys/eventfd.h>
     static int kstore_event(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
-    #else
-    static int kstore_event(void) { errno = ENOSYS; return -1; }
-    #endif
     static void kstore_raise_event(int fd) {
         uint64_t one = 1;
         ssize_t n = write(fd, &one, sizeof one);
@@ -36,6 +33,34 @@ cdef extern from * nogil:
         ssize_t n = read(fd, &count, sizeof count);
         (void)n;
     }
+    #elif defined(__APPLE__)
+    # include <sys/event.h>
+    static int kstore_event(void) {
+        struct kevent user;
+        int fd = kqueue();
+        if (fd < 0) return -1;
+        EV_SET(&user, 1, EVFILT_USER, EV_ADD | EV_CLEAR, 0, 0, NULL);
+        if (fcntl(fd, F_SETFD, FD_CLOEXEC) || kevent(fd, &user, 1, NULL, 0, NULL)) {
+            close(fd);
+            return -1;
+        }
+        return fd;
+    }
+    static void kstore_raise_event(int fd) {
+        struct kevent user;
+        EV_SET(&user, 1, EVFILT_USER, 0, NOTE_TRIGGER, 0, NULL);
+        kevent(fd, &user, 1, NULL, 0, NULL);
+    }
+    static void kstore_take_event(int fd) {
+        struct timespec now = { 0, 0 };
+        struct kevent user;
+        kevent(fd, NULL, 0, &user, 1, &now);
+    }
+    #else
+    static int kstore_event(void) { errno = ENOSYS; return -1; }
+    static void kstore_raise_event(int fd) { (void)fd; }
+    static void kstore_take_event(int fd) { (void)fd; }
+    #endif
     static int kstore_duplicate_fd(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
     """
     int kstore_event()

@@ -5,6 +5,11 @@ from libc.stdint cimport int64_t
 from posix.time cimport clock_gettime, timespec
 
 cdef extern from "<time.h>" nogil:
+    """
+    #ifndef CLOCK_MONOTONIC_COARSE      /* Linux alone has it */
+    # define CLOCK_MONOTONIC_COARSE CLOCK_MONOTONIC
+    #endif
+    """
     int CLOCK_MONOTONIC_COARSE
     int CLOCK_MONOTONIC
 

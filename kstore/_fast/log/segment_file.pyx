@@ -19,13 +19,23 @@ cdef extern from "Python.h":
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* into, size_t size, int64_t position)
     ssize_t pwrite(int fd, const void* data, size_t size, int64_t position)
-    int fdatasync(int fd)
     int ftruncate(int fd, int64_t size)
     int getpid()
 
 cdef extern from * nogil:
     """
+    #include <fcntl.h>
     #include <sys/resource.h>
+    #include <unistd.h>
+    /* Not before the disk has it: on macOS fsync() leaves it in the disk's own cache. */
+    static int kstore_sync(int fd) {
+    #ifdef F_FULLFSYNC
+        if (fcntl(fd, F_FULLFSYNC) == 0) return 0;
+        return fsync(fd);           /* a file system that does not know it */
+    #else
+        return fdatasync(fd);
+    #endif
+    }
     /* How often the calling thread has slept, for a disk or a lock; -1 where nobody counts. */
     static int64_t kstore_sleeps(void) {
     #ifdef RUSAGE_THREAD
@@ -36,6 +46,7 @@ cdef extern from * nogil:
         return -++calls;
     }
     """
+    int kstore_sync(int fd)
     int64_t kstore_sleeps()
 
 cdef extern from "<sys/uio.h>" nogil:
@@ -343,7 +354,7 @@ cdef class SegmentFile:
         if self.fd < 0:
             raise OSError(EBADF, "the segment file is closed", self.path)
         with nogil:
-            failed = fdatasync(self.fd)
+            failed = kstore_sync(self.fd)
             error = errno
         if failed:
             self._fail(error)

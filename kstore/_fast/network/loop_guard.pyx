@@ -40,7 +40,9 @@ cdef extern from "<poll.h>" nogil:
 
 cdef extern from *:
     """
+    #ifdef __linux__
     #include <sys/syscall.h>
+    #endif
     struct kstore_call { long number; const char *name; int of_file; };
     /* The calls in which a thread may wait for a disk or for another thread. */
     static const struct kstore_call kstore_calls[] = {
@@ -78,11 +80,14 @@ cdef extern from *:
     #ifdef SYS_futex
         {SYS_futex, "futex", 0},
     #endif
+    #ifdef SYS_read
         {SYS_read, "read", 1}, {SYS_write, "write", 1}, {SYS_fsync, "fsync", 1},
         {SYS_ftruncate, "ftruncate", 1}, {SYS_flock, "flock", 1}, {SYS_fcntl, "fcntl", 1},
+    #endif
     #ifdef SYS_fdatasync
         {SYS_fdatasync, "fdatasync", 1},
     #endif
+        {-1, "", 0},            /* elsewhere none can be asked for */
     };
     #define KSTORE_CALLS ((int)(sizeof(kstore_calls) / sizeof(kstore_calls[0])))
     """

@@ -18,7 +18,9 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef extern from *:
     """
+    #ifdef __linux__
     #include <sys/syscall.h>
+    #endif
     #include <unistd.h>
     #ifdef __linux__
     #define KSTORE_THREAD_ID() ((int)syscall(SYS_gettid))

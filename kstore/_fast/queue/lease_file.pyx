@@ -18,6 +18,7 @@ from kstore._fast.shared.shared_mutex cimport (
 
 cdef extern from * nogil:
     """
+    #include <errno.h>
     #include <fcntl.h>
     #include <string.h>
     #include <sys/mman.h>
@@ -34,9 +35,25 @@ cdef extern from * nogil:
         if (fcntl(fd, F_OFD_GETLK, &range) != 0) return -1;
         return range.l_type == F_UNLCK ? 0 : 1;
     }
+    /* Disk space for the file's first bytes; an errno. */
+    static int kstore_take_space(int fd, off_t size) {
+    #ifdef __APPLE__
+        static const char zeros[4096];
+        off_t at = lseek(fd, 0, SEEK_END);
+        while (at >= 0 && at < size) {
+            size_t step = size - at < (off_t)sizeof zeros ? (size_t)(size - at) : sizeof zeros;
+            ssize_t done = pwrite(fd, zeros, step, at);
+            if (done < 0 && errno != EINTR) return errno;
+            if (done > 0) at += done;
+        }
+        return at < 0 ? errno : 0;
+    #else
+        return posix_fallocate(fd, 0, size);
+    #endif
+    }
     """
     int kstore_owner_lock(int fd, int owner, int wanted)
-    int posix_fallocate(int fd, int64_t offset, int64_t size)
+    int kstore_take_space(int fd, int64_t size)
     ssize_t pwrite(int fd, const void* data, size_t size, int64_t offset)
     void* mmap(void* address, size_t size, int protection, int flags, int fd, int64_t offset)
     int munmap(void* address, size_t size)
@@ -103,7 +120,7 @@ cdef class LeaseFile:
 
     cdef int reserve(self, int64_t capacity) except -1:
         """Disk space for so many slots: a store into a mapped hole of a full disk would kill."""
-        cdef int error = posix_fallocate(self.fd, 0, PAGE_BYTES + capacity * sizeof(kstore_slot))
+        cdef int error = kstore_take_space(self.fd, PAGE_BYTES + capacity * sizeof(kstore_slot))
         if error:
             raise OSError(error, os.strerror(error))
         return 0

@@ -20,7 +20,8 @@ def usable_cores() -> int:
     """The cores that the scheduler gives this process, or as many whole ones as its cgroups (a
     container's limit of CPU time) let it use, if that is less; 1 at least.
     """
-    cores = len(os.sched_getaffinity(0))
+    known = hasattr(os, "sched_getaffinity")  # macOS ties no process to cores
+    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     limits = [limit for folder in _own_cgroups() if (limit := _limit(folder)) is not None]
     return max(1, int(min([cores, *limits])))
 

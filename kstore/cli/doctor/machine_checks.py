@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from kstore.cli.doctor.clock_check import CLOCK_ABOUT, clock
 from kstore.cli.doctor.findings import Check, Finding, Limits, Severity
 from kstore.cli.doctor.machine import Machine, existing_folder, mount_of
+from kstore.env import sync_data
 
 __all__ = ["MACHINE_CHECKS", "free_space", "sync_times_ms"]
 
@@ -114,7 +115,7 @@ def sync_times_ms(folder: str) -> list[float]:
         for _ in range(SYNCS):
             began = time.monotonic()
             file.write(bytes(SYNC_BYTES))
-            os.fdatasync(file.fileno())
+            sync_data(file.fileno())
             times.append((time.monotonic() - began) * 1000)
     return times
 

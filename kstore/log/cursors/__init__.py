@@ -1,5 +1,5 @@
 """Named, durable positions in logs, and what they share with consumer groups.
 
-May import: kstore.errors, kstore.items, kstore.log, kstore.private_files,
+May import: kstore.env, kstore.errors, kstore.items, kstore.log, kstore.private_files,
     kstore.protocol.coordinator_records, kstore.record, kstore.types.
 """

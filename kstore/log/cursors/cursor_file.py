@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from kstore.env import sync_data
 from kstore.log.errors import CursorInUseError, NewerFormatError, told
 from kstore.log.segments.segment_names import (
     CURSORS_FOLDER,
@@ -144,7 +145,7 @@ class CursorFile:
             if written != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
             if self._durable:
-                os.fdatasync(self._fd)
+                sync_data(self._fd)
         self._last = Position(offset, metadata, now_ms, number)
 
     def _read(self, fd: int) -> Position | None:
