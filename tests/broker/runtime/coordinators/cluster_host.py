@@ -74,6 +74,7 @@ class Replicated:
 
     def __init__(self, log: Any) -> None:
         self.log = log
+        self.entry = SimpleNamespace(mirror=False)
         self.online = False
         self.index = 0
         self.leader_epoch = 0
