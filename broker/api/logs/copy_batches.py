@@ -4,14 +4,16 @@ moving them.
 
 The records' partition has to have a replica here. A partition's batches are appended in order, and
 the first that fails is the last that is looked at; the answer comes when the others in sync have
-what was appended. Large batches are appended in threads; the loop gives others their turn after
-each.
+what was appended. Threads append, and unpack what the source has packed; the loop gives others
+their turn after each. Few partitions of a request are copied to at a time, as each has some batches
+in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore.acls import AclOperation, AclResourceType
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
     from kstore.broker.runtime.lazy import Lazy
+    from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.node import Node
 
 __all__ = ["CopyParts", "handle_copy_batches"]
@@ -47,6 +50,11 @@ __all__ = ["CopyParts", "handle_copy_batches"]
 GIVEN_OFFSETS = 3
 """The log core's origin of appends with given offsets."""
 NO_ID = bytes(16)
+NO_EPOCH = -1
+AT_ONCE = 8
+"""Partitions of one request."""
+SEQUENCE_BITS = 0x7FFFFFFF
+"""Behind the largest sequence number comes 0, as in Kafka."""
 
 
 class CopyParts(HasAuthorizer, Protocol):
@@ -61,6 +69,10 @@ class CopyParts(HasAuthorizer, Protocol):
         """The partitions that this broker knows."""
 
     @property
+    def unpacking(self) -> Lazy[Unpacking]:
+        """Who looks into packed batches."""
+
+    @property
     def partition_writer(self) -> Lazy[PartitionWriter]:
         """Who waits for followers and disk."""
 
@@ -73,10 +85,13 @@ class _Found(NamedTuple):
     records: int = 0
 
 
+NOTHING: tuple[Partition | None, int, int, bytes, bool] = (None, 0, 0, b"", False)
+
+
 async def handle_copy_batches(
     broker: CopyParts, request: CopyBatchesRequest, ctx: RequestContext
 ) -> CopyBatchesResponse:
-    """Copy to all partitions at once; what is not done after timeout_ms is REQUEST_TIMED_OUT."""
+    """Copy to all partitions; what is not done after timeout_ms is REQUEST_TIMED_OUT."""
     readable = {
         source.topic: allowed(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, source.topic)
         for topic in request.topics
@@ -88,7 +103,8 @@ async def handle_copy_batches(
         [_Copy(broker, topic, row, readable, deadline) for row in topic.partitions]
         for topic in request.topics
     ]
-    await asyncio.gather(*(copy.run() for row in copies for copy in row))
+    at_once = asyncio.Semaphore(AT_ONCE)
+    await asyncio.gather(*(copy.run(at_once) for row in copies for copy in row))
     topics = [
         CopyBatchesTopicResult(name=topic.name, partitions=[copy.result for copy in row])
         for topic, row in zip(request.topics, copies, strict=True)
@@ -114,11 +130,18 @@ class _Copy:
         self._asked = asked
         self._readable = readable
         self._deadline = deadline
-        self._held: tuple[Partition | None, int, int, bytes] = (None, 0, 0, b"")
+        self._held: tuple[Partition | None, int, int, bytes, bool] = NOTHING
+        self._epoch = NO_EPOCH
         self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
 
-    async def run(self) -> None:
+    async def run(self, at_once: asyncio.Semaphore) -> None:
         """Copy until one fails."""
+        async with at_once:
+            await self._run()
+            self._held = NOTHING
+        await self._settle()
+
+    async def _run(self) -> None:
         result = self.result
         offset, sequence = self._asked.base_offset, self._asked.base_sequence
         for source, at in self._sources():
@@ -133,8 +156,7 @@ class _Copy:
                 break
             result.copied += 1
             offset += found.records
-            sequence += found.records
-        await self._settle()
+            sequence = (sequence + found.records) & SEQUENCE_BITS
 
     def _sources(self) -> Iterator[tuple[CopyBatchesSource, int]]:
         for source in self._asked.sources:
@@ -155,6 +177,10 @@ class _Copy:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if partition.entry.internal:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if partition.entry.mirror:
+            return ErrorCode.POLICY_VIOLATION  # an exact copy takes its source's batches alone
+        if self._epoch not in (NO_EPOCH, partition.leader_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # what it has of this copy is not known
         if offset < 0 or self._asked.producer_id < 0 or self._asked.base_sequence < 0:
             return ErrorCode.INVALID_REQUEST
         if partition.insync_replicas < partition.min_insync_replicas:
@@ -174,21 +200,26 @@ class _Copy:
         if offset >= partition.high_watermark:
             return _Found(ErrorCode.OFFSET_NOT_AVAILABLE)
         try:
-            return _batch_at(await self._read(partition, offset), offset, source.key)
+            data, is_packed = await self._read(partition, offset)
+            if is_packed:
+                look = partial(_batch_at, data, offset, source.key)
+                return await self._broker.unpacking().look(look)
+            return _batch_at(data, offset, source.key)
         except InvalidBatchError:
             return _Found(ErrorCode.CORRUPT_MESSAGE)
         except (LogError, OSError):
             return _Found(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    async def _read(self, partition: Partition, offset: int) -> bytes:
-        """The batch of the source that has a record at this offset."""
-        held, start, end, data = self._held
+    async def _read(self, partition: Partition, offset: int) -> tuple[bytes, bool]:
+        """The batch of the source that has a record at this offset, and whether it is packed."""
+        held, start, end, data, is_packed = self._held
         if held is not partition or not start <= offset < end:
             data, _ = await finished(read(partition.log, offset, partition.high_watermark, 1))
             view = next(iter(batches(data)), None)
+            is_packed = view is not None and view.compression != 0
             if view is not None:
-                self._held = partition, view.base_offset, view.next_offset, data
-        return data
+                self._held = partition, view.base_offset, view.next_offset, data, is_packed
+        return data, is_packed
 
     async def _append(self, found: _Found, offset: int, sequence: int) -> int:
         """Have a batch appended at the offset; an error code."""
@@ -203,6 +234,7 @@ class _Copy:
             return ErrorCode.MESSAGE_TOO_LARGE
         asked = self._asked
         data = signed(found.data, offset, asked.producer_id, sequence, asked.producer_epoch)
+        self._epoch = partition.leader_epoch
         done: asyncio.Future[CallbackJob] = self._loop.create_future()
         code, _ = partition.append_later(data, done.set_result, origin=GIVEN_OFFSETS)
         if code != ErrorCode.NONE:
@@ -228,6 +260,10 @@ class _Copy:
         except KafkaError:
             result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return
+        partition = self._partition()
+        if partition is None or partition.leader_epoch != self._epoch:
+            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it may have been cut meanwhile
+            return
         if told is None:
             return
         left = max(self._deadline - self._loop.time(), 0)
@@ -250,4 +286,4 @@ def _batch_at(data: bytes, offset: int, key: bytes) -> _Found:
     view = next(iter(batches(value, verify=True)), None)
     if view is None or view.size_bytes != len(value) or view.is_control or view.is_transactional:
         return _Found(ErrorCode.INVALID_RECORD)
-    return _Found(ErrorCode.NONE, value, view.next_offset - view.base_offset)
+    return _Found(ErrorCode.NONE, value, view.records_count)

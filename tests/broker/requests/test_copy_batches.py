@@ -19,7 +19,7 @@ from kstore.protocol.logs.copy_batches import (
 )
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.record import batches, decode
-from tests.broker.requests.test_extensions import TIME, Topic, running, topic
+from tests.broker.requests.test_extensions import TIME, Topic, configured, running, topic
 
 __all__ = ["running", "topic"]
 
@@ -136,3 +136,42 @@ def test_a_wrong_request_copies_nothing(
 def test_what_is_not_there_yet_is_told(topic: Topic) -> None:
     stage(topic, inner(b"a"))
     assert outcome(copy(topic, 0, 1)) == (1, 0, ErrorCode.OFFSET_NOT_AVAILABLE, 1)
+
+
+def test_an_exact_copy_takes_no_batches_from_here(topic: Topic) -> None:
+    stage(topic, inner(b"a"))
+    configured(topic, **{"kstore.mirror": "true"})
+    assert outcome(copy(topic, 0))[:3] == (0, ErrorCode.POLICY_VIOLATION, 0)
+    assert records(topic) == []
+
+
+def test_batches_are_found_in_packed_records(topic: Topic) -> None:
+    rows = [(KEY, inner(b"a")), (KEY, inner(b"b")), (b"another's", inner(b"c"))]
+    made = build_batch(rows, timestamp=TIME, compression=4)
+    assert topic.produce(made, index=1).error_code == ErrorCode.NONE
+    assert outcome(copy(topic, 1, 0, 2)) == (2, 0, ErrorCode.INVALID_RECORD, 2)
+    assert records(topic) == [(0, b"b"), (1, b"a")]
+
+
+def test_sequence_numbers_begin_anew_behind_the_last_one(topic: Topic) -> None:
+    stage(topic, inner(b"a", b"b"), inner(b"c"))
+    assert outcome(copy(topic, 0, 1, base_sequence=2**31 - 2)) == (2, 0, 0, 3)
+    assert [b.base_sequence for b in batches(fetched(topic))] == [2**31 - 2, 0]
+
+
+def test_the_offset_that_a_stored_batch_claims_does_not_matter(topic: Topic) -> None:
+    stage(topic, inner(b"a", b"b", base_offset=2**63 - 1), inner(b"c", base_offset=7))
+    assert outcome(copy(topic, 0, 1)) == (2, 0, 0, 3)
+    assert [offset for offset, _ in records(topic)] == [0, 1, 2]
+
+
+def test_many_partitions_of_a_request_are_copied_to_in_turns(topic: Topic) -> None:
+    stage(topic, inner(b"a"))
+    source = CopyBatchesSource(topic=topic.name, partition=1, key=KEY, offsets=[0])
+    row = CopyBatchesPartition(
+        producer_id=PRODUCER, producer_epoch=0, base_sequence=0, sources=[source]
+    )
+    asked = CopyBatchesTopic(name=topic.name, partitions=[row] * 50)
+    answer = topic.wire.call(CopyBatchesRequest(timeout_ms=5000, topics=[asked]), 0)
+    assert {outcome(each) for each in answer.topics[0].partitions} == {(1, 0, 0, 1)}
+    assert records(topic) == [(0, b"a")]
