@@ -33,6 +33,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    has_horizon: bool
     records: int
     crc: int
 
@@ -46,6 +47,7 @@ def header_of(batch: BatchView) -> BatchHeader:
         batch.producer_id,
         batch.producer_epoch,
         batch.base_sequence,
+        batch.delete_horizon_ms is not None,
         batch.records_count,
         batch.crc,
     )
@@ -53,10 +55,12 @@ def header_of(batch: BatchView) -> BatchHeader:
 
 def unlike(source: BatchHeader, copy: BatchHeader) -> bool:
     """Whether these, which have an offset in common, are two batches. Compaction of one side may
-    have taken records out of a batch.
+    have taken records out of a batch, or written into it when its tombstones or its marker may go.
     """
-    if source[:-2] != copy[:-2]:
+    if source[:-3] != copy[:-3]:
         return True
+    if source.has_horizon or copy.has_horizon:
+        return False
     return source.records == copy.records and source.crc != copy.crc
 
 

@@ -1,0 +1,57 @@
+"""Whether the last batch of an exact copy is the source's: what compaction changes in a batch makes
+no other one of it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kstore._fast.log.compaction import BatchCleaner
+from kstore._fast.log.key_index import index_batches
+from kstore._fast.log.offset_map import OffsetMap
+from kstore.clients.core.exact_copies import BatchHeader, header_of, unlike
+from kstore.record import ControlType, EndTransactionMarker, batches, build_batch, control_batch
+
+TIME = 1_700_000_000_000
+TOMBSTONE = build_batch([(b"a", b"v"), (b"b", None)], timestamp=TIME)
+MARKER = control_batch(
+    EndTransactionMarker(ControlType.COMMIT, 0), producer_id=7, producer_epoch=0, timestamp=TIME
+)
+
+
+def cleaned(data: bytes) -> bytes:
+    """As the cleaner leaves it at first: all is there, and it is noted when what may go."""
+    keys = OffsetMap(1 << 20, bytes(16))
+    index_batches(data, keys, 0, done)
+    cleaner = BatchCleaner(
+        keys, now_ms=TIME, delete_retention_ms=1000, upper_bound_offset=-1, last_records={},
+        decide=done,
+    )  # fmt: skip
+    return bytes(cleaner.clean(data)[1])
+
+
+def done(producer_id: int, last_offset: int, control_type: int) -> bool:
+    return control_type >= 0
+
+
+def header(data: bytes) -> BatchHeader:
+    [batch] = batches(data, verify=True)
+    return header_of(batch)
+
+
+@pytest.mark.parametrize("data", [TOMBSTONE, bytes(MARKER)], ids=["tombstone", "marker"])
+def test_a_batch_stays_the_same_when_the_cleaner_notes_when_it_may_go(data: bytes) -> None:
+    assert cleaned(data) != data
+    assert header(cleaned(data)).records == header(data).records
+    assert not unlike(header(cleaned(data)), header(data))
+    assert not unlike(header(data), header(cleaned(data)))
+
+
+def test_batches_with_other_bytes_or_offsets_are_two() -> None:
+    assert not unlike(header(TOMBSTONE), header(TOMBSTONE))
+    other = build_batch([(b"a", b"v"), (b"b", b"")], timestamp=TIME)
+    assert unlike(header(other), header(TOMBSTONE))
+    longer = build_batch([(b"a", b"v")] * 3, timestamp=TIME)
+    assert unlike(header(cleaned(TOMBSTONE)), header(longer))
+    signed = build_batch([b"x"], timestamp=TIME, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert unlike(header(signed), header(build_batch([b"x"], timestamp=TIME)))
