@@ -349,14 +349,14 @@ class Copier:
         self._failures.pop(copy, None)
         self._ahead.pop(copy, None)
         end = row.last_stable_offset if self._isolation else row.high_watermark
-        at = copy.fetch_offset
+        began = copy.fetch_offset, copy.source_epoch
         try:
             plan = await self._plan(copy, row)
         except InvalidBatchError as error:
             said = f"{copy.tp} from offset {copy.fetch_offset}: the source sent {error}"
             self.stop(copy.tp, ReplicationError(said))
             return
-        if (copy.step, copy.fetch_offset) == (Step.COPY, at):
+        if copy.step == Step.COPY and (copy.fetch_offset, copy.source_epoch) == began:
             copy.fetched(plan, end)
         self._touch(copy)
         self.changed.set()

@@ -128,12 +128,12 @@ class TopicCopier:
         row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
         one_by_one = row.error_code == ErrorCode.INVALID_CONFIG and topic.configs
         if one_by_one:  # the target lacks one of them; set singly, the others are taken
-            topic.configs = []
+            topic.configs = [each for each in topic.configs if each.name == MIRROR]
             row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
         if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise error_for(row.error_code, f"topic {name!r}: {row.error_message or ''}")
         if one_by_one:
-            await self._configure(name, configs, {})
+            await self._configure(name, configs, {each.name: each.value for each in topic.configs})
         said = f"created topic {name} with {count} partitions"
         self._report(Event("topic", said, TopicPartition(name, -1)))
 

@@ -9,6 +9,7 @@ brokers hand these requests on.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
@@ -83,7 +84,7 @@ async def _raise_epochs(
     least: dict[TopicPartition, int] = {}
     for topic in request.topic_partitions or ():
         rows = []
-        for index, epoch in zip(topic.partitions, topic.least_leader_epochs, strict=False):
+        for index, epoch in zip_longest(topic.partitions, topic.least_leader_epochs, fillvalue=-1):
             place = TopicPartition(topic.topic, index)
             code: int = ErrorCode.NONE
             if broker.image.partition(*place) is None:

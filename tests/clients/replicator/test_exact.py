@@ -13,6 +13,7 @@ import pytest
 
 from kstore.clients import Consumer, Producer
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
+from kstore.clients.replicator.topics import TopicCopier
 from kstore.protocol.controller.reassignments import ElectLeadersRequest, TopicPartitions
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
@@ -219,6 +220,41 @@ def test_a_topic_with_records_of_its_own_is_refused(source: Side, target: Side) 
     target.create("own")
     with pytest.raises(ReplicationError, match="no exact copy"):
         copy(source, target, "own")
+
+
+def test_a_copy_takes_no_records_though_its_configs_are_set_one_by_one(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.create("single", retention_ms="100000000")
+    source.write("single", [b"a"])
+    read, configure = TopicCopier._configs, TopicCopier._configure
+    refused: list[int] = []
+
+    async def with_unknown(self: TopicCopier, cluster: Any, names: list[str]) -> Any:
+        found = await read(self, cluster, names)
+        if cluster is self._source:
+            found["single"]["a.config.that.the.target.lacks"] = "1"
+        return found
+
+    async def tried(self: TopicCopier, *args: Any) -> None:
+        refused.append(target.produce("single").error_code)
+        await configure(self, *args)
+
+    monkeypatch.setattr(TopicCopier, "_configs", with_unknown)
+    monkeypatch.setattr(TopicCopier, "_configure", tried)
+    copy(source, target, "single")
+    assert refused == [44]
+    assert target.configs("single") == source.configs("single") | {"kstore.mirror": "true"}
+    assert values(target, "single") == [b"a"]
+
+
+def test_a_partition_without_an_epoch_is_told_so(source: Side) -> None:
+    source.create("unpaired")
+    row = TopicPartitions(topic="unpaired", partitions=[0, 0], least_leader_epochs=[5])
+    answer = source.call(ElectLeadersRequest(topic_partitions=[row], timeout_ms=30_000))
+    rows = answer.replica_election_results[0].partition_result
+    assert [each.error_code for each in rows] == [0, 42]
+    assert epoch_of(source, "unpaired") == 5
 
 
 def test_after_the_switch_transactional_producers_go_on(source: Side, target: Side) -> None:
