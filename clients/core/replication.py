@@ -272,6 +272,7 @@ class PartitionCopy:
             self._drop()
             if head.end_offset > position:
                 self._put_back(self.cut(head, position))
+                break
         self.fetch_offset = max(self.fetch_offset, position)
 
     def cut(self, piece: Piece, position: int) -> Piece:

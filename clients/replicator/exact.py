@@ -8,6 +8,7 @@ Whenever the source has another leader, what the copy has last is looked for the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactCopier"]
 
+LOOK_AGAIN_S = 0.05
+
 
 class ExactCopier(Copier):
     """A Copier of whole logs."""
@@ -51,7 +54,7 @@ class ExactCopier(Copier):
 
     async def _locate(self, copy: PartitionCopy) -> None:
         assert isinstance(copy, ExactCopy)
-        await self.reserve_ids(self._least_id)
+        await self.reserve_ids()
         epoch = self._source.view.partition(copy.tp).leader_epoch
         theirs = self._target.view.partition(copy.tp).leader_epoch
         if theirs <= epoch:
@@ -61,15 +64,13 @@ class ExactCopier(Copier):
             copy.source_epoch = epoch
             await super()._locate(copy)
 
-    async def reserve_ids(self, seen: int) -> None:
+    async def reserve_ids(self, seen: int = 0) -> None:
         """Have no broker of the target give out a producer id that is not above all of the source's
         that were seen.
         """
-        least = (max(seen, 0) // IDS_PER_CLUSTER + 1) * IDS_PER_CLUSTER
-        if seen >= self._least_id:
+        least = max(self._least_id, (seen // IDS_PER_CLUSTER + 1) * IDS_PER_CLUSTER)
+        if least > self._least_id:
             self._asked = frozenset()
-        else:
-            least = self._least_id
         brokers = frozenset(self._target.view.brokers)
         for node in brokers - self._asked:
             await reserve_ids(self._target, node, least)
@@ -81,6 +82,8 @@ class ExactCopier(Copier):
     async def check_all(self) -> None:
         """Compare all copies' last batches with the source's. KafkaError, ReplicationError."""
         for copy in list(self.copies.values()):
+            while copy.step in (Step.LOCATE, Step.CHECK):
+                await asyncio.sleep(LOOK_AGAIN_S)
             if copy.step == Step.COPY:
                 await self._compare(copy)
 
@@ -95,7 +98,9 @@ class ExactCopier(Copier):
         if theirs is None:
             return
         mine = header_of(theirs)
-        ours = await _batch_at(self._source, tp, last, copy.source_epoch)
+        ours = None
+        with suppress(OffsetOutOfRangeError):  # it is deleted there, or lost: the epochs tell
+            ours = await _batch_at(self._source, tp, last, copy.source_epoch)
         if ours is not None and ours.base_offset <= last and unlike(header_of(ours), mine):
             raise ReplicationError(
                 f"{tp}: the batch at offset {last} is another one in the target (offsets "

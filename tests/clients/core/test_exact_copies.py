@@ -9,8 +9,16 @@ import pytest
 from kstore._fast.log.compaction import BatchCleaner
 from kstore._fast.log.key_index import index_batches
 from kstore._fast.log.offset_map import OffsetMap
-from kstore.clients.core.exact_copies import BatchHeader, header_of, unlike
+from kstore.clients.core.exact_copies import (
+    BatchHeader,
+    ExactCopy,
+    header_of,
+    plan_exact,
+    unlike,
+)
+from kstore.clients.core.replication import Step
 from kstore.record import ControlType, EndTransactionMarker, batches, build_batch, control_batch
+from kstore.types import TopicPartition
 
 TIME = 1_700_000_000_000
 TOMBSTONE = build_batch([(b"a", b"v"), (b"b", None)], timestamp=TIME)
@@ -55,3 +63,15 @@ def test_batches_with_other_bytes_or_offsets_are_two() -> None:
     assert unlike(header(cleaned(TOMBSTONE)), header(longer))
     signed = build_batch([b"x"], timestamp=TIME, producer_id=1, producer_epoch=0, base_sequence=0)
     assert unlike(header(signed), header(build_batch([b"x"], timestamp=TIME)))
+
+
+def test_a_batch_that_the_target_has_in_parts_does_not_hold_the_copy() -> None:
+    copy = ExactCopy(TopicPartition("t", 0))
+    copy.located(0, 1)
+    copy.checked()
+    made = build_batch([b"x"] * 10, timestamp=TIME)
+    copy.fetched(plan_exact(made, 0).plan, 10)
+    assert copy.next_piece() is not None
+    copy.refused(5)  # whoever wrote there has other batches: it is compared before it is sent
+    assert (copy.step, copy.position) == (Step.CHECK, 5)
+    assert not copy.has_copied(10)
