@@ -102,6 +102,8 @@ cdef int16_t check_exact(WireBytes records, int32_t leader_epoch) noexcept nogil
     while p < end:
         if read_batch_header(p, end, &info) != BATCH_OK or info.base_offset < 0:
             return CORRUPT_MESSAGE
+        if not -1 <= info.records_count - 1 <= info.last_offset_delta or info.last_offset_delta < 0:
+            return CORRUPT_MESSAGE                  # the log's end would go back, or nobody read it
         if info.partition_leader_epoch >= leader_epoch:
             return UNKNOWN_LEADER_EPOCH
         p += info.size_bytes

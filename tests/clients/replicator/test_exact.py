@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kstore._fast.record.crc32c import checksum
 from kstore.clients import Consumer, Producer
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
 from kstore.clients.replicator.topics import TopicCopier
@@ -177,6 +179,14 @@ def test_a_copy_refuses_producers_and_other_topics_refuse_batches_of_a_copy(
     newer[15] = 0
     newer[40] ^= 1
     assert produce_to(target, "refuses", bytes(newer), exact=True).error_code == 2
+    # Counts that take the log's end back, or that no record has.
+    for delta, count in ((-5, 1), (-1, 0), (0, 2), (0, -1)):
+        newer = bytearray(data)
+        struct.pack_into(">q", newer, 0, 1)
+        struct.pack_into(">i", newer, 23, delta)
+        struct.pack_into(">i", newer, 57, count)
+        struct.pack_into(">I", newer, 17, checksum(memoryview(newer)[21:]))
+        assert produce_to(target, "refuses", bytes(newer), exact=True).error_code == 2
     assert target.log_bytes("refuses") == data
 
 
