@@ -162,6 +162,9 @@ class ExactCopier(Copier):
         code = await delete_before(self._target, copy.tp, start)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return  # the high watermark is on its way
+        if code != ErrorCode.NONE and error_for(code).retriable:
+            self._target.want_refresh()
+            return  # the next answer of the source asks for it again
         copy.log_start = start
         if code != ErrorCode.NONE:
             said = f"{copy.tp}: the copy keeps offsets below {start}: {error_for(code)}"

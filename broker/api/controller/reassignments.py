@@ -9,7 +9,6 @@ brokers hand these requests on.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import RequestContext
@@ -43,6 +42,7 @@ __all__ = [
 ]
 
 ELECTION_TYPES = (0, 1)
+NO_EPOCH = -1
 LARGEST_RAISED_EPOCH = 1 << 30
 """The leaders need room for epochs of their own."""
 
@@ -84,7 +84,10 @@ async def _raise_epochs(
     least: dict[TopicPartition, int] = {}
     for topic in request.topic_partitions or ():
         rows = []
-        for index, epoch in zip_longest(topic.partitions, topic.least_leader_epochs, fillvalue=-1):
+        epochs = topic.least_leader_epochs
+        if len(epochs) != len(topic.partitions):  # in a piece of a wide request, too
+            epochs = [NO_EPOCH] * len(topic.partitions)
+        for index, epoch in zip(topic.partitions, epochs, strict=True):
             place = TopicPartition(topic.topic, index)
             code: int = ErrorCode.NONE
             if broker.image.partition(*place) is None:

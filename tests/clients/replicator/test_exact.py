@@ -275,13 +275,19 @@ def test_a_copy_takes_no_records_though_its_configs_are_set_one_by_one(
     assert values(target, "single") == [b"a"]
 
 
-def test_a_partition_without_an_epoch_is_told_so(source: Side) -> None:
-    source.create("unpaired")
-    row = TopicPartitions(topic="unpaired", partitions=[0, 0], least_leader_epochs=[5])
+@pytest.mark.parametrize(("partitions", "epochs"), [(2, 1), (1, 2), (65, 65)])
+def test_epochs_that_are_not_one_for_each_partition_raise_none(
+    source: Side, partitions: int, epochs: int
+) -> None:
+    name = f"unpaired-{partitions}-{epochs}"  # 64 are what a handler is given at once
+    source.create(name)
+    row = TopicPartitions(
+        topic=name, partitions=[0] * partitions, least_leader_epochs=[*range(5, 5 + epochs)]
+    )
     answer = source.call(ElectLeadersRequest(topic_partitions=[row], timeout_ms=30_000))
-    rows = answer.replica_election_results[0].partition_result
-    assert [each.error_code for each in rows] == [0, 42]
-    assert epoch_of(source, "unpaired") == 5
+    rows = [row for topic in answer.replica_election_results for row in topic.partition_result]
+    assert [each.error_code for each in rows] == [42] * partitions
+    assert epoch_of(source, name) == 0
 
 
 def test_after_the_switch_transactional_producers_go_on(source: Side, target: Side) -> None:
