@@ -92,11 +92,9 @@ async def handle_copy_batches(
     broker: CopyParts, request: CopyBatchesRequest, ctx: RequestContext
 ) -> CopyBatchesResponse:
     """Copy to all partitions; what is not done after timeout_ms is REQUEST_TIMED_OUT."""
+    names = {s.topic for topic in request.topics for row in topic.partitions for s in row.sources}
     readable = {
-        source.topic: allowed(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, source.topic)
-        for topic in request.topics
-        for row in topic.partitions
-        for source in row.sources
+        name: allowed(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, name) for name in names
     }
     deadline = broker.node.loop.time() + request.timeout_ms / 1000
     copies = [
