@@ -50,6 +50,7 @@ __all__ = ["CopyParts", "handle_copy_batches"]
 GIVEN_OFFSETS = 3
 """The log core's origin of appends with given offsets."""
 NO_ID = bytes(16)
+IS_A_COPY = "The topic is an exact copy (kstore.mirror=true): it takes its source's batches alone"
 NO_EPOCH = -1
 AT_ONCE = 8
 """Partitions of one request."""
@@ -176,7 +177,8 @@ class _Copy:
         if partition.entry.internal:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if partition.entry.mirror:
-            return ErrorCode.POLICY_VIOLATION  # an exact copy takes its source's batches alone
+            self.result.error_message = IS_A_COPY
+            return ErrorCode.POLICY_VIOLATION
         if self._epoch not in (NO_EPOCH, partition.leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER  # what it has of this copy is not known
         if offset < 0 or self._asked.producer_id < 0 or self._asked.base_sequence < 0:

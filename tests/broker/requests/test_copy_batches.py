@@ -141,7 +141,9 @@ def test_what_is_not_there_yet_is_told(topic: Topic) -> None:
 def test_an_exact_copy_takes_no_batches_from_here(topic: Topic) -> None:
     stage(topic, inner(b"a"))
     configured(topic, **{"kstore.mirror": "true"})
-    assert outcome(copy(topic, 0))[:3] == (0, ErrorCode.POLICY_VIOLATION, 0)
+    refused = copy(topic, 0)
+    assert outcome(refused)[:3] == (0, ErrorCode.POLICY_VIOLATION, 0)
+    assert "exact copy" in (refused.error_message or "")
     assert records(topic) == []
 
 
