@@ -71,6 +71,10 @@ class ControllerGrowth:
         if known is None or known.topic_id != topic.topic_id:
             gone = f"'{new.name}' was deleted meanwhile."
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone)
+        have = len(known.partitions)
+        if have < new.total_count:  # another expansion began before this was looked at
+            why = f"'{new.name}' kept its {have} partitions: a leader did not answer. Try again."
+            raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
 
     async def _prepare(self, new: NewPartitions, validate_only: bool) -> TopicId | None:
         controller = self._controller
@@ -90,6 +94,7 @@ class ControllerGrowth:
         priors = tuple((i, p.leader_epoch) for i, p in enumerate(topic.partitions))
         topic_id = TopicId(topic.name, topic.topic_id)
         expansion = Expansion(topic_id, added, priors, self._node.now_ms())
+        self._forget_gone()
         self._undone.pop(topic_id, None)
         await controller.in_store(controller.store.begin_expansion, topic, expansion)
         controller.state = controller.state.with_expansion(expansion)
@@ -147,6 +152,17 @@ class ControllerGrowth:
             known = self._since[expansion] + left / 1000
             self._deadlines[expansion] = known
         return known
+
+    def _forget_gone(self) -> None:
+        """Of topics that were deleted, and of expansions that the store had ended."""
+        state = self._controller.state
+        for each in [e for e in self._since if state.expansions.get(e.topic.name) != e]:
+            self._deadlines.pop(each, None)
+            del self._since[each]
+        for topic_id in list(self._undone):
+            known = state.topics.get(topic_id.name)
+            if known is None or known.topic_id != topic_id.topic_id:
+                del self._undone[topic_id]
 
     def _decided(self, expansion: Expansion) -> None:
         self._deadlines.pop(expansion, None)

@@ -32,6 +32,8 @@ class PreparedCounts:
         self._store = store
         self._metadata = metadata
         self._told: dict[str, TopicEntry] = {}
+        self._looked_at: str | None = None
+        """The topic that is looked for in the store, while nothing was told of it meanwhile."""
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -40,6 +42,8 @@ class PreparedCounts:
         entry.partition_count = count
         name = entry.name.decode()
         self._told.pop(name, None)
+        if self._looked_at == name:
+            self._looked_at = None
         # An older inter.broker.protocol.version tells no counts.
         if count >= 0 and count != self._known(name):
             self._told[name] = entry
@@ -69,6 +73,8 @@ class PreparedCounts:
     async def _look_at_all(self) -> None:
         try:
             for name, entry in list(self._told.items()):
+                if self._told.get(name) is not entry:
+                    continue  # told of meanwhile
                 if entry.partition_count == self._known(name):
                     del self._told[name]
                 else:
@@ -82,17 +88,12 @@ class PreparedCounts:
 
     async def _look_at(self, name: str, entry: TopicEntry) -> None:
         told = entry.partition_count
-        del self._told[name]  # who is told anew meanwhile puts it there again
-        try:
-            count = await self._node.run_blocking(lambda: read_count(self._store, name))
-        except StoreError:
-            self._told.setdefault(name, entry)
-            raise
-        if name in self._told:
+        self._looked_at = name
+        count = await self._node.run_blocking(lambda: read_count(self._store, name))
+        if self._looked_at != name or count is None:
             return
-        if count is None:
-            self._told[name] = entry
-        elif count.topic_id.bytes == entry.topic_id and count.partitions < told:
+        del self._told[name]
+        if count.topic_id.bytes == entry.topic_id and count.partitions < told:
             self._node.report(
                 f"'{name}' has {count.partitions} partitions, and the controller, which had"
                 f" prepared it for {told}, has not said so: its producers go on"

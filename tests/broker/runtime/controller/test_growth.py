@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kstore.broker.runtime.controller.growth import TIMEOUT
+from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from tests.reference.controller_host import Cluster, run, until
@@ -130,6 +131,35 @@ def test_who_asks_again_is_answered_with_what_becomes_of_it() -> None:
         other = await refused(cluster, NewPartitions("t", 5))
         assert other.code == ErrorCode.REASSIGNMENT_IN_PROGRESS
         assert str(await first) == str(await again)
+
+    grown(story, SHORT)
+
+
+def test_who_waits_hears_of_the_rollback_though_another_expansion_begins_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 3, 1))
+        await cluster.settle()
+        cluster.leader("t", 1).mute = True
+        loop, store = asyncio.get_running_loop(), cluster.controller.store
+        cancel = store.cancel_expansion
+        others: list[asyncio.Task[TopicError]] = []
+
+        def ask() -> None:
+            others.append(loop.create_task(refused(cluster, NewPartitions("t", 4))))
+
+        def cancel_while_another_asks(topic: TopicImage) -> None:
+            if not others:
+                loop.call_soon_threadsafe(ask)
+            cancel(topic)
+
+        monkeypatch.setattr(store, "cancel_expansion", cancel_while_another_asks)
+        first = await refused(cluster, NewPartitions("t", 4))
+        assert first.code == ErrorCode.REQUEST_TIMED_OUT
+        assert "3 partitions" in str(first)
+        assert (await others[0]).code == ErrorCode.REQUEST_TIMED_OUT
+        assert cluster.controller.growth.rolled_back == 2
 
     grown(story, SHORT)
 

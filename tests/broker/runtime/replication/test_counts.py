@@ -106,6 +106,51 @@ def test_what_the_controller_says_meanwhile_counts() -> None:
     tell(story)
 
 
+def test_a_commit_that_is_told_of_meanwhile_leaves_the_other_topics_to_be_looked_at() -> None:
+    async def story(scene: Scene) -> None:
+        others = [TopicEntry(name, b"0" * 16) for name in (b"u", b"v")]
+        partition = PartitionImage(0, 0, (0,), (0,))
+        for entry in others:
+            name = entry.name.decode()
+            topic = znodes.create_topic(
+                scene.store, TopicImage(name, uuid4(), (partition, partition), {})
+            )
+            scene.metadata.image = scene.metadata.image.with_topics(topic)
+
+        def committed() -> None:
+            scene.when_read = lambda: None
+            for entry in others:
+                scene.counts.tell(entry, 2)
+            znodes.begin_expansion(scene.store, scene.topic, [(0,), (0,)])
+            scene.counts.tell(scene.entry, 4)
+
+        scene.when_read = committed
+        for entry in (scene.entry, *others):
+            scene.counts.tell(entry, 4)
+        await scene.until(lambda: scene.reads == 3)
+        assert scene.entry.partition_count == 4
+
+    tell(story)
+
+
+def test_a_look_that_is_over_late_changes_no_count_that_was_committed_meanwhile() -> None:
+    async def story(scene: Scene) -> None:
+        def committed() -> None:
+            partition = PartitionImage(0, 0, (0,), (0,))
+            grown = scene.topic._replace(partitions=(partition,) * 4)
+            scene.metadata.image = scene.metadata.image.with_topics(grown)
+            scene.counts.tell(scene.entry, 4)
+
+        scene.when_read = committed
+        scene.counts.tell(scene.entry, 4)
+        await scene.until(lambda: scene.reads == 1)
+        await asyncio.sleep(0.01)
+        assert scene.entry.partition_count == 4
+        assert scene.reports == []
+
+    tell(story)
+
+
 @pytest.mark.parametrize("told", [-1, 4])
 def test_a_count_that_clients_are_told_needs_no_look_nor_does_none(told: int) -> None:
     async def story(scene: Scene) -> None:
