@@ -184,16 +184,21 @@ class ClientThrottles:
         """Take bytes into account; how many ms the client has to wait, for its requests' time, too.
         It is unmuted then.
         """
+        wait_ms = self._charge(connection, BYTE_RATES[api_key], size)
+        if wait_ms > 0:
+            self.told_ms[api_key] = self.told_ms.get(api_key, 0) + wait_ms
+        return wait_ms
+
+    def _charge(self, connection: Connection, key: str, size: int) -> int:
         now_ms = self._loop.time() * 1000
         wait_ms = self._request_wait_ms(connection, now_ms)
-        limit = self._limit(connection, BYTE_RATES[api_key])
+        limit = self._limit(connection, key)
         if limit is not None:
             limit.rate.record(now_ms, size)
             bytes_ms = int(min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_WAIT_MS))
             wait_ms = max(wait_ms, bytes_ms)
         if wait_ms > 0:
             self._unmute_after(connection, wait_ms)
-            self.told_ms[api_key] = self.told_ms.get(api_key, 0) + wait_ms
         return wait_ms
 
     def fetch_bytes(self, connection: Connection) -> int:
@@ -220,8 +225,10 @@ class ClientThrottles:
             self.hold(connection, wait_ms)
 
     def charge_late(self, connection: Connection, size: int) -> int:
-        """As `charge`, for a fetch that a handler answers: the connection is muted here."""
-        wait_ms = self.charge(connection, FETCH, size)
+        """As `charge`, for a fetch that a handler answers: the connection is muted here, and `tell`
+        counts what the answer says.
+        """
+        wait_ms = self._charge(connection, BYTE_RATES[FETCH], size)
         if wait_ms > 0:
             connection.mute()
         return wait_ms
@@ -286,11 +293,12 @@ class ClientThrottles:
         self._unmute_after(connection, wait_ms)
 
     def _unmute_after(self, connection: Connection, wait_ms: int) -> None:
-        """The longest of several waits counts."""
-        self.throttles += 1
-        self.throttled_ms += wait_ms
-        end = self._loop.time() + wait_ms / 1000
-        if end > self._until.get(connection, 0.0):
+        """The longest of several waits counts, and each ms once."""
+        now = self._loop.time()
+        known, end = self._until.get(connection), now + wait_ms / 1000
+        self.throttles += known is None
+        if known is None or end > known:
+            self.throttled_ms += round((end - (now if known is None else known)) * 1000)
             self._until[connection] = end
             self._loop.call_later(wait_ms / 1000, self._wake, connection, end)
 

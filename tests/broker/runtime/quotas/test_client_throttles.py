@@ -12,6 +12,7 @@ from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
 from kstore.broker.runtime.quotas import client_throttles
 from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
 from kstore.broker.state.security.authorizer import Authorizer
+from kstore.protocol.shares.fetch import ShareFetchResponse
 from tests.reference.acl_rules import load
 
 FETCH = 1
@@ -142,6 +143,17 @@ def test_the_longest_of_several_waits_counts() -> None:
         wake(*arguments)
     assert len(calls) == 2
     assert woken == ["muted"] * 3 + ["unmuted"]
+    assert (held.throttles, held.throttled_ms) == (1, 9000), "each ms once"
+
+
+def test_what_a_share_fetch_is_told_counts_once_and_as_its_own() -> None:
+    held = throttles({(("client-id", None),): 1000.0})
+    client = connection("u", "c")
+    client.mute = lambda: None
+    wait_ms = held.charge_late(client, 1_000_000)
+    assert wait_ms > 0
+    held.tell(client, ShareFetchResponse(throttle_time_ms=wait_ms), is_late=True)
+    assert held.told_ms == {ShareFetchResponse.API_KEY: wait_ms}
 
 
 class Woken:
