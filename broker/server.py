@@ -283,8 +283,7 @@ class Server:
             if isinstance(response, Message):
                 if self.broker.throttles is not None:
                     self.broker.throttles.tell(later.connection, response, is_late=True)
-                if found := error_counts(response, later.version):
-                    self.broker.plane.count_errors(response.API_KEY, found)
+                self._count_errors(later, response)
                 response = Encoding(response.plan_for(later.version), response)
                 while not response.step(STEP_ELEMENTS):
                     await self.broker.turns.next()
@@ -294,12 +293,17 @@ class Server:
                     return
                 response = response.result()
             elif response is not None and type(response) is not bytes:
+                self._count_errors(later, response)
                 response = response.encode(later.version)
         except Exception as problem:  # noqa: BLE001 - it has lost its order
             self.failed(later.connection, problem)
             slot.give_up()
         else:
             slot.complete(response)
+
+    def _count_errors(self, later: Later, response: Any) -> None:
+        if found := error_counts(response, later.version):
+            self.broker.plane.count_errors(later.api_key, found)
 
     async def _answer_large(self, encoding: Encoding, connection: Connection, slot: Slot) -> None:
         """Copied once, in several turns: a copy of a few MB takes as long as others can wait."""
@@ -363,13 +367,13 @@ class Server:
 class Later:
     """A response that is not there yet, and how it is to be encoded if it is not yet."""
 
-    __slots__ = ("connection", "name", "response", "version")
+    __slots__ = ("api_key", "connection", "name", "response", "version")
 
     def __init__(
         self, response: Awaitable[Any], api: Api, version: int, connection: Connection
     ) -> None:
         self.response = response
-        self.name = api.name
+        self.api_key, self.name = api.key, api.name
         self.version = version
         self.connection = connection
 

@@ -214,13 +214,22 @@ def test_quantiles_forget_what_came_more_than_two_minutes_ago() -> None:
     assert page(1120.0) == "786.432", "what came since the page at 1060"
 
 
-def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -> None:
-    def ask(request: Any, version: int) -> None:
-        frame = encode_request(request, version, 1, "app")
-        host, _, port = broker.address.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=20) as sock:
-            wire.exchange(sock, frame)
+def ask(broker: Broker, request: Any, version: int) -> None:
+    frame = encode_request(request, version, 1, "app")
+    host, _, port = broker.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as sock:
+        wire.exchange(sock, frame)
 
+
+def errors_of(broker: Broker) -> dict[str, tuple[str, float]]:
+    """API to an error and how often."""
+    counted = samples(text_form(read(broker)[1]))
+    name = "kafka_network_requestmetrics_errors_total"
+    return {dict(labels)["request"]: (dict(labels)["error"], value)
+            for (each, labels), value in counted.items() if each == name}  # fmt: skip
+
+
+def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -> None:
     lost = [
         FetchTopic(topic="lost", partitions=[FetchPartition(partition=n) for n in range(3)])
     ]  # fmt: skip
@@ -236,15 +245,18 @@ def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -
     )
     with Broker(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
         for _ in range(2):  # the second answer is a kept one
-            ask(MetadataRequest(topics=[MetadataRequestTopic(name="lost")]), 8)
-        ask(FetchRequest(topics=lost), 11)
-        ask(commit, 7)
-        counted = samples(text_form(read(broker)[1]))
-    name = "kafka_network_requestmetrics_errors_total"
-    found = {dict(labels)["request"]: (dict(labels)["error"], value)
-             for (each, labels), value in counted.items() if each == name}  # fmt: skip
+            ask(broker, MetadataRequest(topics=[MetadataRequestTopic(name="lost")]), 8)
+        ask(broker, FetchRequest(topics=lost), 11)
+        ask(broker, commit, 7)
+        found = errors_of(broker)
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert found == {"Metadata": (unknown, 2), "Fetch": (unknown, 3), "OffsetCommit": (unknown, 4)}
+
+
+def test_errors_of_metadata_that_makes_topics_first_count_too(tmp_path: Path) -> None:
+    with Broker(tmp_path, {"default.replication.factor": "3"}) as broker:
+        ask(broker, MetadataRequest(topics=[MetadataRequestTopic(name="lost")]), 8)
+        assert errors_of(broker) == {"Metadata": ("INVALID_REPLICATION_FACTOR", 1)}
 
 
 def test_throttle_times_in_answers_are_added_up_by_api(tmp_path: Path) -> None:
