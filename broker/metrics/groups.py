@@ -97,11 +97,10 @@ def of_groups(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics
 def _rebalances(coordinator: GroupCoordinator, now_s: float) -> Metrics:
     for kind, seen in coordinator.rebalances.items():
         lately = seen.lately(now_s)
-        per_s = lately.seen / lately.seconds if lately.seconds else 0.0
         prefix = f"kafka_server_group_coordinator_metrics_{kind}_group_rebalance"
         words = f"New epochs of {kind} groups"
         yield from plain(f"{prefix}_count", "gauge", words, seen.count)
-        yield from plain(f"{prefix}_rate", "gauge", f"{words}, a second", per_s)
+        yield from plain(f"{prefix}_rate", "gauge", f"{words}, a second", lately.per_second)
 
 
 def _shards(coordinator: GroupCoordinator) -> Iterator[GroupShard]:

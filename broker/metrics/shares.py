@@ -284,7 +284,7 @@ def _coordinator(coordinator: ShareCoordinator, now_s: float) -> Metrics:
         coordinator.write_us.count,
     )  # fmt: skip
     for name, words, value in (
-        ("write_rate", "The same, a second", writes.seen / (writes.seconds or 1.0)),
+        ("write_rate", "The same, a second", writes.per_second),
         ("write_latency_avg", "Milliseconds until a write lasts", writes.mean / PER_MS),
         ("write_latency_max", "The most of them", writes.largest / PER_MS),
         ("partition_load_time_avg", "Milliseconds to load a partition", loads.mean / PER_MS),

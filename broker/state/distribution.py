@@ -22,6 +22,13 @@ class Lately(NamedTuple):
     largest: int
     buckets: Sequence[int]
     seconds: float
+    timed: int
+    """Of what was seen, what came in these seconds: not what was before the first look."""
+
+    @property
+    def per_second(self) -> float:
+        """0 at the first look."""
+        return self.timed / self.seconds if self.seconds else 0.0
 
     @property
     def mean(self) -> float:
@@ -32,12 +39,14 @@ class Lately(NamedTuple):
 class Distribution:
     """Values of at least 0. Bucket n has those of n bits."""
 
-    __slots__ = ("_largest", "_marks", "buckets", "count", "total")
+    __slots__ = ("_first", "_largest", "_marks", "buckets", "count", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0
         self.buckets = [0] * BUCKETS
+        self._first = 0
+        """How many came before the first look."""
         self._largest = [0, 0]
         """In this window, and in the one before."""
         self._marks: list[tuple[float, int, int, list[int]]] = []
@@ -60,14 +69,16 @@ class Distribution:
             mark = (now_s, self.count, self.total, self.buckets.copy())
             if not begun:  # all that came before the first look
                 mark = (now_s, 0, 0, [0] * BUCKETS)
+                self._first = self.count
             self._marks = [*self._marks[-1:], mark]
             if begun:
                 self._largest = [0, self._largest[0]]
         since_s, count, total, buckets = self._marks[0]
         lately = [now - then for now, then in zip(self.buckets, buckets, strict=True)]
         return Lately(
-            self.count - count, self.total - total, max(self._largest), lately, now_s - since_s
-        )
+            self.count - count, self.total - total, max(self._largest), lately, now_s - since_s,
+            self.count - max(count, self._first),
+        )  # fmt: skip
 
 
 def quantile_of(buckets: Sequence[int], quantile: float) -> float:

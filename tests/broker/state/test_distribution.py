@@ -47,3 +47,15 @@ def test_lately_is_the_window_before_and_this_one() -> None:
     seen.lately(200.0)
     assert seen.lately(300.0).seen == 0
     assert seen.count == 3
+
+
+def test_what_came_before_the_first_look_makes_no_rate() -> None:
+    seen = Distribution()
+    for _ in range(1000):
+        seen.record(1)
+    assert seen.lately(0.0).per_second == 0.0
+    seen.record(1)
+    assert seen.lately(10.0).per_second == pytest.approx(0.1)
+    seen.record(1)
+    assert seen.lately(70.0).per_second == pytest.approx(2 / 70)
+    assert seen.lately(140.0).per_second == 0.0
