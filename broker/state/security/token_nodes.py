@@ -65,7 +65,7 @@ def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
             int(fields["expiryTimestamp"]),
             int(fields["maxTimestamp"]),
         )
-    except (KeyError, TypeError, AttributeError) as problem:
+    except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as problem:
         raise ValueError(f"it has not the form of a token ({problem!r})") from None
 
 
@@ -74,7 +74,7 @@ def resealed(token_id: str, data: bytes, key: bytes, nonce: bytes) -> bytes | No
     try:
         is_signed = json.loads(data).get("version") == SIGNED
         return sealed(parse(token_id, data, key), key, nonce) if is_signed else None
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
 
 
@@ -85,7 +85,7 @@ def may_be_over(data: bytes, now_ms: int) -> bool:
         if fields.get("version") == SEALED:
             return int(fields["endTimestamp"]) < now_ms
         return min(int(fields["expiryTimestamp"]), int(fields["maxTimestamp"])) < now_ms
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
         return False
 
 

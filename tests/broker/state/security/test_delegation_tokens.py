@@ -188,13 +188,16 @@ def test_no_byte_of_a_sealed_token_can_be_changed_without_the_key() -> None:
     "data",
     [
         b"", b"x", b"[]", b"{}", b"7", b'{"version":4}', b'{"version":4,"sealed":7}',
-        b'{"version":4,"endTimestamp":1,"sealed":"%%"}',
+        b'{"version":4,"endTimestamp":1,"sealed":"%%"}', b"[" * 100_000,
+        b'{"version":4,"endTimestamp":Infinity,"sealed":""}',
+        b'{"version":3,"expiryTimestamp":Infinity,"maxTimestamp":1e999}',
     ],
 )  # fmt: skip
 def test_what_is_no_token_is_not_read(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"token|Expecting|secret|base64"):
         parse("id", data, KEY)
     assert not may_be_over(data, 0)
+    assert resealed("id", data, KEY, NONCE) is None
 
 
 @FORMS
