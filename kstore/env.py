@@ -27,7 +27,10 @@ F = TypeVar("F")
 def sync_data(descriptor: int) -> None:
     """Wait until the disk has a file's data. On macOS fsync leaves it in the disk's own cache."""
     if sys.platform == "darwin":
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError:  # a file system that does not know it
+            os.fsync(descriptor)
     else:
         os.fdatasync(descriptor)
 

@@ -11,7 +11,8 @@ import os
 import re
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -151,23 +152,30 @@ def _load_key(context: ssl.SSLContext, settings: Mapping[str, Any]) -> bool:
     return bool(location or inline)
 
 
-def _unnamed_file() -> int:
-    """The descriptor of a file that only this process can open: in memory on Linux, elsewhere a
-    temporary file whose name is gone.
+@contextmanager
+def _file_of(pem: bytes) -> Iterator[str]:
+    """The path of a file that only this user can read, for a library that reads a path, twice: in
+    memory on Linux. Elsewhere it is a temporary file, which is removed: there /dev/fd gives no
+    second look from the beginning.
     """
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("kstore-tls", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+        descriptor = os.memfd_create("kstore-tls", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(pem)
+            file.flush()
+            yield file.name
 
 
 def _use_key(context: ssl.SSLContext, pem: bytes, password: str | None, name: str) -> None:
-    descriptor = _unnamed_file()
     try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(pem)
-        # Without a password the library would ask for one at the terminal.
-        context.load_cert_chain(f"/dev/fd/{descriptor}", password=password or "")
+        with _file_of(pem) as path:
+            # Without a password the library would ask for one at the terminal.
+            context.load_cert_chain(path, password=password or "")
     except (ssl.SSLError, OSError) as problem:
         reason = getattr(problem, "reason", None) or problem.strerror or "it is no PEM"
         raise ConfigError(
@@ -175,8 +183,6 @@ def _use_key(context: ssl.SSLContext, pem: bytes, password: str | None, name: st
             "ssl.key.password is given, and the certificates that belong to it",
             key=name,
         ) from None
-    finally:
-        os.close(descriptor)
 
 
 def _key_of_pkcs12(data: bytes, settings: Mapping[str, Any]) -> bytes:

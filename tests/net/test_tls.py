@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,25 @@ def test_a_pem_file_and_pem_text_do(party: Party) -> None:
     }  # fmt: skip
     trust = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": party.ca_text}
     assert shake(settings(text), settings(trust)) == "TLSv1.3"
+
+
+def test_where_there_are_no_files_in_memory_a_temporary_one_is_removed(
+    party: Party, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    paths: list[str] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def noted(context: ssl.SSLContext, path: str, **named: Any) -> None:
+        paths.append(path)
+        assert Path(path).stat().st_mode & 0o077 == 0
+        load(context, path, **named)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noted)
+    assert shake(settings(party.keystore()), settings(party.truststore())) == "TLSv1.3"
+    assert [Path(path).parent for path in paths] == [tmp_path], "not below /dev/fd"
+    assert not any(Path(path).exists() for path in paths)
 
 
 def test_an_encrypted_key_needs_its_password(party: Party) -> None:
