@@ -25,8 +25,9 @@ from kstore.broker.api.requests.loading import IN_CLUSTER, WITH_AUTHORIZER, Load
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.broker.runtime.log_lines import printable
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
+from kstore.broker.runtime.slices import Slices
 from kstore.protocol import ProtocolError
-from kstore.protocol.answered_errors import error_counts
+from kstore.protocol.answered_errors import counting, error_counts
 from kstore.protocol.registry import API_VERSIONS, APIS, Api
 from kstore.protocol.schema import Message
 
@@ -283,7 +284,7 @@ class Server:
             if isinstance(response, Message):
                 if self.broker.throttles is not None:
                     self.broker.throttles.tell(later.connection, response, is_late=True)
-                self._count_errors(later, response)
+                await self._count_errors(later, response)
                 response = Encoding(response.plan_for(later.version), response)
                 while not response.step(STEP_ELEMENTS):
                     await self.broker.turns.next()
@@ -293,7 +294,7 @@ class Server:
                     return
                 response = response.result()
             elif response is not None and type(response) is not bytes:
-                self._count_errors(later, response)
+                await self._count_errors(later, response)
                 response = response.encode(later.version)
         except Exception as problem:  # noqa: BLE001 - it has lost its order
             self.failed(later.connection, problem)
@@ -301,8 +302,8 @@ class Server:
         else:
             slot.complete(response)
 
-    def _count_errors(self, later: Later, response: Any) -> None:
-        if found := error_counts(response, later.version):
+    async def _count_errors(self, later: Later, response: Any) -> None:
+        if found := await Slices(self.broker.turns).do(counting(response, later.version)):
             self.broker.plane.count_errors(later.api_key, found)
 
     async def _answer_large(self, encoding: Encoding, connection: Connection, slot: Slot) -> None:
