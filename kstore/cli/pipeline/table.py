@@ -125,11 +125,13 @@ def _rounds(running: Running, options: TableOptions, every_s: float | None) -> N
     """One round after the other: until nothing is left, or for ever."""
     from dataclasses import replace
 
+    from kstore.pipeline.jobs.tables.iceberg import Catalog
     from kstore.pipeline.jobs.tables.keep import keep_table
 
+    catalog = Catalog(running.spark, options.catalog)
     while True:
         began = time.monotonic()
-        kept = keep_table(running.spark, options, running.say)
+        kept = keep_table(running.spark, options, running.say, catalog)
         options = replace(options, resync=False)
         more = bool(kept.behind and kept.offsets)
         if kept.offsets or kept.lost or every_s is None:

@@ -99,12 +99,18 @@ def table_name(topic: str) -> str:
     return re.sub(r"[.-]", "_", topic)
 
 
-def keep_table(spark: SparkSession, options: TableOptions, report: Callable[[str], None]) -> Kept:
-    """Bring the table up to where the topic ends now, or by `max_offsets`.
+def keep_table(
+    spark: SparkSession,
+    options: TableOptions,
+    report: Callable[[str], None],
+    catalog: Catalog | None = None,
+) -> Kept:
+    """Bring the table up to where the topic ends now, or by `max_offsets`. Who calls it again and
+    again opens the catalog once: each has connections of its own.
 
     Raises JobError, KafkaError, and PipelineError from a task.
     """
-    catalog = Catalog(spark, options.catalog)
+    catalog = catalog or Catalog(spark, options.catalog)
     job = _Keeping(catalog, options, report)
     for _ in range(TRIES):
         try:
@@ -145,6 +151,7 @@ class _Keeping:
             table = self.catalog.load(options.namespace, options.table) or self._create(configs)
             known, on = self._known(table, topic, brokers.cluster_id, now_ms)
             ends = _epoch_ends(brokers, topic, known)
+            cluster_id = brokers.cluster_id
         self._check_tombstones(known, configs, now_ms)
         if self._resync:
             known = first_progress(topic, known.cluster_id, known.rows, now_ms)
@@ -153,7 +160,8 @@ class _Keeping:
             self._forget()
             plan = plan_round(
                 topic, known, ends, now_ms=now_ms, on_loss=options.on_loss,
-                max_offsets=0 if self._resync else options.max_offsets, report=self.report,
+                max_offsets=0 if self._resync else options.max_offsets, cluster_id=cluster_id,
+                report=self.report,
             )  # fmt: skip
             if not plan.ranges and not plan.lost and not self._resync:
                 if known.rows == LATEST and note_is_due(known, configs, now_ms):
@@ -161,8 +169,8 @@ class _Keeping:
                 return self._kept(table, topic, plan, None)
             self._written = known.text(), plan, self._write(table, plan)
         _, plan, written = self._written
-        if known.rows == LATEST and self._late(known, configs):
-            raise ConflictError("it took longer than delete.retention.ms to read")
+        if known.rows == LATEST:
+            self._check_time(known, configs)
         self._commit(table, plan, written, on)
         return self._kept(table, topic, plan, written)
 
@@ -196,9 +204,14 @@ class _Keeping:
         self.report(f"{said}; all of the topic is read again")
         self._resync = True
 
-    def _late(self, known: Progress, configs: Mapping[str, str | None]) -> bool:
+    def _check_time(self, known: Progress, configs: Mapping[str, str | None]) -> None:
         """Whether it took so long to read that tombstones may have gone meanwhile."""
-        return not self._resync and tombstones_may_be_gone(known, configs, int(time.time() * 1000))
+        if not tombstones_may_be_gone(known, configs, int(time.time() * 1000)):
+            return
+        said = "it took longer than delete.retention.ms to read"
+        if not self._resync:
+            raise ConflictError(said)
+        self.report(f"{self.name}: {said} all of the topic: deleted keys may have rows")
 
     def _create(self, configs: Mapping[str, str | None]) -> Table:
         options = self.options
@@ -275,7 +288,8 @@ class _Keeping:
     def _kept(self, table: Table, topic: Topic, plan: Round, written: Written | None) -> Kept:
         places = {partition: place.next for partition, place in plan.after.places.items()}
         kept = Kept(topic.name, self.name, lost=sum(each.size for each in plan.lost), places=places)
-        kept.behind = sum(part.end - places[part.partition] for part in topic.partitions)
+        # Where others committed between, the topic is newer than the plan, and may have grown.
+        kept.behind = sum(part.end - places.get(part.partition, 0) for part in topic.partitions)
         kept.snapshot = table.head().snapshot
         if written is not None:
             kept.offsets = plan.offsets

@@ -47,8 +47,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a snapshot says of its topic. `read_ms` is when the ends of the partitions were asked
-    for; `rows` is all or latest.
+    """What a snapshot says of its topic. At `read_ms`, no partition reached beyond its place, or
+    the table was empty; `rows` is all or latest.
     """
 
     topic: str
@@ -135,6 +135,7 @@ def plan_round(
     now_ms: int,
     on_loss: str,
     max_offsets: int = 0,
+    cluster_id: str = "",
     report: Callable[[str], None] = lambda _: None,
 ) -> Round:
     """What the topic has beyond `known`; at most `max_offsets`, if that is not 0.
@@ -142,7 +143,7 @@ def plan_round(
     `ends_of_epochs` has, by partition, where the leader epoch of a known place ends in the leader's
     log now, as far as somebody could tell. Raises JobError where the table must not be continued.
     """
-    _check_same_life(topic, known)
+    _check_same_life(topic, known, cluster_id)
     ranges, lost, places = [], [], dict(known.places)
     allowed = max_offsets or sum(part.end - part.start for part in topic.partitions)
     for part in topic.partitions:
@@ -160,10 +161,13 @@ def plan_round(
             ranges.append(Range(part.topic, part.partition, at, end))
             allowed -= end - at
         places[part.partition] = Place(max(end, at), part.leader_epoch)
-    return Round(tuple(ranges), replace(known, read_ms=now_ms, places=places), tuple(lost))
+    # Behind the places may be tombstones of rows that the table has since `known.read_ms`.
+    is_whole = all(places[part.partition].next >= part.end for part in topic.partitions)
+    read_ms = now_ms if is_whole else known.read_ms
+    return Round(tuple(ranges), replace(known, read_ms=read_ms, places=places), tuple(lost))
 
 
-def _check_same_life(topic: Topic, known: Progress) -> None:
+def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:
     if known.topic != topic.name:
         raise JobError(
             f"the table holds topic {known.topic}, not {topic.name}: name another table (--table)"
@@ -179,6 +183,14 @@ def _check_same_life(topic: Topic, known: Progress) -> None:
             f"topic {topic.name}: it was deleted and created again since the table was written "
             f"(topic id {known.topic_id or 'unknown'} there, {topic.topic_id or 'unknown'} now); "
             f"nothing was written. Name another table (--table), or {RESYNC}"
+        )
+    # Topic ids say more than the cluster's; brokers before Kafka 2.8 have none.
+    other_cluster = known.cluster_id and cluster_id and known.cluster_id != cluster_id
+    if other_cluster and not (known.topic_id and topic.topic_id):
+        raise JobError(
+            f"topic {topic.name}: the table was written from cluster {known.cluster_id}, and this "
+            f"is cluster {cluster_id}; nothing was written. Name another table (--table), or "
+            f"{RESYNC}"
         )
     gone = sorted(set(known.places) - {part.partition for part in topic.partitions})
     if gone:

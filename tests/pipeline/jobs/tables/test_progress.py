@@ -69,6 +69,13 @@ def test_a_commit_has_at_most_so_many_offsets_and_the_next_one_goes_on() -> None
     ]  # fmt: skip
 
 
+def test_what_is_not_read_yet_may_have_tombstones_of_rows_that_are() -> None:
+    now, known = topic((0, 10), (0, 10)), progress(0, 0)
+    for read_ms in (1000, 1000, 1000, 5000):  # the fourth commit has reached both ends
+        known = plan(now, known, max_offsets=6, now_ms=5000).after
+        assert known.read_ms == read_ms
+
+
 def test_a_partition_of_an_expansion_is_read_from_its_first_offset() -> None:
     assert plan(topic((0, 4), (0, 3)), progress(4)).ranges == (Range("t", 1, 0, 3),)
 
@@ -108,6 +115,14 @@ def test_a_table_of_other_records_is_not_continued(
 ) -> None:
     with pytest.raises(JobError, match=said):
         plan(now, progress(4), ends)
+
+
+def test_where_topics_have_no_ids_the_clusters_say_whether_it_is_the_same() -> None:
+    old, same = topic((0, 9), topic_id="", epoch=-1), topic((0, 9))
+    with pytest.raises(JobError, match="written from cluster cluster, and this is cluster other"):
+        plan(old, progress(4), cluster_id="other")
+    assert plan(old, progress(4), cluster_id="cluster").offsets == 5
+    assert plan(same, progress(4), cluster_id="other").offsets == 5
 
 
 def test_an_epoch_that_ends_where_the_rows_end_is_the_same_history() -> None:

@@ -1,0 +1,80 @@
+"""Round after round: what the command does from commit to commit. No Spark, no table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstore.cli.pipeline import table as command
+from kstore.pipeline.jobs.tables import iceberg, keep
+from kstore.pipeline.jobs.tables.iceberg import Head
+from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
+from kstore.pipeline.jobs.tables.progress import Round, first_progress
+from tests.pipeline.jobs.tables.test_progress import topic
+
+OPTIONS = TableOptions({}, "t", "lake", "shop", "t", resync=True)
+
+
+class Rounds:
+    """A command whose rounds are these, with what it has called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *rounds: Kept) -> None:
+        self.left = list(rounds)
+        self.catalogs: list[str] = []
+        self.resyncs: list[bool] = []
+        self.slept: list[float] = []
+        self.told: list[int] = []
+        monkeypatch.setattr(iceberg, "Catalog", self.open)
+        monkeypatch.setattr(keep, "keep_table", self.keep)
+        # Not time.sleep itself, which other threads of this process call, too.
+        monkeypatch.setattr(
+            command, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=self.slept.append)
+        )
+
+    def open(self, spark: object, name: str) -> str:
+        self.catalogs.append(name)
+        return name
+
+    def keep(self, spark: object, options: TableOptions, say: object, catalog: str) -> Kept:
+        assert catalog == "lake"
+        self.resyncs.append(options.resync)
+        if not self.left:
+            raise KeyboardInterrupt
+        return self.left.pop(0)
+
+    def done(self, data: dict[str, Any], sentence: str) -> None:
+        self.told.append(data["records"])
+
+    def run(self, every_s: float | None) -> None:
+        running: Any = SimpleNamespace(spark=None, say=None, done=self.done)
+        command._rounds(running, OPTIONS, every_s)
+
+
+def test_a_run_ends_when_nothing_is_left_and_resyncs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Kept("t", "lake.shop.t", records=3, offsets=5, behind=5)
+    rounds = Rounds(monkeypatch, some, replace(some, behind=0))
+    rounds.run(None)
+    assert (rounds.told, rounds.resyncs, rounds.slept) == ([3, 3], [True, False], [])
+
+
+def test_following_waits_between_commits_with_one_catalog_and_ends_with_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some, none = Kept("t", "lake.shop.t", records=3, offsets=5), Kept("t", "lake.shop.t")
+    rounds = Rounds(monkeypatch, replace(some, behind=2), some, none, replace(none, lost=4))
+    with pytest.raises(KeyboardInterrupt):
+        rounds.run(60.0)
+    assert rounds.told == [3, 3, 0]  # nothing new is not told
+    assert rounds.slept == [60.0] * 3  # not while something is left
+    assert rounds.catalogs == ["lake"]  # each has connections of its own
+
+
+def test_a_topic_that_grew_since_its_plan_is_behind_by_all_of_the_new_partition() -> None:
+    known = first_progress(topic((0, 4)), "cluster", "all", 1000)
+    job = keep._Keeping(None, OPTIONS, print)  # type: ignore[arg-type]
+    table: Any = SimpleNamespace(head=lambda: Head(1, None, False))
+    kept = job._kept(table, topic((0, 4), (0, 3)), Round((), known), None)
+    assert kept.behind == 7
