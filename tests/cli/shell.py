@@ -5,6 +5,7 @@ started with `popen` is a process.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -50,8 +51,11 @@ def run_here(
         if folder is not None:
             until_done.enter_context(chdir(folder))
         until_done.enter_context(patch.multiple(sys, stdin=given, stdout=written, stderr=told))
-        code = main(arguments)
-        return Done(code, contents(written), contents(told))
+        # pytest's handlers would keep warnings and errors of the log away from stderr.
+        until_done.enter_context(patch.object(logging.root, "handlers", []))
+        done = Done(main(arguments), contents(written), contents(told))
+        assert b"Traceback" not in done.errors, done.errors.decode()
+        return done
 
 
 def contents(stream: TextIOWrapper) -> bytes:

@@ -15,6 +15,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +28,7 @@ __all__ = ["BrokerDiedError", "BrokerProcess", "free_port", "free_ports"]
 # Below the ports that the kernel gives to outgoing connections: a client's own end can't take one.
 _PORTS = range(12_000, 32_000)
 _LOCKS = Path("/tmp/kstore-test-ports")
-"""The same folder for all test runs of a machine, whatever their TMPDIR is."""
+"""The same folder for all test runs of a machine, whatever their TMPDIR and their user is."""
 # The lock files of this process's ports stay open, and so locked, as long as it lives.
 _held_ports: dict[int, int] = {}
 
@@ -55,7 +56,10 @@ def _take(port: int) -> bool:
     if port in _held_ports:
         return False
     _LOCKS.mkdir(exist_ok=True)
-    lock = os.open(_LOCKS / str(port), os.O_CREAT | os.O_RDWR, 0o666)
+    with suppress(PermissionError):  # another user's
+        _LOCKS.chmod(0o777)
+    # To lock a file, it is enough to read it: so any user may, whoever made it.
+    lock = os.open(_LOCKS / str(port), os.O_CREAT | os.O_RDONLY, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with socket.socket() as probe:
