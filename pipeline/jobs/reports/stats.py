@@ -208,7 +208,8 @@ def take_sums(
             part.value_bytes, part.null_keys = row["valueBytes"], row["nullKeys"]
             part.tombstones, part.with_headers = row["tombstones"], row["withHeaders"]
             part.largest = row["largest"]
-            part.first_time, part.last_time = row["firstTime"], row["lastTime"]
+            if row["firstTime"] is not None:
+                part.first_time, part.last_time = row["firstTime"], row["lastTime"]
         else:
             counts = found.sizes if row["entry"] == "size" else found.times
             counts.setdefault(row["topic"], {})[row["number"]] = row["records"]
