@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.tables.progress import COMMIT, PROGRESS
+from kstore.pipeline.jobs.tables.progress import COMMIT, PROGRESS, RESYNC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +27,8 @@ PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 BRANCH, TAG = "main", "kstore_progress"
 NAME_MAPPING = "schema.name-mapping.default"
 OWNER = "kstore.topic"
+KEY_COLUMNS = ("key", "partition", "timestamp")
+"""What `live` files are read for."""
 LOOKS = 5
 """How often the catalog is asked whether a commit without an answer has come."""
 DEFINITELY_NOT = "CommitFailedException"
@@ -309,17 +311,28 @@ class Table:
         self._commit(update, progress, commit, on)
 
     def live(self, snapshot: int | None) -> list[Live]:
-        """The data files of a snapshot. Raises JobError, also where rows were deleted in a form
-        that kstore does not read.
+        """The data files of a snapshot. Raises JobError, also where others have deleted rows in a
+        form that kstore does not read, or written files whose rows it cannot find and end.
         """
         if snapshot is None:
             return []
         found = []
         with java(f"the files of table {self.name} can't be read"):
+            for name in KEY_COLUMNS:
+                if self._table.schema().findField(name) is None:
+                    raise JobError(
+                        f"table {self.name} has no column {name} any more, by which rows of a key "
+                        f"are found: name it so again, or another table (--table)"
+                    )
             files = self._table.newScan().useSnapshot(snapshot).planFiles()
             tasks = files.iterator()
             while tasks.hasNext():
                 task = tasks.next()
+                if task.file().specId() != 0 or str(task.file().format()) != "PARQUET":
+                    raise JobError(
+                        f"table {self.name} has files of another partitioning or format than "
+                        f"kstore's, in which it cannot end rows; nothing was written. {RESYNC}"
+                    )
                 deletes = []
                 for file in task.deletes():
                     if str(file.content()) != "POSITION_DELETES" or str(file.format()) != "PARQUET":
