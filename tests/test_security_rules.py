@@ -23,7 +23,7 @@ RUNS_WHAT_IT_READS = frozenset({
 })  # fmt: skip
 """Modules that make objects, and so run code, out of bytes."""
 EVALUATES = frozenset({"eval", "exec", "compile", "__import__"})
-TEXT_FILES = ("Makefile", ".ci/run", ".ci/prepare", ".gitignore", "MANIFEST.in")
+TEXT_FILES = ("Makefile", ".ci/run", ".ci/prepare", ".ci/folder", ".gitignore", "MANIFEST.in")
 
 SECRETS = {
     "a private key": re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{64}"),
