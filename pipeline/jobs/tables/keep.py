@@ -23,6 +23,7 @@ from kstore.pipeline.jobs.tables.progress import (
     RESYNC,
     Progress,
     Round,
+    check_history,
     first_progress,
     note_is_due,
     plan_round,
@@ -143,10 +144,7 @@ class _Keeping:
         options = self.options
         now_ms = int(time.time() * 1000)
         with Brokers(options.settings) as brokers:
-            found = brokers.topics(re.compile(re.escape(options.topic)))
-            if not found:
-                raise JobError(f"the cluster has no topic {options.topic}: see `kstore topic list`")
-            topic = found[0]
+            topic = _found(brokers, options.topic)
             configs = topic_configs(options.settings, options.topic)
             table = self.catalog.load(options.namespace, options.table) or self._create(configs)
             known, on = self._known(table, topic, brokers.cluster_id, now_ms)
@@ -169,10 +167,20 @@ class _Keeping:
                 return self._kept(table, topic, plan, None)
             self._written = known.text(), plan, self._write(table, plan)
         _, plan, written = self._written
+        self._check_still(plan.after)
         if known.rows == LATEST:
             self._check_time(known, configs)
         self._commit(table, plan, written, on)
         return self._kept(table, topic, plan, written)
+
+    def _check_still(self, after: Progress) -> None:
+        """That what was read is what the topic has: it may have been made again meanwhile, or a
+        leader that was elected uncleanly has served the rest.
+        """
+        with Brokers(self.options.settings) as brokers:
+            topic = _found(brokers, self.options.topic)
+            ends = _epoch_ends(brokers, topic, after)
+            check_history(topic, after, ends, brokers.cluster_id)
 
     def _commit(self, table: Table, plan: Round, written: Written, on: int | None) -> None:
         commit, progress = written.folder.rsplit("-", 1)[-1], plan.after.text()
@@ -296,6 +304,13 @@ class _Keeping:
             kept.records, kept.bytes = written.records, written.bytes
             kept.files = len(written.files)
         return kept
+
+
+def _found(brokers: Brokers, name: str) -> Topic:
+    found = brokers.topics(re.compile(re.escape(name)))
+    if not found:
+        raise JobError(f"the cluster has no topic {name}: see `kstore topic list`")
+    return found[0]
 
 
 def _epoch_ends(brokers: Brokers, topic: Topic, known: Progress) -> dict[int, int]:

@@ -23,6 +23,7 @@ __all__ = [
     "Place",
     "Progress",
     "Round",
+    "check_history",
     "first_progress",
     "note_is_due",
     "plan_round",
@@ -165,6 +166,17 @@ def plan_round(
     is_whole = all(places[part.partition].next >= part.end for part in topic.partitions)
     read_ms = now_ms if is_whole else known.read_ms
     return Round(tuple(ranges), replace(known, read_ms=read_ms, places=places), tuple(lost))
+
+
+def check_history(
+    topic: Topic, known: Progress, ends_of_epochs: Mapping[int, int], cluster_id: str = ""
+) -> None:
+    """That `topic` is the one of `known` and still has all that was read. Raises JobError."""
+    _check_same_life(topic, known, cluster_id)
+    for part in topic.partitions:
+        if part.partition in known.places:
+            place = known.places[part.partition]
+            _check_history(part, place, ends_of_epochs.get(part.partition))
 
 
 def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:

@@ -12,6 +12,7 @@ from kstore.pipeline.jobs.scans.scan import Range
 from kstore.pipeline.jobs.tables.progress import (
     Place,
     Progress,
+    check_history,
     first_progress,
     note_is_due,
     plan_round,
@@ -115,6 +116,8 @@ def test_a_table_of_other_records_is_not_continued(
 ) -> None:
     with pytest.raises(JobError, match=said):
         plan(now, progress(4), ends)
+    with pytest.raises(JobError, match=said):
+        check_history(now, progress(4), ends)
 
 
 def test_where_topics_have_no_ids_the_clusters_say_whether_it_is_the_same() -> None:
@@ -127,6 +130,7 @@ def test_where_topics_have_no_ids_the_clusters_say_whether_it_is_the_same() -> N
 
 def test_an_epoch_that_ends_where_the_rows_end_is_the_same_history() -> None:
     assert plan(topic((0, 9)), progress(4), {0: 4}).offsets == 5
+    check_history(topic((0, 9), (0, 1)), progress(4), {0: 4})
 
 
 COMPACT = {"cleanup.policy": "compact", "delete.retention.ms": "1000"}

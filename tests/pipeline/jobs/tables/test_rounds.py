@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from kstore.cli.pipeline import table as command
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.scans.brokers import Brokers, Topic
 from kstore.pipeline.jobs.tables import iceberg, keep
-from kstore.pipeline.jobs.tables.iceberg import Head
+from kstore.pipeline.jobs.tables.iceberg import PACKAGE, Head
 from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
-from kstore.pipeline.jobs.tables.progress import Round, first_progress
+from kstore.pipeline.jobs.tables.progress import Place, Round, first_progress
+from tests.conformance.kafka_jars import ICEBERG_VERSION
 from tests.pipeline.jobs.tables.test_progress import topic
 
 OPTIONS = TableOptions({}, "t", "lake", "shop", "t", resync=True)
@@ -78,3 +81,52 @@ def test_a_topic_that_grew_since_its_plan_is_behind_by_all_of_the_new_partition(
     table: Any = SimpleNamespace(head=lambda: Head(1, None, False))
     kept = job._kept(table, topic((0, 4), (0, 3)), Round((), known), None)
     assert kept.behind == 7
+
+
+class Served(Brokers):
+    """A cluster that has one topic, or none."""
+
+    cluster_id = "cluster"
+
+    def __init__(self, now: Topic | None) -> None:
+        self.now = now
+
+    def close(self) -> None:
+        pass
+
+    def topics(self, wanted: object) -> list[Topic]:
+        return [] if self.now is None else [self.now]
+
+    def epoch_ends(self, epochs: Any) -> dict[Any, int]:
+        return dict.fromkeys(epochs, 9)
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (topic((0, 9), topic_id="two", epoch=8), "deleted and created again"),
+        (topic((0, 3)), "read to offset 9, and the log ends at 3"),
+        (None, "no topic t"),
+    ],
+)
+def test_what_was_read_is_not_committed_if_the_topic_has_changed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, now: Topic | None, said: str
+) -> None:
+    before = topic((0, 9))
+    known = replace(first_progress(before, "cluster", "all", 1000), places={0: Place(9, 3)})
+    job = keep._Keeping(None, OPTIONS, print)  # type: ignore[arg-type]
+    monkeypatch.setattr(keep, "Brokers", lambda settings: Served(before))
+    job._check_still(known)
+    monkeypatch.setattr(keep, "Brokers", lambda settings: Served(now))
+    with pytest.raises(JobError, match=said):
+        job._check_still(known)
+
+
+def test_iceberg_comes_from_maven_unless_a_jar_of_it_is_named() -> None:
+    assert PACKAGE.split(":")[-1] == ICEBERG_VERSION  # what the tests run with
+    named = ["spark.jars=/jars/iceberg-runtime.jar"]
+    assert command._with_iceberg(named, PACKAGE) == named
+    others = ["spark.jars.packages=a:b:1", "spark.jars=/jars/sqlite.jar"]
+    assert command._with_iceberg(others, PACKAGE) == [
+        "spark.jars=/jars/sqlite.jar", f"spark.jars.packages={PACKAGE},a:b:1",
+    ]  # fmt: skip
