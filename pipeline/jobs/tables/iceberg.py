@@ -71,8 +71,6 @@ class Head:
 
     snapshot: int | None
     progress: str | None
-    is_ours: bool
-    """Whether the current snapshot itself has the note."""
 
 
 @contextmanager
@@ -253,11 +251,10 @@ class Table:
             while at is not None:
                 progress = at.summary().get(PROGRESS)
                 if progress is not None:
-                    ours = at.snapshotId() == current.snapshotId()
-                    return Head(current.snapshotId(), str(progress), ours)
+                    return Head(current.snapshotId(), str(progress))
                 parent = at.parentId()
                 at = None if parent is None else self._table.snapshot(parent)
-            return Head(None if current is None else current.snapshotId(), None, False)
+            return Head(None if current is None else current.snapshotId(), None)
 
     # ---- commits ----
 

@@ -78,7 +78,7 @@ def test_following_waits_between_commits_with_one_catalog_and_ends_with_ctrl_c(
 def test_a_topic_that_grew_since_its_plan_is_behind_by_all_of_the_new_partition() -> None:
     known = first_progress(topic((0, 4)), "cluster", "all", 1000)
     job = keep._Keeping(None, OPTIONS, print)  # type: ignore[arg-type]
-    table: Any = SimpleNamespace(head=lambda: Head(1, None, False))
+    table: Any = SimpleNamespace(head=lambda: Head(1, None))
     kept = job._kept(table, topic((0, 4), (0, 3)), Round((), known), None)
     assert kept.behind == 7
 
