@@ -12,18 +12,18 @@ __all__ = ["page"]
 INTRODUCTION = """\
 # Differences from Kafka
 
-The reference is Apache Kafka 4.3.1. This page lists what a client or an administrator can see that
-kstore does otherwise. What kstore adds to Kafka's protocol is on the page
-[protocol extensions](protocol-extensions.md). Anything else that differs is a bug.
+The reference is Apache Kafka 4.3.1. This page lists all differences that clients and
+administrators can see. For kstore's additions to Kafka's protocol, see
+[protocol extensions](protocol-extensions.md). Any other difference is a bug.
 
-The tables come from the code, in `docs/differences` and `kstore/config`. A test checks that this
-page is up to date; `python -m docs.differences` writes it."""
+The tables are generated from the code in `docs/differences` and `kstore/config`. A test checks that
+this page is up to date; `python -m docs.differences` writes it."""
 NO_EFFECT = """
-kstore accepts them, so that a configuration file of Kafka's works. The log names each of them that
-is set, and DescribeConfigs says why it has no effect."""
+kstore accepts these settings, so Kafka's configuration files work. The broker logs each of them
+that is set, and DescribeConfigs says why it has no effect."""
 REFUSED = """
-The broker does not start with such a setting, and refuses to change to it, unless the value is the
-default: it would not do what the setting promises."""
+kstore cannot do what these settings ask for. The broker does not start with such a setting, and
+refuses to change it at run time, unless the value is the default."""
 
 AREAS: tuple[tuple[str, str, tuple[Difference, ...]], ...] = (
     ("Requests and answers", "", requests.RECORDS),

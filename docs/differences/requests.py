@@ -9,7 +9,7 @@ __all__ = ["LIMITS", "ODD_REQUESTS", "RECORDS"]
 RECORDS = (
     Difference(
         "Produce: records whose offset deltas do not start at 0",
-        "Checks the deltas of compressed batches only.",
+        "Checks only the deltas of compressed batches.",
         "Refuses the batch with `INVALID_RECORD`, compressed or not.",
         "The record format requires consecutive deltas.",
     ),
@@ -26,11 +26,11 @@ RECORDS = (
         "Its sequence numbers would protect nothing.",
     ),
     Difference(
-        "Produce: the beginning of another batch, or bytes that are no batch, behind a partition's "
-        "batch or behind its compressed records",
-        "Drops them without a word where they are shorter than they say.",
+        "Produce: part of another batch, or bytes that are not a batch, after a partition's batch "
+        "or after its compressed records",
+        "Drops them silently if they are shorter than their length field says.",
         "Refuses the batch with `INVALID_RECORD` or `CORRUPT_MESSAGE`.",
-        "Records may be lost that the producer believes to be written.",
+        "Otherwise records can be lost although the producer considers them written.",
     ),
     Difference(
         "Produce: compressed records that cannot be decompressed, or whose offset deltas are not "
@@ -40,40 +40,41 @@ RECORDS = (
         "The client learns what is wrong.",
     ),
     Difference(
-        "Produce: a control batch, or one with something behind it, that is too large or has a "
-        "wrong checksum, too",
+        "Produce: a control batch, or a batch followed by other bytes, that is also too large or "
+        "has a wrong checksum",
         "`MESSAGE_TOO_LARGE` or `CORRUPT_MESSAGE`.",
         "`INVALID_RECORD` or `CORRUPT_MESSAGE`.",
-        "It is refused before its size and its records are looked at. No client sends it.",
+        "The batch is refused before its size and its records are checked. No client sends such a "
+        "batch.",
     ),
     Difference(
         "Produce: which records of a refused batch are named (KIP-467)",
         "All.",
         "The first 1,000, and none of a compressed batch that expands to more than 256 KB.",
-        "It is found out in the event loop, which must not be held.",
+        "The event loop finds these records, and must not be held.",
     ),
     Difference(
         "Produce: the append time of a duplicate batch, in a topic with `CreateTime`",
         "The largest timestamp of the batch, which producers then show for each of its records.",
-        "-1; with `LogAppendTime` the time of the original's append, as in Kafka.",
+        "-1. With `LogAppendTime`, the append time of the original, as in Kafka.",
         "The producer shows each record's own timestamp.",
     ),
     Difference(
-        "Produce: bytes that are no record batch",
+        "Produce: bytes that are not a record batch",
         "`CORRUPT_MESSAGE`, mostly without a message.",
         "The same error with a message.",
         "The client learns what is wrong.",
     ),
     Difference(
-        "Produce: compressed batches that expand to very much",
+        "Produce: compressed batches that expand to a very large size",
         "No limit.",
-        "A batch may expand to the largest of 16 MB, 32 times `max.message.bytes` and 256 times "
-        "its size, and to 256 MB at most. Above that the answer is `MESSAGE_TOO_LARGE`, at which "
+        "A batch can expand to the largest of 16 MB, 32 times `max.message.bytes` and 256 times "
+        "its size, but to no more than 256 MB. Above that the answer is `MESSAGE_TOO_LARGE`, and "
         "producers split the batch.",
         "A small request must not fill the broker's memory.",
     ),
     Difference(
-        "Produce: the log start offset beside an error",
+        "Produce: the log start offset in a response with an error",
         "Present with some errors.",
         "-1 with every error.",
         "Clients do not use it.",
@@ -81,56 +82,57 @@ RECORDS = (
     Difference(
         "Fetch: `max_bytes` or the bytes of a partition below 0",
         "`UNKNOWN_SERVER_ERROR` for each partition that has data.",
-        "Counts as 0: at least one batch is sent.",
-        "The consumer gets on.",
+        "Treated as 0: at least one batch is sent.",
+        "The consumer makes progress.",
     ),
     Difference(
-        "Fetch: partitions that do not exist, beside others of their topic",
+        "Fetch: partitions that do not exist, of a topic that exists",
         "In a second row of the topic, at the end.",
         "In the topic's row.",
         "Clients treat both alike.",
     ),
     Difference(
-        "Fetch sessions by topic id, for a topic that was deleted and made again",
+        "Fetch sessions by topic id, for a topic that was deleted and created again",
         "`UNKNOWN_TOPIC_OR_PARTITION`, then `INCONSISTENT_TOPIC_ID`.",
         "`UNKNOWN_TOPIC_ID`, as without a session.",
         "The id belongs to no topic; clients treat all three alike.",
     ),
     Difference(
         "CreateTopics: two new topics in one request whose names differ only in `.` and `_`",
-        "Creates both, although the second would be refused in a request of its own.",
+        "Creates both, although the second would be refused in a separate request.",
         "Creates the first and refuses the others with `INVALID_TOPIC_EXCEPTION`.",
-        "The rule does not depend on how topics are put into requests.",
+        "The rule does not depend on how topics are grouped into requests.",
     ),
     Difference(
-        "Fetch: the end of an answer that is full",
+        "Fetch: the end of a full response",
         "Ends with a part of the next batch.",
         "Ends after a whole batch.",
-        "Clients throw the part away.",
+        "Clients discard the partial batch.",
     ),
     Difference(
-        "Fetch: aborted transactions beside an error",
+        "Fetch: aborted transactions in a response with an error",
         "null with some errors.",
         "An empty list.",
         "Clients treat both alike.",
     ),
     Difference(
-        "EndTxn: when the answer is sent",
-        "Before the markers are written. A client that continues at once may get "
+        "EndTxn: when the response is sent",
+        "Before the markers are written. A client that continues at once can get "
         "`CONCURRENT_TRANSACTIONS`.",
         "After the markers are written.",
         "The next request of the client succeeds.",
     ),
     Difference(
-        "CreateTopics: when the answer is sent",
-        "For some milliseconds the new partitions answer `NOT_LEADER_OR_FOLLOWER`.",
-        "The partitions can be used.",
+        "CreateTopics: when the response is sent",
+        "Before the partitions are ready: for some milliseconds they answer "
+        "`NOT_LEADER_OR_FOLLOWER`.",
+        "After the partitions are ready.",
         "The next request of the client succeeds.",
     ),
     Difference(
         "Metadata that creates a topic",
         "`UNKNOWN_TOPIC_OR_PARTITION`; the topic is created later.",
-        "The answer has the new topic.",
+        "The response includes the new topic.",
         "It saves the client a retry.",
     ),
     Difference(
@@ -141,16 +143,17 @@ RECORDS = (
     ),
     Difference(
         "CreatePartitions",
-        "Leader epochs of the existing partitions stay.",
+        "The leader epochs of existing partitions do not change.",
         "Existing partitions get new leader epochs.",
-        "They mark what was written before the expansion (KIP-253).",
+        "The new epochs mark the end of the records that were written before the expansion "
+        "(KIP-253).",
     ),
     Difference(
         "CreatePartitions, when a leader does not answer the controller",
-        "The partitions are made.",
-        "Another replica leads; if there is none, `REQUEST_TIMED_OUT` after "
-        "`kstore.expansion.timeout.ms`, and nothing is made.",
-        "It may still append records under the old number (KIP-253).",
+        "The partitions are created.",
+        "Another replica becomes leader. If there is none, the answer is `REQUEST_TIMED_OUT` "
+        "after `kstore.expansion.timeout.ms`, and no partition is created.",
+        "The old leader could still append records under the old number (KIP-253).",
     ),
     Difference(
         "GetTelemetrySubscriptions, PushTelemetry in ApiVersions",
@@ -166,8 +169,8 @@ RECORDS = (
     ),
     Difference(
         "DescribeConfigs of a broker: a static value in another unit, once a dynamic value is set",
-        "Shows the default: `log.retention.hours=168` where the file says 24.",
-        "Shows what the file says.",
+        "Shows the default: `log.retention.hours=168` although the file says 24.",
+        "Shows the value from the file.",
         "The file's value returns when the dynamic value is removed.",
     ),
     Difference(
@@ -180,7 +183,7 @@ RECORDS = (
         "`kafka-streams-groups --state NotReady`",
         "Lists nothing.",
         "Lists groups that are not ready.",
-        "It is what the option asks for.",
+        "This is what the option asks for.",
     ),
 )
 
@@ -191,7 +194,7 @@ LIMITS = (
         "Of any length. `match` is a Java expression.",
         "RE2 only, and at most 4,096 steps (about 200 topic names joined by `|`). Otherwise the "
         "answer is `INVALID_REGULAR_EXPRESSION`, for `match` `INVALID_CONFIG`.",
-        "The steps limit the time that an expression can take.",
+        "Limiting the steps limits the time that an expression can take.",
     ),
     Difference(
         "Elements in one request",
@@ -202,10 +205,10 @@ LIMITS = (
     ),
     Difference(
         "Fetch: a consumer over `consumer_byte_rate`",
-        "Gets an empty answer with the throttle time, and fetches again afterwards.",
-        "Gets the records with the throttle time, and waits afterwards.",
-        "The records are read once. The rate is the same, and one answer holds no more than the "
-        "quota allows in a whole window, as in Kafka.",
+        "Gets an empty response with the throttle time, and fetches again afterwards.",
+        "Gets the records with the throttle time, and waits before the next fetch.",
+        "The records are read once. The rate is the same, and a response has no more bytes than "
+        "the quota allows in a whole window, as in Kafka.",
     ),
     Difference(
         "`request_percentage`",
@@ -221,12 +224,12 @@ ODD_REQUESTS = (
         "A length between 2^31 and 2^32, or a negative length other than -1",
         "null.",
         "Refused.",
-        "No client means null by it.",
+        "No client uses them to mean null.",
     ),
     Difference(
         "Produce, Fetch: null where an array or a name is required",
         "The connection is closed.",
-        "Counts as empty.",
+        "Treated as empty.",
         "The client gets an answer.",
     ),
     Difference(

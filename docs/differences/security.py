@@ -9,35 +9,35 @@ __all__ = ["ROWS"]
 ROWS = (
     Difference(
         "Kerberos (GSSAPI)",
-        "Served.",
-        "Not served. PLAIN, SCRAM and OAUTHBEARER are. A setting that asks for security that "
-        "kstore does not have is refused, not ignored.",
+        "Supported.",
+        "Not supported; use PLAIN, SCRAM or OAUTHBEARER. A setting that asks for a security "
+        "feature that kstore does not have is refused, not ignored.",
         "Not built yet.",
     ),
     Difference(
         "A login with a delegation token by a client that does not know `tokenauth` (librdkafka)",
         "Refused.",
-        "If there is no user of that name, the name may be the id of a token, and the password its "
-        "HMAC.",
+        "If there is no user with that name, the broker treats the name as a token id, and the "
+        "password as its HMAC.",
         "Every client with SCRAM can use tokens.",
     ),
     Difference(
-        "A login with a delegation token that has expired and is not removed yet",
-        "Succeeds, with a session that is over.",
+        "A login with a delegation token that has expired but is not removed yet",
+        "Succeeds, with an expired session.",
         "Refused.",
         "The client learns that its credentials are not valid.",
     ),
     Difference(
-        "Connections of a delegation token that is removed",
-        "Stay until the token would have expired.",
+        "Connections with a delegation token that is removed",
+        "Stay open until the token would have expired.",
         "Closed, unless `kstore.end.sessions.of.changed.users` is false.",
-        "A secret that is known to others can be taken back.",
+        "A leaked secret can be revoked.",
     ),
     Difference(
         "OAUTHBEARER: tokens without a signature, symmetric keys in a JWK set",
-        "Unsigned tokens are accepted with the default callback handler, which is for development.",
+        "The default callback handler, which is for development, accepts unsigned tokens.",
         "Both are refused.",
-        "Anyone can make an unsigned token. A JWK set is public, so it must not hold secrets.",
+        "Anyone can create an unsigned token. A JWK set is public, so it must not contain secrets.",
     ),
     Difference(
         "JAAS: a JAAS file, `sasl.jaas.config` without a listener and a mechanism",
@@ -57,18 +57,18 @@ ROWS = (
         "answered with `ILLEGAL_SASL_STATE`.",
         "Only SaslHandshake and ApiVersions are answered with `ILLEGAL_SASL_STATE`. Any other "
         "request closes the connection undecoded.",
-        "What an unauthenticated client sends is not decoded.",
+        "Bytes from unauthenticated clients are not decoded.",
     ),
     Difference(
         "Frames that are too large before authentication",
         "The connection is closed after the delay of failed authentication.",
         "The connection is closed at once.",
-        "Nothing was guessed, so no delay is needed.",
+        "The client has not guessed a password, so no delay is needed.",
     ),
     Difference(
         "A SCRAM proof of a wrong length; a renewal with a mechanism that is not enabled",
         "The connection is closed.",
-        "The answer has an error.",
+        "The response has an error.",
         "The client learns what is wrong.",
     ),
     Difference(
@@ -80,20 +80,20 @@ ROWS = (
     Difference(
         "`ssl.cipher.suites` with TLS 1.3",
         "Chooses among the suites of TLS 1.3.",
-        "TLS 1.3 has all of its suites, or is not offered.",
-        "Python's TLS library cannot choose among them.",
+        "TLS 1.3 is offered with all of its suites or not at all.",
+        "Python's TLS library cannot select them.",
     ),
     Difference(
         "ACLs with a host name",
-        "Stored; they never apply.",
+        "Stored, but they never match.",
         "CreateAcls answers `INVALID_REQUEST`.",
-        "A client is known by its address.",
+        "A broker knows only a client's address.",
     ),
     Difference(
         "ACLs with a network (`10.0.0.0/8`, `fd00::/8`)",
-        "Stored and compared as text; they never apply.",
+        "Stored and compared as text, so they never match.",
         "Apply to the addresses of the network.",
-        "As in KIP-1276, which a later Kafka release has.",
+        "This is KIP-1276, which a later Kafka release has.",
     ),
     Difference(
         "`kafka-acls --operation` for REPLICATOR_WRITE (KIP-391)",
@@ -101,7 +101,7 @@ ROWS = (
         "The tool lists and removes such a rule (as CREATE_TOKENS, its number 13) but cannot add "
         "it: use `kstore acl add --operation replicator-write --cluster`, or an admin client. ALL "
         "on the cluster includes it.",
-        "The tool comes from Kafka.",
+        "The tool is Kafka's.",
     ),
     Difference(
         "`kafka.authorizer.logger`",
@@ -114,13 +114,13 @@ ROWS = (
     Difference(
         "`/kafka-acl-changes` in ZooKeeper",
         "Kafka's ZooKeeper releases announce changes there.",
-        "Not written and not read. A resource name with `/` or `%` is percent-encoded in its node.",
+        "Not used. A resource name with `/` or `%` is percent-encoded in its znode.",
         "Brokers watch the rules themselves.",
     ),
     Difference(
         "`max.connections.per.ip.overrides`",
         "Addresses and host names.",
         "Addresses.",
-        "A client is known by its address.",
+        "A broker knows only a client's address.",
     ),
 )

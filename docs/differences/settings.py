@@ -19,28 +19,28 @@ MARK = "No effect here: "
 DEFAULTS = {
     "listeners": (
         "`PLAINTEXT://:9092`",
-        "Nobody can connect from outside by accident, and clients can reach the advertised name.",
+        "No other machine can connect by accident, and clients can reach the advertised name.",
     ),
     "log.dirs": ("`/tmp/kafka-logs`", "Data in `/tmp` gets lost."),
     "offsets.topic.replication.factor": (
         "`3`",
-        "A broker that runs alone has one replica. In a cluster the default is 3, or the number of "
-        "brokers if that is smaller.",
+        "A single broker has one replica. In a cluster the default is 3, or the number of brokers "
+        "if that is smaller.",
     ),
     "transaction.state.log.replication.factor": ("`3`", "As `offsets.topic.replication.factor`."),
     "transaction.state.log.min.isr": (
         "`2`",
-        "A broker that runs alone has one replica. In a cluster of three or more the default is 2.",
+        "A single broker has one replica. In a cluster of three or more brokers the default is 2.",
     ),
     "share.coordinator.state.topic.replication.factor": (
         "`3`",
         "As `offsets.topic.replication.factor`.",
     ),
     "share.coordinator.state.topic.min.isr": ("`2`", "As `transaction.state.log.min.isr`."),
-    "node.id": ("none", "A broker starts without a file."),
+    "node.id": ("none", "A broker can start without a settings file."),
     "log.dir": (
-        "a setting of its own",
-        "It is another name of `log.dirs`, and shows its value: one way to say where the data is.",
+        "a separate setting",
+        "It is an alias of `log.dirs`: there is one setting for the location of the data.",
     ),
 }
 """Settings whose default is not Kafka's: Kafka's default, and why kstore has another one."""

@@ -10,8 +10,8 @@ SOURCE = (
     Difference(
         "Continuous processing, `offsetsBehindLatest` in a source's metrics, the consumer cache "
         "(`spark.kafka.consumer.cache.*`), delegation tokens",
-        "There.",
-        "Not there. Progress shows the latest offsets; executors keep their connections.",
+        "Supported.",
+        "Not supported. Progress shows the latest offsets; executors keep their connections.",
         "PySpark's data sources have no interface for them.",
     ),
     Difference(
@@ -27,11 +27,11 @@ SOURCE = (
         "`groupIdPrefix`, `kafka.group.id`",
         "Name the consumer group.",
         "Accepted; no group is used.",
-        "The source fetches by itself.",
+        "The source does not use a consumer group.",
     ),
     Difference(
         "`kafka.client.rack`",
-        "Reads from a near replica.",
+        "Reads from the nearest replica.",
         "No effect: records are read from leaders.",
         "Not built yet.",
     ),
@@ -39,7 +39,7 @@ SOURCE = (
         "An upper bound on `timestamp`",
         "Filters do not shorten what is fetched.",
         "A lower bound shortens what is fetched; an upper bound does not.",
-        "Timestamps from producers may go backwards.",
+        "Timestamps from producers can go backwards.",
     ),
     Difference(
         "Checkpoints",
@@ -50,16 +50,17 @@ SOURCE = (
     ),
     Difference(
         "Columns that the query does not use",
-        "Do not leave the JVM.",
+        "Are not sent out of the JVM.",
         "Are sent from Python to the JVM, unless the schema names the columns: "
         '`.schema("value BINARY")`.',
         "Spark does not tell a Python source which columns a query needs.",
     ),
     Difference(
         "`path`: segment files and archives",
-        "Not there.",
-        "Read in a batch, through the system's file calls: not in streams, and not from object "
-        "stores or HDFS. A follower's files may end with records that are not committed yet.",
+        "Not supported.",
+        "Read in batch queries, from local or mounted file systems: not in streams, and not from "
+        "object stores or HDFS. A follower's files can end with records that are not committed "
+        "yet.",
         "The files are read in place.",
     ),
 )
@@ -73,21 +74,20 @@ SINK = (
     ),
     Difference(
         "A topic that grows while rows are staged",
-        "Rows go where the producer's partitioner says.",
+        "The producer's partitioner chooses the partition of each row.",
         "Rows go to the partitions that existed when they were staged (KIP-253).",
-        "They were distributed then.",
+        "The rows were partitioned at that time.",
     ),
     Difference(
-        "Exactly once, when records of a batch that is half written are deleted before its driver "
-        "is back",
-        "No exactly once.",
+        "Exactly once, if records of a partly written batch are deleted before its driver is back",
+        "Does not support exactly once.",
         "The query stops with an error.",
-        "Nobody can tell any more which records belong to the batch.",
+        "It is no longer known which records belong to the batch.",
     ),
     Difference(
         "A batch job without `kstore.writeId` whose driver dies while it writes",
-        "A part is written.",
-        "A part is written.",
-        "Without an id the next run cannot find the first one.",
+        "Part of the rows is written.",
+        "Part of the rows is written.",
+        "Without an id the next run cannot find the rows of the first one.",
     ),
 )
