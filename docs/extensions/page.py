@@ -16,19 +16,19 @@ CORRELATION_ID = 7
 INTRODUCTION = """\
 # Protocol extensions in bytes
 
-This page has the layout of every message that kstore extends, and examples in hexadecimal. What the
-fields mean is on the page [protocol extensions](protocol-extensions.md). A test decodes the
+This page has the layout of every message that kstore extends, and examples in hexadecimal. The page
+[protocol extensions](protocol-extensions.md) describes the fields. A test decodes the
 examples with the layouts of this page and with kstore's own codec, and encodes them again.
 
-The page comes from the code; `python -m docs.extensions` writes it. It shows the newest
-version of each message that has the fields. In the other versions that the table of
-[all fields](protocol-extensions.md#all-fields) names, fields of Kafka's differ, and the tags stand
-in the same structs.
+The page is generated from the code; `python -m docs.extensions` writes it. It shows the newest
+version of each message that has the fields. In the other versions in the table of
+[all fields](protocol-extensions.md#all-fields), Kafka's fields differ, but the tags are in the
+same structs.
 
 ## Types
 
 All numbers are big-endian. A *varint* is an unsigned number in groups of 7 bits, the lowest group
-first; the highest bit of a byte says that more bytes follow (128 is `80 01`).
+first; the highest bit of a byte means that more bytes follow (128 is `80 01`).
 
 | Type | Bytes |
 |---|---|
@@ -40,12 +40,12 @@ first; the highest bit of a byte says that more bytes follow (128 is `80 01`).
 | `struct` | the fields below it |
 | `nullable struct` | int8: 1, or -1 for null; then the struct |
 | `nullable` others | null is `00`, and `ff ff` in an `int16 string` |
-| `tags` | varint: how many; then each tagged field, in ascending order of tags |
+| `tags` | varint: the number of tagged fields; then each tagged field, in ascending order of tags |
 | a tagged field | its tag (varint), the size of its value in bytes (varint), the value |
 
 Every message, every request header and every struct ends with `tags`, which is `00` if there are
-none; so does a struct inside a tagged field. In a layout the tagged fields stand below `tags`, with
-tag, name and type. A field whose value is the default is not sent. Skip tags that you do not know.
+none. This includes a struct inside a tagged field. In a layout the tagged fields are below `tags`,
+with tag, name and type. A field whose value is the default is not sent. Skip tags that you do not know.
 
 A frame is an int32 with the size of what follows, a header, and the message. All requests on this
 page have header version 2, and their responses header version 1. Only responses to ApiVersions have
