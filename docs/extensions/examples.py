@@ -213,7 +213,7 @@ EXAMPLES = (
         api_versions.ApiVersionsRequest(
             client_software_name="t", client_software_version="1", extension_fields=True
         ),
-        "A client asks for the fields in answers.",
+        "A client asks for the fields in responses.",
     ),
     Example(
         18, 4,
@@ -251,14 +251,14 @@ EXAMPLES = (
     ),
     Example(
         0, 12, _produce_by_name(),
-        "Version 12, by topic name: the partition epoch says which topic of that name is meant.",
+        "Version 12, by topic name: the partition epoch says which topic of that name it is.",
     ),
     Example(3, 13, _metadata_answer(), "One topic with one partition."),
     Example(1, 18, _fetch_answer(), "The same batch, read."),
     Example(2, 11, _list_offsets_request(), "Where does the partition end?"),
     Example(2, 11, _list_offsets_answer(), "The end of the partition."),
     Example(23, 4, _leader_epoch_request(), "Where did leader epoch 4 end?"),
-    Example(21, 2, _delete_records(), "Delete what is before offset 40."),
+    Example(21, 2, _delete_records(), "Delete the records before offset 40."),
     Example(8, 10, _offset_commit(), "A commit by a client that is no member of the group."),
     Example(28, 5, _txn_offset_commit(), "A commit in a transaction."),
     Example(
@@ -271,18 +271,18 @@ EXAMPLES = (
         classic.HeartbeatRequest(
             group_id="g", generation_id=1, member_id="m", need_position=NEED, position=POSITION
         ),
-        "A member needs the positions in t-0 and t-1, and gives its own in t-2.",
+        "A member needs the positions in t-0 and t-1, and sends its own in t-2.",
     ),
     Example(
         12, 4, classic.HeartbeatResponse(need_position=NEED, position=POSITION),
-        "Some member needs positions in t-0 and t-1; the position in t-2 is 40.",
+        "A member needs the positions in t-0 and t-1; the position in t-2 is 40.",
     ),
     Example(
         68, 1,
         consumer_groups.ConsumerGroupHeartbeatRequest(
             group_id="g", member_id="m", member_epoch=1, need_position=NEED, position=POSITION
         ),
-        "The same of a member of the consumer protocol (KIP-848).",
+        "The same for a member of the consumer protocol (KIP-848).",
     ),
     Example(
         68, 1,
@@ -290,11 +290,11 @@ EXAMPLES = (
             member_id="m", member_epoch=1, heartbeat_interval_ms=5000, need_position=NEED,
             position=POSITION,
         ),
-        "The answer.",
+        "The response.",
     ),
     Example(
         43, 2, _raised_epoch(),
-        "The leader of t-0 is to go on in leader epoch 3, if its own is smaller.",
+        "The leader of t-0 raises its leader epoch to 3 if it is smaller.",
     ),
     Example(22, 6, _skipped_ids(), "No id below 2^40 is to be given out any more."),
     Example(
@@ -304,7 +304,7 @@ EXAMPLES = (
                 leader_epoch_for_partition.LeaderEpochForPartitionTopic(name="t", partitions=[2])
             ]
         ),
-        "Which partitions were there before t-2?",
+        "Which partitions existed before t-2?",
     ),
     Example(25300, 0, _prior_epochs(), "t-0 and t-1, both with leader epoch 4 until then."),
     Example(

@@ -45,9 +45,10 @@ first; the highest bit of a byte means that more bytes follow (128 is `80 01`).
 
 Every message, every request header and every struct ends with `tags`, which is `00` if there are
 none. This includes a struct inside a tagged field. In a layout the tagged fields are below `tags`,
-with tag, name and type. A field whose value is the default is not sent. Skip tags that you do not know.
+with tag, name and type. A field whose value is the default is not sent. Skip tags that you do not
+know.
 
-A frame is an int32 with the size of what follows, a header, and the message. All requests on this
+A frame is an int32 with the size of the rest, a header, and the message. All requests on this
 page have header version 2, and their responses header version 1. Only responses to ApiVersions have
 header version 0.
 
