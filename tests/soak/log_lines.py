@@ -28,6 +28,16 @@ EXPLAINED = (
         r"broker \d+ is no longer the controller", "it was paused for longer than its session"
     ),
     Explanation(r"this broker's controller of epoch \d+ is over", "it was paused for too long"),
+    Explanation(r"'\S+' has \d+ partitions now: ", "it was expanded"),
+    Explanation(
+        r"'\S+' grows, and .* did not answer: others lead",
+        "leaders were killed or paused meanwhile",
+    ),
+    Explanation(r"'\S+' keeps its \d+ partitions", "leaders were killed or paused meanwhile"),
+    Explanation(
+        r"'\S+' has \d+ partitions, and the controller, which had prepared it",
+        "the controller was killed or paused while a topic was expanded",
+    ),
     Explanation(r"a write of the controller failed", "its session ended meanwhile"),
     Explanation(r"\S+-\d+: \[[\d, ]*\] lag behind", "followers were killed or paused"),
     Explanation(r"the controller can't be asked for ISRs", "the controller was killed"),
@@ -50,6 +60,11 @@ EXPLAINED = (
     ),
     Explanation(r"process \d+ stood still with the coordination store locked", "it was paused"),
     Explanation(r"the loop was held for \d{1,3} ms by ", "others use its cores and disk"),
+    Explanation(
+        r"the loop was held for [\d,]+ ms by .* \(\d{1,3} ms on a core, \d{1,3} ms waiting for one,"
+        r" \d{1,3} ms waiting for a disk or a lock, [\d,]+ ms stopped with the whole process\)",
+        "it was paused",
+    ),
     Explanation(r"(metrics are|the HTTP API is) at ", "a broker started"),
 )
 
