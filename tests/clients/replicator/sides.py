@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
 
 from kstore.clients.replicator import Replicator
 from kstore.protocol.groups.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -27,7 +29,7 @@ from kstore.record import build_batch, decode
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 
-__all__ = ["SETTINGS", "TIME", "Running", "Side"]
+__all__ = ["SETTINGS", "TIME", "Running", "Side", "brokers", "source", "target"]
 
 TIME = 1_700_000_000_000
 SETTINGS = {"kstore.check.invariants": "true", "group.initial.rebalance.delay.ms": "0"}
@@ -151,3 +153,34 @@ class Running:
         self._loop.call_soon_threadsafe(self._stop)
         self._thread.join(60)
         assert not self._thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[KstoreBroker, KstoreBroker]]:
+    """A source and a target for all tests of a module."""
+    folder = tmp_path_factory.mktemp("sides")
+    with (
+        KstoreBroker(folder / "source", overrides=SETTINGS) as one,
+        KstoreBroker(folder / "target", overrides=SETTINGS) as other,
+    ):
+        yield one, other
+
+
+@pytest.fixture
+def source(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
+    """What is copied."""
+    yield from _side(brokers[0])
+
+
+@pytest.fixture
+def target(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
+    """Where the copy is."""
+    yield from _side(brokers[1])
+
+
+def _side(broker: KstoreBroker) -> Iterator[Side]:
+    side = Side(broker)
+    yield side
+    side.sock.close()

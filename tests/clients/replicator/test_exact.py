@@ -6,8 +6,6 @@ import asyncio
 import re
 import struct
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,34 +24,10 @@ from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, T
 from kstore.record import batches
 from kstore.types import TopicPartition
 from tests.broker.harness.topic_client import until_true
-from tests.clients.replicator.sides import SETTINGS, Running, Side
-from tests.conformance.kstore_broker import KstoreBroker
-
-
-@pytest.fixture(scope="module")
-def brokers(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[KstoreBroker, KstoreBroker]]:
-    folder: Path = tmp_path_factory.mktemp("exact")
-    with (
-        KstoreBroker(folder / "source", overrides=SETTINGS) as source,
-        KstoreBroker(folder / "target", overrides=SETTINGS) as target,
-    ):
-        yield source, target
-
-
-@pytest.fixture
-def source(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
-    side = Side(brokers[0])
-    yield side
-    side.sock.close()
-
-
-@pytest.fixture
-def target(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
-    side = Side(brokers[1])
-    yield side
-    side.sock.close()
+from tests.clients.replicator.sides import Running, Side
+from tests.clients.replicator.sides import brokers as brokers  # fixtures
+from tests.clients.replicator.sides import source as source
+from tests.clients.replicator.sides import target as target
 
 
 def exact(

@@ -4,42 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
 from tests.broker.harness.topic_client import until_true
-from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
-from tests.conformance.kstore_broker import KstoreBroker
-
-
-@pytest.fixture(scope="module")
-def brokers(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[KstoreBroker, KstoreBroker]]:
-    folder: Path = tmp_path_factory.mktemp("replicator")
-    with (
-        KstoreBroker(folder / "source", overrides=SETTINGS) as source,
-        KstoreBroker(folder / "target", overrides=SETTINGS) as target,
-    ):
-        yield source, target
-
-
-@pytest.fixture
-def source(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
-    side = Side(brokers[0])
-    yield side
-    side.sock.close()
-
-
-@pytest.fixture
-def target(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
-    side = Side(brokers[1])
-    yield side
-    side.sock.close()
+from tests.clients.replicator.sides import TIME, Running, Side
+from tests.clients.replicator.sides import brokers as brokers  # fixtures
+from tests.clients.replicator.sides import source as source
+from tests.clients.replicator.sides import target as target
 
 
 def replicator(
