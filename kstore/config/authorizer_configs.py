@@ -36,7 +36,8 @@ AUTHORIZER_CONFIGS = (
     ),
     ConfigDef(
         "super.users", ConfigType.STRING, "",
-        "Who may do everything, whatever the ACLs say: principals like User:alice;User:bob.",
+        "Super users, who may do everything whatever the ACLs say: principals such as "
+        "User:alice;User:bob.",
         Importance.MEDIUM,
         Validator(
             lambda text: all(map(is_principal, split_principals(text))),
@@ -45,7 +46,7 @@ AUTHORIZER_CONFIGS = (
     ),
     ConfigDef(
         "allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False,
-        "Whether everybody may use what no ACL is about.",
+        "Whether everyone may use a resource that has no ACL.",
         Importance.MEDIUM,
     ),
 )  # fmt: skip

@@ -50,12 +50,12 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 _SERVER = (
     ConfigDef(
-        "node.id", _INT, 1, "This broker's number in its cluster.", _HIGH, at_least(0)
+        "node.id", _INT, 1, "This broker's id in its cluster.", _HIGH, at_least(0)
     ),
     ConfigDef(
         "listeners", _LIST, ("PLAINTEXT://localhost:9092",),
-        "The addresses to listen on, each NAME://host:port; an empty host means every interface,"
-        " port 0 a free port.",
+        "The addresses to listen on, each as NAME://host:port. An empty host means all "
+        "interfaces; port 0 means a free port.",
         _HIGH, non_empty(),
     ),
     ConfigDef(
@@ -66,7 +66,7 @@ _SERVER = (
     ConfigDef(
         "listener.security.protocol.map", _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which security protocol each listener name speaks, each NAME:PROTOCOL.",
+        "The security protocol of each listener name, each as NAME:PROTOCOL.",
         _LOW,
     ),
     ConfigDef(
@@ -76,73 +76,75 @@ _SERVER = (
     ),
     ConfigDef(
         "broker.rack", _STRING, None,
-        "The rack that this broker stands in, which clients are told.", _MEDIUM,
+        "The rack of this broker, which clients can see.", _MEDIUM,
     ),
     ConfigDef(
         "socket.send.buffer.bytes", _INT, 102_400,
-        "The size of a connection's send buffer, where it is set; else the system sizes it.",
+        "The size of a connection's send buffer; if not set, the system decides.",
         _HIGH,
     ),
     ConfigDef(
         "socket.receive.buffer.bytes", _INT, 102_400,
-        "The size of a connection's receive buffer, where it is set; else the system sizes it.",
+        "The size of a connection's receive buffer; if not set, the system decides.",
         _HIGH,
     ),
     ConfigDef(
         "socket.request.max.bytes", _INT, 100 * 2**20,
-        "The largest request that is read; a larger one ends its connection.",
+        "The largest request that is read. A larger one closes its connection.",
         _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "kstore.request.max.elements", _INT, 100_000,
-        "The most elements (topics, partitions, groups, resources; of all arrays) of a request."
-        " One with more ends its connection: in memory an element of a few bytes takes a hundred.",
+        "The most array elements (topics, partitions, groups, resources) in one request. A "
+        "request with more closes its connection, because an element of a few bytes can take a "
+        "hundred in memory.",
         _MEDIUM, at_least(1000),
     ),
     ConfigDef(
         "socket.listen.backlog.size", _INT, 50,
-        "How many connections may wait to be accepted.", _MEDIUM, at_least(1),
+        "The number of connections that may wait to be accepted.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "connections.max.idle.ms", _LONG, 600_000,
-        "A connection that has been silent for this long is closed.", _MEDIUM, at_least(-1),
+        "A connection that has been idle for this long is closed.", _MEDIUM, at_least(-1),
     ),
     ConfigDef(
         "max.connections", _INT, MAX_INT,
-        "How many connections the broker holds at once.", _MEDIUM, at_least(0),
+        "The most connections that may be open at once.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "max.connections.per.ip", _INT, MAX_INT,
-        "How many connections one client address may hold at once.", _MEDIUM, at_least(0),
+        "The most connections that may be open at once from one client "
+        "address.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "max.connections.per.ip.overrides", _STRING, "",
-        "Other limits than max.connections.per.ip for some addresses: address:number,...",
+        "Exceptions to max.connections.per.ip, as address:number,...",
         _MEDIUM, matching(r"(\S+:\d+(,|$))*", "host:count,host:count and so on"), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "max.connection.creation.rate", _INT, MAX_INT,
-        "How many connections a second are accepted; more have to wait.", _MEDIUM, at_least(0),
+        "The most connections that are accepted per second; others wait.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "controller.quota.window.num", _INT, 11,
-        "How many windows' changes of partitions a client may make at once.",
+        "The number of quota windows that partition changes are measured over.",
         _LOW, at_least(1),
     ),
     ConfigDef(
         "controller.quota.window.size.seconds", _INT, 1,
-        "How long each window of changes of partitions is.", _LOW, at_least(1),
+        "The length of each quota window of partition changes.", _LOW, at_least(1),
     ),
     ConfigDef(
         "quota.window.num", _INT, 11,
-        "How many samples a client's rate is measured over.", _LOW, at_least(1),
+        "The number of samples over which a client's rate is measured.", _LOW, at_least(1),
     ),
     ConfigDef(
         "quota.window.size.seconds", _INT, 1,
-        "How long each sample of a client's rate is.", _LOW, at_least(1),
+        "The length of each sample of a client's rate.", _LOW, at_least(1),
     ),
     ConfigDef(
         "telemetry.max.bytes", _INT, 1_048_576,
@@ -150,109 +152,108 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.slow.loop.ms", _INT, 50,
-        "What holds the event loop for so long is told in the log, with its name; time in which it"
-        " waited for a core does not count. 0 or -1: nothing is told, but metrics count it.",
+        "Whatever holds the event loop longer than this is logged, by name. Time spent waiting "
+        "for a core does not count. 0 or -1: nothing is logged, but the metrics still count it.",
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.logging.format", _STRING, "text",
-        "The form of the broker's log: text (a line for each event; lines of a traceback begin with"
-        " '  | ') or json (a JSON object for each event, traceback included).",
+        "The format of the broker's log: text (one line per event; traceback lines start with '  "
+        "| ') or json (one JSON object per event, with its traceback).",
         _LOW, one_of("text", "json"),
     ),
     ConfigDef(
         "kstore.request.log.rate", _DOUBLE, 0.0,
-        "How many of all requests are written to the log, from 0 (none) to 1 (all), chosen by"
-        " chance: API, client and the parts of the time it took, at most 500 a second. The logger"
-        " is kstore.request.",
+        "The share of requests to log, from 0 (none) to 1 (all), chosen at random: API, client "
+        "and how its time was spent. At most 500 per second. The logger is kstore.request.",
         _LOW, between(0, 1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.request.log.apis", _LIST, (),
-        "The APIs whose requests kstore.request.log.rate writes, by Kafka's names: Produce,Fetch"
-        " and so on. Empty: all.",
+        "The APIs that kstore.request.log.rate logs, by Kafka's names, such as Produce,Fetch. "
+        "Empty: all.",
         _LOW, None, (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.request.log.clients", _LIST, (),
-        "The client ids whose requests kstore.request.log.rate writes. Empty: all.",
+        "The client ids whose requests kstore.request.log.rate logs. Empty: all.",
         _LOW, None, (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.slow.request.ms", _INT, -1,
-        "A request that takes this long is written to the log as a warning, with the parts of its"
-        " time. The time for which a Fetch, JoinGroup or SyncGroup waits for others does not count."
-        " 0 or -1: none is. The logger is kstore.request.slow.",
+        "A request that takes longer than this is logged as a warning, with how its time was "
+        "spent. The time for which Fetch, JoinGroup and SyncGroup wait for others does not "
+        "count. 0 or -1: none is logged. The logger is kstore.request.slow.",
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.trace.rate", _DOUBLE, 0.0,
-        "How many of all requests become OpenTelemetry traces, from 0 (none) to 1 (all), chosen by"
-        " chance. Needs the extra kstore[otel].",
+        "The share of requests that become OpenTelemetry traces, from 0 (none) to 1 (all), "
+        "chosen at random. Needs kstore[otel].",
         _LOW, between(0, 1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.trace.endpoint", _STRING, None,
-        "Where traces are sent to by OTLP over HTTP: http://collector:4318/v1/traces. By default"
-        " where OpenTelemetry's own environment variables say, else http://localhost:4318.",
+        "Where traces are sent, as OTLP over HTTP: http://collector:4318/v1/traces. By default "
+        "OpenTelemetry's environment variables decide, else http://localhost:4318.",
         _LOW,
     ),
     ConfigDef(
         "kstore.long.holds.file", _STRING, None,
-        "Where a line is added for each time that something held the event loop for a second or"
-        " more; for tests, which then fail.",
+        "A file to which a line is added each time something holds the event loop for a second "
+        "or more. For tests, which then fail.",
         _LOW,
     ),
     ConfigDef(
         "kstore.metrics.listener", _STRING, None,
-        "Where metrics are told in Prometheus's form: http://127.0.0.1:PORT, a loopback address;"
-        " by default nowhere.",
+        "The address at which Prometheus metrics are served: http://127.0.0.1:PORT, a loopback "
+        "address. By default they are not served.",
         _LOW,
     ),
     ConfigDef(
         "kstore.metrics.max.partitions", _INT, 1000,
-        "How many partitions /metrics names, and how many topics, groups and partitions of groups;"
-        " what is above that is in one sum.",
+        "The most partitions that /metrics lists, and likewise topics, groups and partitions of "
+        "groups. The rest is reported as one sum.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "kstore.http.listener", _STRING, None,
-        "Where health, metrics, the cluster, topics and injected faults are told over HTTP:"
-        " http://127.0.0.1:PORT, port 0 for a free one; by default nowhere.",
+        "The address of the HTTP API (health, metrics, cluster, topics, injected faults): "
+        "http://127.0.0.1:PORT; port 0 means a free port. By default it is off.",
         _LOW,
     ),
     ConfigDef(
         "kstore.http.token", ConfigType.PASSWORD, None,
-        "What a client of kstore.http.listener has to send, as Authorization: Bearer TOKEN; needed"
-        " where that is no loopback address.",
+        "The token that a client of kstore.http.listener must send as Authorization: Bearer "
+        "TOKEN. Required if that address is not a loopback address.",
         _LOW,
     ),
     ConfigDef(
         "kstore.http.principal", _STRING, "User:ANONYMOUS",
-        "Whose rights requests to kstore.http.listener and kstore.metrics.listener have, where"
-        " there is an authorizer.",
+        "The principal whose rights apply to requests to kstore.http.listener and "
+        "kstore.metrics.listener, if there is an authorizer.",
         _LOW,
     ),
     ConfigDef(
         "kstore.console.enable", _BOOLEAN, True,
-        "Whether kstore.http.listener serves the web console, at /. It is a process of its own that"
-        " the first request starts; it needs kstore[console].",
+        "Whether kstore.http.listener serves the web console at /. The first request starts it "
+        "as a separate process; it needs kstore[console].",
         _LOW,
     ),
     ConfigDef(
         "kstore.console.read.only", _BOOLEAN, False,
-        "Whether the web console shows the cluster and changes nothing.", _LOW,
+        "Whether the web console is read-only.", _LOW,
     ),
     ConfigDef(
         "kstore.console.listener.name", _STRING, None,
-        "The listener that the web console connects to; by default one with SASL, else the first"
-        " without TLS. With SASL, users log in with their user and password.",
+        "The listener that the web console connects to; by default one with SASL, else the first "
+        "without TLS. With SASL, users log in with their user name and password.",
         _LOW,
     ),
     ConfigDef(
         "kstore.console.client.config", _STRING, None,
-        "A properties file with client settings for the web console's connections, such as"
-        " ssl.truststore.location.",
+        "A properties file with client settings for the web console's connections, such as "
+        "ssl.truststore.location.",
         _LOW,
     ),
     ConfigDef(
@@ -261,56 +262,59 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.fault.injection.enable", _BOOLEAN, False,
-        "Whether faults may be injected over HTTP; for tests alone.", _LOW,
+        "Whether faults may be injected over HTTP. For tests only.", _LOW,
     ),
     ConfigDef(
         "kstore.stop.with.stdin", _BOOLEAN, False,
-        "Stop when standard input ends: for a broker that is not to outlive who started it.",
+        "Stop when standard input closes, for a broker that must not outlive the process that "
+        "started it.",
         _LOW,
     ),
     ConfigDef(
         "queued.max.request.bytes", _LONG, -1,
-        "How many bytes of requests may wait in memory before reading stops; -1 for no shared "
-        "limit.",
+        "The most bytes of requests that may wait in memory before the broker stops reading; -1 "
+        "for no shared limit.",
         _MEDIUM, at_least(-1),
     ),
     ConfigDef(
         "kstore.flush.policy", _STRING, "os",
-        "When a write counts as done: os (in the page cache, as in Kafka), interval (forced to "
-        "disk now and then), always (acknowledged and seen only once it is on disk; concurrent "
-        "writes share one flush).",
+        "When a write counts as done: os (once it is in the page cache, as in Kafka), interval "
+        "(forced to disk at regular intervals) or always (acknowledged and visible only once it "
+        "is on disk; concurrent writes share one flush).",
         _HIGH, one_of("os", "interval", "always"),
     ),
     ConfigDef(
         "kstore.log.write.back.bytes", _LONG, -1,
-        "How many bytes of one log dir may be written and not on the disk before large writes "
-        "there wait. With some of that (at most 128 MiB) the system is made to write, so that it "
-        "never throttles small ones. -1: by the machine's memory, 0: the system alone decides.",
+        "The most bytes of one log dir that may be written but not yet on disk before large "
+        "writes to it wait. From a part of that on (at most 128 MiB) the broker starts "
+        "write-back itself, so that the system never throttles small writes. -1: set by the "
+        "machine's memory. 0: left to the system.",
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.append.threads", _STRING, "auto",
-        "Which appends are left to a log directory's threads: auto (those that may have to wait "
-        "for the disk, and with several log.dirs all), always (all). A thread costs a small append "
-        "about 50 microseconds.",
+        "Which appends a log dir's threads make: auto (those that may wait for the disk, and "
+        "with several log.dirs all) or always (all). A thread costs a small append about 50 "
+        "microseconds.",
         _LOW, one_of("auto", "always"),
     ),
     ConfigDef(
         "kstore.log.dir.probe.ms", _INT, 100,
-        "How often a log directory's disk is asked whether it still answers, by a write of 4 KB, "
-        "while small appends there need no thread. One that has owed the answer for as long gets "
-        "no append but by threads until it answers. 0: never.",
+        "How often a log dir's disk is checked with a write of 4 KB, while small appends to it "
+        "do not use a thread. If a check takes longer than this, appends use threads until the "
+        "disk answers. 0: never.",
         _LOW, at_least(0), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.commit.require.assignment", _BOOLEAN, False,
-        "Whether members of consumer and streams groups may commit only partitions that are theirs,"
-        " also in their present epoch; Kafka looks at that in earlier epochs only (KAFKA-19779).",
+        "Whether members of consumer and streams groups may commit only partitions that are "
+        "assigned to them, even with the current epoch. Kafka checks this only for earlier "
+        "epochs (KAFKA-19779).",
         _LOW,
     ),
     ConfigDef(
         "kstore.check.invariants", _BOOLEAN, False,
-        "Check after each step what must hold of groups; for tests, since it takes time.",
+        "Check the invariants of groups after each step. For tests: it takes time.",
         _LOW,
     ),
     ConfigDef(
@@ -322,18 +326,18 @@ _SERVER = (
 _TOPICS = (
     ConfigDef(
         "auto.create.topics.enable", _BOOLEAN, True,
-        "Create a topic when a client first asks for it and allows that.", _HIGH,
+        "Whether to create a topic when a client first asks for it and allows that.", _HIGH,
     ),
     ConfigDef(
         "delete.topic.enable", _BOOLEAN, True, "Whether topics may be deleted.", _HIGH
     ),
     ConfigDef(
         "num.partitions", _INT, 1,
-        "How many partitions a topic gets when nobody says.", _MEDIUM, at_least(1),
+        "The partition count of a topic that is created without one.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "default.replication.factor", _INT, 1,
-        "How many replicas a topic gets when nobody says.", _MEDIUM, at_least(1),
+        "The replication factor of a topic that is created without one.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "log.retention.check.interval.ms", _LONG, 300_000,
@@ -345,28 +349,30 @@ _TOPICS = (
     ),
     ConfigDef(
         "log.cleaner.backoff.ms", _LONG, 15_000,
-        "How long the cleaner rests when there is nothing to clean.", _MEDIUM, at_least(0),
+        "How long the cleaner waits when there is nothing to clean.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "log.cleaner.io.max.bytes.per.second", _DOUBLE, MAX_DOUBLE,
-        "How much the cleaner reads and writes per second, on average.", _MEDIUM, None,
+        "The average rate, in bytes per second, at which the cleaner reads and "
+        "writes.", _MEDIUM, None,
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "fetch.max.bytes", _INT, 55 * 2**20,
-        "The most that one fetch is answered with.", _MEDIUM, at_least(1024),
+        "The most bytes that one fetch response holds.", _MEDIUM, at_least(1024),
     ),
     ConfigDef(
         "max.request.partition.size.limit", _INT, 2000,
-        "How many partitions one DescribeTopicPartitions request is told of.",
+        "The most partitions that one DescribeTopicPartitions response lists.",
         _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "max.incremental.fetch.session.cache.slots", _INT, 1000,
-        "How many fetch sessions are kept. Principals share them: one below its share takes one "
-        "from the principal that has most. Consumers' sessions have 250 partitions for each "
-        "slot, all together, and 50000 each.", _MEDIUM, at_least(0),
+        "The most fetch sessions that are kept. Principals share them: one "
+        "that has fewer than its share takes a session from the one that "
+        "has most. All consumers' sessions together have 250 partitions "
+        "per slot, and each at most 50000.", _MEDIUM, at_least(0),
     ),
 )  # fmt: skip
 

@@ -28,12 +28,12 @@ _ROWS = (
     ),
     ConfigDef(
         "match", ConfigType.LIST, (),
-        "Which clients are meant: each item is key=pattern; without any, all are.",
+        "Which clients match: items of the form key=pattern; when empty, all clients match.",
         Importance.MEDIUM,
     ),
     ConfigDef(
         "metrics", ConfigType.LIST, (),
-        "The prefixes of the metrics to push; * means all, nothing means none.",
+        "The prefixes of the metrics to push; * means all, empty means none.",
         Importance.MEDIUM,
     ),
 )  # fmt: skip

@@ -29,36 +29,38 @@ _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 _OFFSETS = (
     ConfigDef(
         "offset.metadata.max.bytes", _INT, 4096,
-        "The most metadata that may go with a committed offset.", _HIGH,
+        "The largest metadata that may be stored with a committed offset.", _HIGH,
     ),
     ConfigDef(
         "offsets.commit.timeout.ms", _INT, 5000,
-        "How long a group's change may take to reach the followers; then the client is told to try "
-        "again.",
+        "How long a change to a group may take to reach the followers; after that the client is "
+        "told to retry.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "offsets.retention.minutes", _INT, 10_080,
-        "How long an empty group's offsets are kept.", _HIGH, at_least(1),
+        "How long the offsets of an empty group are kept.", _HIGH, at_least(1),
     ),
     ConfigDef(
         "offsets.retention.check.interval.ms", _LONG, 600_000,
-        "How often expired offsets are looked for.", _HIGH, at_least(1),
+        "How often the broker checks for expired offsets.", _HIGH, at_least(1),
     ),
     ConfigDef(
         "offsets.topic.num.partitions", _INT, 50,
-        "Partitions of __consumer_offsets; it can't be changed once that topic exists.",
+        "The number of partitions of __consumer_offsets; it cannot be changed once that topic "
+        "exists.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "offsets.topic.replication.factor", _SHORT, 1,
-        "Replicas of __consumer_offsets. Where it is not set: 1 on a broker that is alone; in a "
-        "cluster 3, or as many as there are brokers.",
+        "The replication factor of __consumer_offsets. If not set: 1 on a broker that runs "
+        "alone; in a cluster 3, or the number of brokers if there are fewer.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "offsets.topic.segment.bytes", _INT, 100 * 2**20,
-        "Segment size of __consumer_offsets; small, so that it is compacted and loaded quickly.",
+        "The segment size of __consumer_offsets; small, so that it is compacted and loaded "
+        "quickly.",
         _HIGH, at_least(1),
     ),
 )  # fmt: skip
@@ -70,19 +72,20 @@ _CLASSIC = (
     ),
     ConfigDef(
         "group.min.session.timeout.ms", _INT, 6000,
-        "The shortest session timeout a member may ask for.", _MEDIUM,
+        "The shortest session timeout that a member may ask for.", _MEDIUM,
     ),
     ConfigDef(
         "group.max.session.timeout.ms", _INT, 1_800_000,
-        "The longest session timeout a member may ask for.", _MEDIUM,
+        "The longest session timeout that a member may ask for.", _MEDIUM,
     ),
     ConfigDef(
         "group.max.size", _INT, MAX_INT,
-        "How many members a group may have.", _MEDIUM, at_least(1),
+        "The most members that a group may have.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "group.coordinator.rebalance.protocols", _LIST, ("classic", "consumer", "streams"),
-        "Which group protocols are spoken; that of share groups, too, where share.version is on.",
+        "The group protocols that the broker serves. The one for share groups is served wherever "
+        "share.version is on.",
         _MEDIUM, each_one_of("consumer", "classic", "share", "streams"),
     ),
 )  # fmt: skip
@@ -141,17 +144,18 @@ _CONSUMER = (
     *_timeouts("consumer", "a consumer group"),
     ConfigDef(
         "group.consumer.assignors", _LIST, ("uniform", "range"),
-        "The broker's assignors of consumer groups; the first is used where members name none.",
+        "The server-side assignors of consumer groups. The first one is used when members name "
+        "none.",
         _MEDIUM,
     ),
     ConfigDef(
         "group.consumer.migration.policy", _STRING, "bidirectional",
-        "Which live groups may change between the classic and the consumer protocol.",
+        "Which live groups may be converted between the classic and the consumer protocol.",
         _MEDIUM, one_of("disabled", "downgrade", "upgrade", "bidirectional", any_case=True),
     ),
     ConfigDef(
         "group.consumer.regex.refresh.interval.ms", _INT, 600_000,
-        "How often the topics that a regular expression matches are looked up anew.",
+        "How often the topics that match a regular expression are looked up again.",
         _MEDIUM, at_least(10_000),
     ),
 )  # fmt: skip
@@ -160,12 +164,12 @@ _STREAMS = (
     *_timeouts("streams", "a streams group"),
     ConfigDef(
         "group.streams.num.standby.replicas", _INT, 0,
-        "How many standby copies of each stateful task a streams group keeps.",
+        "The number of standby replicas of each stateful task of a streams group.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "group.streams.max.standby.replicas", _INT, 2,
-        "How many standby copies may be set for a streams group.", _MEDIUM, at_least(0),
+        "The most standby replicas that can be set for a streams group.", _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "group.streams.initial.rebalance.delay.ms", _INT, 3_000,
@@ -181,43 +185,45 @@ _TRANSACTIONS = (
     ),
     ConfigDef(
         "transactional.id.expiration.ms", _INT, 7 * 86_400_000,
-        "How long a transactional id is remembered after its last transaction.",
+        "How long a transactional id is kept after its last transaction.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "transaction.state.log.num.partitions", _INT, 50,
-        "Partitions of __transaction_state; it can't be changed once that topic exists.",
+        "The number of partitions of __transaction_state; it cannot be changed once that topic "
+        "exists.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "transaction.state.log.replication.factor", _SHORT, 1,
-        "Replicas of __transaction_state; 1 here, where Kafka has 3, because one broker is the "
-        "usual start.",
+        "The replication factor of __transaction_state; 1 here (3 in Kafka), because most setups "
+        "begin with one broker.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "transaction.state.log.min.isr", _INT, 1,
-        "How many in-sync replicas a write to __transaction_state needs; 1 here, where Kafka has "
-        "2, because one broker is the usual start.",
+        "The number of in-sync replicas that a write to __transaction_state needs; 1 here (2 in "
+        "Kafka), because most setups begin with one broker.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "transaction.state.log.segment.bytes", _INT, 100 * 2**20,
-        "Segment size of __transaction_state; small, so that it is compacted and loaded quickly.",
+        "The segment size of __transaction_state; small, so that it is compacted and loaded "
+        "quickly.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000,
-        "How often transactions that have run into their timeout are looked for.",
+        "How often the broker checks for transactions that have timed out.",
         _LOW, at_least(1),
     ),
     ConfigDef(
         "transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000,
-        "How often transactional ids that have expired are looked for.", _LOW, at_least(1),
+        "How often the broker checks for expired transactional ids.", _LOW, at_least(1),
     ),
     ConfigDef(
         "transaction.partition.verification.enable", _BOOLEAN, True,
-        "Whether a transactional write is refused where its partition is not in an open "
+        "Whether a transactional write is refused if its partition is not part of an open "
         "transaction.",
         _LOW, None, (), _CLUSTER_WIDE,
     ),
@@ -231,46 +237,49 @@ _TRANSACTIONS = (
 _SHARE_STATE = (
     ConfigDef(
         "share.coordinator.state.topic.num.partitions", _INT, 50,
-        "Partitions of __share_group_state; it can't be changed once that topic exists.",
+        "The number of partitions of __share_group_state; it cannot be changed once that topic "
+        "exists.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.state.topic.replication.factor", _SHORT, 1,
-        "Replicas of __share_group_state. Where it is not set: 1 on a broker that is alone; in a "
-        "cluster 3, or as many as there are brokers.",
+        "The replication factor of __share_group_state. If not set: 1 on a broker that runs "
+        "alone; in a cluster 3, or the number of brokers if there are fewer.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.state.topic.min.isr", _SHORT, 1,
-        "How many in-sync replicas a write to __share_group_state needs; 1 here, where Kafka has "
-        "2, because one broker is the usual start.",
+        "The number of in-sync replicas that a write to __share_group_state needs; 1 here (2 in "
+        "Kafka), because most setups begin with one broker.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.state.topic.segment.bytes", _INT, 100 * 2**20,
-        "Segment size of __share_group_state; small, so that it is deleted and loaded quickly.",
+        "The segment size of __share_group_state; small, so that old segments are deleted and "
+        "loaded quickly.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.snapshot.update.records.per.snapshot", _INT, 500,
-        "After so many updates of a share-partition its whole state is written.",
+        "The number of updates of a share-partition after which a snapshot of its state is "
+        "written.",
         _MEDIUM, between(0, 500),
     ),
     ConfigDef(
         "share.coordinator.write.timeout.ms", _INT, 5000,
-        "How long a change of a share-partition may take to reach the followers; then who asked is "
-        "told to try again.",
+        "How long a change to a share-partition may take to reach the followers; after that the "
+        "client is told to retry.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.state.topic.prune.interval.ms", _INT, 300_000,
-        "How often records of __share_group_state that snapshots have superseded are deleted.",
+        "How often records of __share_group_state that a snapshot has replaced are deleted.",
         _LOW, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.cold.partition.snapshot.interval.ms", _INT, 300_000,
-        "How often the state of share-partitions that do not change is written anew, so that the "
-        "records before it can be deleted.",
+        "How often a snapshot is written of share-partitions that do not change, so that older "
+        "records can be deleted.",
         _LOW, at_least(1),
     ),
 )  # fmt: skip

@@ -29,7 +29,7 @@ _ROWS = (
     ),
     _row(
         "consumer.assignment.interval.ms", 1_000,
-        "How long lies at least between two computed assignments of a consumer group.", 0,
+        "The shortest time between two assignments of a consumer group.", 0,
     ),
     _row(
         "streams.session.timeout.ms", 45_000,
@@ -41,7 +41,7 @@ _ROWS = (
     ),
     _row(
         "streams.assignment.interval.ms", 1_000,
-        "How long lies at least between two computed assignments of a streams group.", 0,
+        "The shortest time between two assignments of a streams group.", 0,
     ),
     _row(
         "streams.initial.rebalance.delay.ms", 3_000,
@@ -49,7 +49,7 @@ _ROWS = (
     ),
     _row(
         "streams.num.standby.replicas", 0,
-        "How many standby copies of each stateful task a streams group keeps.", 0,
+        "The number of standby replicas of each stateful task of a streams group.", 0,
     ),
     _row(
         "share.session.timeout.ms", 45_000,
@@ -61,30 +61,30 @@ _ROWS = (
     ),
     _row(
         "share.assignment.interval.ms", 1_000,
-        "How long lies at least between two computed assignments of a share group.", 0,
+        "The shortest time between two assignments of a share group.", 0,
     ),
     _row(
         "share.record.lock.duration.ms", 30_000,
-        "How long a consumer has for a record before others get it.", 1_000,
+        "How long a consumer may hold a record before it is delivered to others.", 1_000,
     ),
     _row(
         "share.delivery.count.limit", 5,
-        "How often a record is delivered at most.", 2,
+        "The most times that a record is delivered.", 2,
     ),
     _row(
         "share.partition.max.record.locks", 2_000,
-        "How many records of a partition may be in flight.", 100,
+        "The most records of a partition that may be in flight.", 100,
     ),
     ConfigDef(
         "share.auto.offset.reset", _STRING, "latest",
-        "Where a share group begins in a partition that is new to it.", _MEDIUM, matching(
+        "Where a share group starts in a partition that is new to it.", _MEDIUM, matching(
             r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?",
             "latest, earliest or by_duration:PnDTnHnMn.nS",
         ),
     ),
     ConfigDef(
         "share.isolation.level", _STRING, "read_uncommitted",
-        "Whether records of open or aborted transactions are delivered, too.", _MEDIUM,
+        "Whether records of open and aborted transactions are delivered too.", _MEDIUM,
         one_of("read_committed", "read_uncommitted"),
     ),
     ConfigDef(

@@ -49,7 +49,7 @@ def _row(
 # (why they do nothing, the configs)
 _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
     (
-        "no version of InitProducerId that asks for it is served, by Kafka 4.3 neither",
+        "two-phase commit is not served, as in Kafka 4.3",
         (_row("transaction.two.phase.commit.enable", _BOOLEAN, False),),
     ),
     (
@@ -66,7 +66,8 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "a request that waits is answered by what it waits for, and nothing is purged",
+        "a waiting request is answered by the event it waits for, so there is no purgatory to "
+        "purge",
         (
             _row("delete.records.purgatory.purge.interval.requests", _INT, 1),
             _row("fetch.purgatory.purge.interval.requests", _INT, 1000),
@@ -75,7 +76,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "coordinators write each change at once, uncompressed, and load in pieces of one size",
+        "coordinators write each change at once, uncompressed, and load in chunks of a fixed size",
         (
             _row("group.coordinator.append.linger.ms", _INT, -1, at_least(-1)),
             _row(
@@ -91,21 +92,22 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "this broker coordinates its own transactions and has nobody to retry with",
+        "the producer retries, not the broker",
         (
             _row("add.partitions.to.txn.retry.backoff.max.ms", _INT, 100, at_least(0)),
             _row("add.partitions.to.txn.retry.backoff.ms", _INT, 20, at_least(1)),
         ),
     ),
     (
-        "this broker connects to nobody",
+        "connections between brokers have a fixed limit of 10 seconds",
         (
             _row("socket.connection.setup.timeout.max.ms", _LONG, 30_000),
             _row("socket.connection.setup.timeout.ms", _LONG, 10_000),
         ),
     ),
     (
-        "checkpoints are written together every second, and recovery reads only what follows them",
+        "all checkpoints are written together every second, and recovery reads only what follows "
+        "them",
         (
             _row("log.flush.offset.checkpoint.interval.ms", _INT, 60_000, at_least(0)),
             _row("log.flush.start.offset.checkpoint.interval.ms", _INT, 60_000, at_least(0)),
@@ -114,7 +116,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "the cleaner is one thread that sizes its table and buffers by the log",
+        "the cleaner is a single thread that sizes its table and buffers to fit the log",
         (
             _row("log.cleaner.dedupe.buffer.size", _LONG, 134_217_728, update=_CLUSTER_WIDE),
             _row("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, update=_CLUSTER_WIDE),
@@ -123,7 +125,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "JMX and reporter plug-ins are the JVM's",
+        "JMX and reporter plug-ins exist only in a JVM",
         (
             _row("kafka.metrics.polling.interval.secs", _INT, 10, at_least(1)),
             _row("kafka.metrics.reporters", _LIST, ()),
@@ -139,14 +141,14 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "what these limit is not limited",
+        "these copies are not throttled",
         (
             _row("alter.log.dirs.replication.quota.window.num", _INT, 11, at_least(1)),
             _row("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, at_least(1)),
         ),
     ),
     (
-        "metadata is in the coordination store, not in a KRaft quorum",
+        "metadata is kept in the coordination store, not in a KRaft quorum",
         (
             _row("log.dir.failure.timeout.ms", _LONG, 30_000, at_least(1)),
             _row("broker.heartbeat.interval.ms", _INT, 2000),
@@ -178,14 +180,15 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "one connection copies all that another broker leads, and the system sizes its buffer",
+        "one connection copies all partitions that another broker leads, and the system sizes "
+        "its buffer",
         (
             _row("num.replica.fetchers", _INT, 1, at_least(1), _CLUSTER_WIDE),
             _row("replica.socket.receive.buffer.bytes", _INT, 65_536),
         ),
     ),
     (
-        "there is no tiered storage",
+        "tiered storage is not supported",
         (
             _row("follower.fetch.last.tiered.offset.enable", _BOOLEAN, False, update=_CLUSTER_WIDE),
             _row("remote.fetch.max.wait.ms", _INT, 500, at_least(1), _CLUSTER_WIDE),
@@ -250,11 +253,11 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "there is one assignor of share groups",
+        "share groups have a single assignor",
         (_row("group.share.assignors", _LIST, ("simple",)),),
     ),
     (
-        "the share coordinator appends at once, on the broker's loop, without buffers",
+        "the share coordinator appends at once, on the broker's event loop, without buffers",
         (
             _row("share.coordinator.append.linger.ms", _INT, -1, at_least(-1)),
             _row(
@@ -270,7 +273,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "there is no Kerberos, and tokens are fetched and renewed as kstore's clients do it",
+        "Kerberos is not supported, and tokens are fetched and renewed as in kstore's clients",
         (
             _row("sasl.client.callback.handler.class", _CLASS, None),
             _row("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", update=_PER_BROKER),
@@ -319,7 +322,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
         ),
     ),
     (
-        "the TLS library's own are used",
+        "the TLS library's own implementations are used",
         (
             _row("security.providers", _STRING, None),
             _row("ssl.keymanager.algorithm", _STRING, "SunX509", update=_PER_BROKER),
@@ -341,7 +344,7 @@ _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
 # (what to do instead, the config)
 _REFUSED: tuple[tuple[str, ConfigDef], ...] = (
     (
-        "a Java class can't be loaded here: remove it",
+        "a Java class cannot be loaded here: remove this setting",
         _row(
             "principal.builder.class",
             _CLASS,
@@ -350,31 +353,33 @@ _REFUSED: tuple[tuple[str, ConfigDef], ...] = (
         ),
     ),
     (
-        "a Java class can't be loaded here: remove it, and topics will be made without that policy",
+        "a Java class cannot be loaded here: remove this setting; topics are then created "
+        "without that policy",
         _row("create.topic.policy.class.name", _CLASS, None),
     ),
     (
-        "a Java class can't be loaded here: remove it, and configs will change without that policy",
+        "a Java class cannot be loaded here: remove this setting; configs then change without "
+        "that policy",
         _row("alter.config.policy.class.name", _CLASS, None),
     ),
     (
-        "a Java class can't be loaded here: remove it",
+        "a Java class cannot be loaded here: remove this setting",
         _row("client.quota.callback.class", _CLASS, None),
     ),
     (
-        "tiered storage is not supported: remove it and give the logs room on the disk",
+        "tiered storage is not supported: remove this setting and keep the logs on local disks",
         _row("remote.log.storage.system.enable", _BOOLEAN, False),
     ),
     (
-        "a Java class can't be loaded here: write the values themselves into the file",
+        "a Java class cannot be loaded here: write the values themselves into the file",
         _row("config.providers", _LIST, (), update=_CLUSTER_WIDE),
     ),
     (
-        "log dirs can't be cordoned yet: take the folder out of log.dirs",
+        "log dirs cannot be cordoned yet: remove the folder from log.dirs",
         _row("cordoned.log.dirs", _LIST, (), update=_PER_BROKER),
     ),
     (
-        "a Java class can't be loaded here: remove it",
+        "a Java class cannot be loaded here: remove this setting",
         _row("ssl.engine.factory.class", _CLASS, None, update=_PER_BROKER),
     ),
 )
@@ -409,17 +414,17 @@ DYNAMIC_ONLY: dict[str, ConfigDef] = {
     for name, documentation in (
         (
             "follower.replication.throttled.rate",
-            "How many bytes per second are copied of the replicas that are named in"
-            " follower.replication.throttled.replicas, while they are behind.",
+            "The rate, in bytes per second, at which this broker copies replicas that are behind "
+            "and are listed in follower.replication.throttled.replicas.",
         ),
         (
             "leader.replication.throttled.rate",
-            "How many bytes per second are sent of the replicas that are named in"
-            " leader.replication.throttled.replicas, to followers that are behind.",
+            "The rate, in bytes per second, at which this broker sends replicas listed in "
+            "leader.replication.throttled.replicas to followers that are behind.",
         ),
         (
             "replica.alter.log.dirs.io.max.bytes.per.second",
-            "No effect here: moves between log dirs run unthrottled.",
+            "No effect here: moves between log dirs are not throttled.",
         ),
     )
 }

@@ -26,29 +26,30 @@ _PER_BROKER = UpdateMode.PER_BROKER
 SECURITY_CONFIGS = (
     ConfigDef(
         "security.inter.broker.protocol", _STRING, "PLAINTEXT",
-        "How brokers speak to each other, where inter.broker.listener.name does not say on which"
-        " listener: on the first of this protocol.",
+        "The security protocol between brokers, if inter.broker.listener.name is not set: the "
+        "first listener with this protocol is used.",
         _MEDIUM, one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     ConfigDef(
         "ssl.client.auth", _STRING, "none",
-        "Whether a client has to show a certificate that the trust store knows: required, requested"
-        " (checked where it shows one) or none.",
+        "Whether clients must present a certificate: required, requested (checked if the client "
+        "presents one) or none.",
         _MEDIUM, one_of("required", "requested", "none"), (), _PER_BROKER,
     ),
     ConfigDef(
-        "ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "The TLS versions to speak.",
+        "ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"),
+        "The TLS versions that are allowed.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "ssl.cipher.suites", _LIST, (),
-        "The cipher suites to speak, by their TLS names; by default the TLS library's choice.",
+        "The allowed cipher suites, by their TLS names; by default the TLS library decides.",
         _LOW, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "ssl.endpoint.identification.algorithm", _STRING, "https",
-        "https checks, when a broker connects to another, that the certificate is the host's; empty"
-        " checks only who has signed it.",
+        "https: when this broker connects to another one, it checks that the certificate matches "
+        "the host name. Empty: only the signature is checked.",
         _LOW, None, (), _PER_BROKER,
     ),
     ConfigDef(
@@ -57,14 +58,14 @@ SECURITY_CONFIGS = (
     ),
     ConfigDef(
         "ssl.keystore.type", _STRING, "JKS",
-        "The form of the key store: PEM, or PKCS12 (with kstore[tls]), which JKS means too; Java's"
-        " old form is not read.",
+        "The format of the key store: PEM, or PKCS12 (needs kstore[tls]). JKS is read as PKCS12; "
+        "Java's old JKS format is not supported.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "ssl.keystore.location", _STRING, None,
-        "The file with the broker's key and certificates; a change of it is taken over while the"
-        " broker runs.",
+        "The file with the broker's key and certificates. Changes are picked up while the broker "
+        "runs.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
@@ -72,21 +73,22 @@ SECURITY_CONFIGS = (
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
-        "ssl.keystore.key", _PASSWORD, None, "The broker's key, as PEM text.",
+        "ssl.keystore.key", _PASSWORD, None, "The broker's private key, as PEM text.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "ssl.keystore.certificate.chain", _PASSWORD, None,
-        "The certificates that belong to ssl.keystore.key, as PEM text.",
+        "The certificate chain of ssl.keystore.key, as PEM text.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
-        "ssl.truststore.type", _STRING, "JKS", "The form of the trust store, as ssl.keystore.type.",
+        "ssl.truststore.type", _STRING, "JKS",
+        "The format of the trust store; see ssl.keystore.type.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "ssl.truststore.location", _STRING, None,
-        "The file with the certificates of whom to trust; by default the system's.",
+        "The file with the trusted certificates; by default the system's.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
@@ -95,28 +97,30 @@ SECURITY_CONFIGS = (
     ),
     ConfigDef(
         "ssl.truststore.certificates", _PASSWORD, None,
-        "The certificates of whom to trust, as PEM text.",
+        "The trusted certificates, as PEM text.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "ssl.principal.mapping.rules", _STRING, "DEFAULT",
-        "How a client's name comes of its certificate's: RULE:pattern/replacement/[LU] and"
-        " DEFAULT, comma-separated; the first that fits is taken.",
+        "Rules that map the name in a client's certificate to a user: "
+        "RULE:pattern/replacement/[LU] and DEFAULT, separated by commas. The first rule that "
+        "matches is used.",
         _LOW,
     ),
     ConfigDef(
         "delegation.token.secret.key", _PASSWORD, None,
-        "The key from which the secrets of delegation tokens are derived (KIP-48); the same on all"
-        " brokers of a cluster. Without it there are no tokens; with it kstore[tls] is needed.",
+        "The key from which the secrets of delegation tokens are derived (KIP-48). It must be "
+        "the same on all brokers of a cluster. Without it, delegation tokens are off; with it, "
+        "kstore[tls] is needed.",
         _MEDIUM,
     ),
     ConfigDef(
         "delegation.token.max.lifetime.ms", _LONG, 604_800_000,
-        "After this time a token can't be renewed any more.", _MEDIUM, at_least(1),
+        "The age at which a token can no longer be renewed.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "delegation.token.expiry.time.ms", _LONG, 86_400_000,
-        "A token expires after this time if it is not renewed.", _MEDIUM, at_least(1),
+        "The time after which a token expires if it is not renewed.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "delegation.token.expiry.check.interval.ms", _LONG, 3_600_000,

@@ -46,7 +46,7 @@ SHARE_GROUP_CONFIGS = (
     ),
     ConfigDef(
         "group.share.assignment.interval.ms", _INT, 1_000,
-        "How long lies at least between two computed assignments of a share group.",
+        "The shortest time between two assignments of a share group.",
         _MEDIUM, at_least(0), (), UpdateMode.CLUSTER_WIDE,
     ),
     ConfigDef(
@@ -61,53 +61,54 @@ SHARE_GROUP_CONFIGS = (
     ),
     ConfigDef(
         "group.share.max.size", _INT, 200,
-        "How many members a share group may have.", _MEDIUM, between(1, 1000),
+        "The most members that a share group may have.", _MEDIUM, between(1, 1000),
     ),
     ConfigDef(
         "group.share.max.share.sessions", _INT, 2000,
-        "How many share sessions a broker keeps.", _MEDIUM, at_least(1),
+        "The most share sessions that a broker keeps.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "group.share.min.delivery.count.limit", _INT, 2,
-        "The smallest limit of deliveries that may be set for a share group.",
+        "The lowest delivery count limit that may be set for a share group.",
         _MEDIUM, between(2, 5),
     ),
     ConfigDef(
         "group.share.max.delivery.count.limit", _INT, 10,
-        "The largest limit of deliveries that may be set for a share group.",
+        "The highest delivery count limit that may be set for a share group.",
         _MEDIUM, between(5, 25),
     ),
     ConfigDef(
         "group.share.min.partition.max.record.locks", _INT, 100,
-        "The smallest limit of records in flight that may be set for a share group.",
+        "The lowest limit of records in flight that may be set for a share group.",
         _MEDIUM, between(100, 2000),
     ),
     ConfigDef(
         "group.share.max.partition.max.record.locks", _INT, 4000,
-        "The largest limit of records in flight that may be set for a share group.",
+        "The highest limit of records in flight that may be set for a share group.",
         _MEDIUM, between(2000, 10_000),
     ),
     ConfigDef(
         "group.share.min.record.lock.duration.ms", _INT, 15_000,
-        "The shortest such time that may be set for a share group.", _MEDIUM, between(1000, 30_000),
+        "The shortest record lock that may be set for a share "
+        "group.", _MEDIUM, between(1000, 30_000),
     ),
     ConfigDef(
         "group.share.max.record.lock.duration.ms", _INT, 60_000,
-        "The longest such time that may be set for a share group.",
+        "The longest record lock that may be set for a share group.",
         _MEDIUM, between(30_000, 3_600_000),
     ),
     ConfigDef(
         "group.share.delivery.count.limit", _INT, 5,
-        "How often a record is delivered to a share group at most.", _MEDIUM, between(2, 10),
+        "The most times that a record is delivered to a share group.", _MEDIUM, between(2, 10),
     ),
     ConfigDef(
         "group.share.partition.max.record.locks", _INT, 2000,
-        "How many records of a partition may be in flight to a share group.",
+        "The most records of a partition that may be in flight to a share group.",
         _MEDIUM, between(100, 10_000),
     ),
     ConfigDef(
         "group.share.record.lock.duration.ms", _INT, 30_000,
-        "How long a consumer of a share group has for a record before others get it.",
+        "How long a consumer of a share group may hold a record before it is delivered to others.",
         _MEDIUM, between(1000, 3_600_000),
     ),
 )  # fmt: skip

@@ -39,41 +39,42 @@ _NO_REMOTE = "No effect here: there is no tiered storage."
 _ROWS = (
     ConfigDef(
         "cleanup.policy", _LIST, ("delete",),
-        "What happens to old data: delete drops whole segments by age and size, compact keeps "
+        "What happens to old data: delete removes whole segments by age and size; compact keeps "
         "the last record of each key.",
         Importance.HIGH, each_one_of("compact", "delete"), (("log.cleanup.policy", 1),),
     ),
     ConfigDef(
         "compression.type", _STRING, "producer",
-        "The codec that batches are stored in; producer keeps what the producer chose.",
+        "The codec in which batches are stored; producer keeps the codec of the producer.",
         Importance.MEDIUM, one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         (("compression.type", 1),),
     ),
     ConfigDef(
         "compression.gzip.level", _INT, -1,
-        "How hard gzip tries, where the broker compresses by compression.type; -1 is gzip's own.",
+        "The gzip level, when the broker compresses because of compression.type; -1 is gzip's "
+        "default.",
         Importance.MEDIUM, between_or(1, 9, -1), (("compression.gzip.level", 1),),
     ),
     ConfigDef(
         "compression.lz4.level", _INT, 9,
-        "How hard lz4 tries, where the broker compresses by compression.type.",
+        "The lz4 level, when the broker compresses because of compression.type.",
         Importance.MEDIUM, between(1, 17), (("compression.lz4.level", 1),),
     ),
     ConfigDef(
         "compression.zstd.level", _INT, 3,
-        "How hard zstd tries, where the broker compresses by compression.type.",
+        "The zstd level, when the broker compresses because of compression.type.",
         Importance.MEDIUM, between(-131_072, 22), (("compression.zstd.level", 1),),
     ),
     ConfigDef(
         "delete.retention.ms", _LONG, _DAY_MS,
-        "How long a compacted log keeps a tombstone, so that a reader from the start still sees "
-        "the deletion.",
+        "How long a compacted log keeps a tombstone, so that a reader that starts at the "
+        "beginning still sees the deletion.",
         Importance.MEDIUM, at_least(0), (("log.cleaner.delete.retention.ms", 1),),
     ),
     ConfigDef(
         "file.delete.delay.ms", _LONG, 60_000,
-        "How long a removed segment's file stays on disk under another name, for readers that "
-        "still hold it.",
+        "How long the file of a deleted segment stays on disk under another name, for readers "
+        "that still use it.",
         Importance.LOW, at_least(0), (("log.segment.delete.delay.ms", 1),),
     ),
     ConfigDef(
@@ -83,65 +84,65 @@ _ROWS = (
     ),
     ConfigDef(
         "flush.ms", _LONG, MAX_LONG,
-        "Force data to disk when the oldest unforced record is this old.",
+        "Force data to disk when the oldest unforced record reaches this age.",
         Importance.LOW, at_least(0),
         (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     ),
     ConfigDef(
         "index.interval.bytes", _INT, 4096,
-        "How many bytes of log lie between two entries of the offset index.",
+        "The number of bytes of log between two entries of the offset index.",
         Importance.LOW, at_least(0), (("log.index.interval.bytes", 1),),
     ),
     ConfigDef(
         "max.compaction.lag.ms", _LONG, MAX_LONG,
-        "A record is compacted at the latest when it is this old.",
+        "The age at which a record must be compacted.",
         Importance.LOW, at_least(1), (("log.cleaner.max.compaction.lag.ms", 1),),
     ),
     ConfigDef(
         "max.message.bytes", _INT, 1_048_588,
-        "The largest record batch that the log takes, as it is on the wire.",
+        "The largest record batch that the log accepts, in bytes as sent.",
         Importance.MEDIUM, at_least(0), (("message.max.bytes", 1),),
     ),
     ConfigDef(
         "message.timestamp.after.max.ms", _LONG, _HOUR_MS,
-        "How far ahead of the broker's clock a record's timestamp may be.",
+        "How far a record's timestamp may be ahead of the broker's clock.",
         Importance.MEDIUM, at_least(0), (("log.message.timestamp.after.max.ms", 1),),
     ),
     ConfigDef(
         "message.timestamp.before.max.ms", _LONG, MAX_LONG,
-        "How far behind the broker's clock a record's timestamp may be.",
+        "How far a record's timestamp may be behind the broker's clock.",
         Importance.MEDIUM, at_least(0), (("log.message.timestamp.before.max.ms", 1),),
     ),
     ConfigDef(
         "message.timestamp.type", _STRING, "CreateTime",
-        "Whose time a record carries: the producer's (CreateTime) or the broker's at append "
-        "(LogAppendTime).",
+        "The source of a record's timestamp: the producer (CreateTime) or the broker's clock at "
+        "append (LogAppendTime).",
         Importance.MEDIUM, one_of("CreateTime", "LogAppendTime"),
         (("log.message.timestamp.type", 1),),
     ),
     ConfigDef(
         "min.cleanable.dirty.ratio", _DOUBLE, 0.5,
-        "Compaction starts when this share of a log's bytes is not yet compacted.",
+        "The share of a log's bytes that must be uncompacted before compaction starts.",
         Importance.MEDIUM, between(0, 1), (("log.cleaner.min.cleanable.ratio", 1),),
     ),
     ConfigDef(
         "min.compaction.lag.ms", _LONG, 0,
-        "A record younger than this is not compacted.",
+        "Records younger than this are not compacted.",
         Importance.MEDIUM, at_least(0), (("log.cleaner.min.compaction.lag.ms", 1),),
     ),
     ConfigDef(
         "min.insync.replicas", _INT, 1,
-        "How many in-sync replicas an acks=all write needs; with fewer it is refused.",
+        "The number of in-sync replicas that an acks=all write needs; with fewer it is refused.",
         Importance.MEDIUM, at_least(1), (("min.insync.replicas", 1),),
     ),
     ConfigDef(
         "preallocate", _BOOLEAN, False,
-        "Reserve a new segment's whole size on disk when it is created.",
+        "Whether to allocate a new segment's full size on disk when it is created.",
         Importance.LOW, None, (("log.preallocate", 1),),
     ),
     ConfigDef(
         "retention.bytes", _LONG, -1,
-        "The size above which a partition's oldest segments are deleted; -1 for no limit.",
+        "The size of a partition above which its oldest segments are deleted; -1 for no limit.",
         Importance.MEDIUM, at_least(-1), (("log.retention.bytes", 1),),
     ),
     ConfigDef(
@@ -156,47 +157,48 @@ _ROWS = (
     ),
     ConfigDef(
         "segment.bytes", _INT, 2**30,
-        "The size at which a new segment is begun.",
+        "The size at which a new segment is started.",
         Importance.MEDIUM, at_least(2**20), (("log.segment.bytes", 1),),
     ),
     ConfigDef(
         "segment.index.bytes", _INT, 10 * 2**20,
-        "The size of the offset index at which a new segment is begun.",
+        "The size of the offset index at which a new segment is started.",
         Importance.LOW, at_least(4), (("log.index.size.max.bytes", 1),),
     ),
     ConfigDef(
         "segment.jitter.ms", _LONG, 0,
-        "Up to so much, by chance, is taken off segment.ms, so that many logs do not begin new "
-        "segments at once.",
+        "The largest random time that is subtracted from segment.ms, so that many logs do not "
+        "start new segments at once.",
         Importance.MEDIUM, at_least(0),
         (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
     ),
     ConfigDef(
         "segment.ms", _LONG, 7 * _DAY_MS,
-        "The age at which a new segment is begun even if the old one is not full.",
+        "The age at which a new segment is started even if the old one is not full.",
         Importance.MEDIUM, at_least(1), (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
     ),
     ConfigDef(
         "unclean.leader.election.enable", _BOOLEAN, False,
-        "Whether a replica that is not in sync may become leader when no other is left; it loses"
-        " data.",
+        "Whether a replica that is not in sync may become leader when no other is left. Records "
+        "may be lost.",
         Importance.MEDIUM, None, (("unclean.leader.election.enable", 1),),
     ),
     ConfigDef(
         "leader.replication.throttled.replicas", _LIST, (),
-        "The replicas, each partition:broker, or * for all, that are sent within"
-        " leader.replication.throttled.rate to followers that are behind.",
+        "The replicas, each as partition:broker, or * for all, to which "
+        "leader.replication.throttled.rate applies while followers are behind.",
         Importance.MEDIUM, replica_list(),
     ),
     ConfigDef(
         "follower.replication.throttled.replicas", _LIST, (),
-        "The replicas, each partition:broker, or * for all, that are copied within"
-        " follower.replication.throttled.rate while they are behind.",
+        "The replicas, each as partition:broker, or * for all, to which "
+        "follower.replication.throttled.rate applies while they are behind.",
         Importance.MEDIUM, replica_list(),
     ),
     ConfigDef(
         "remote.storage.enable", _BOOLEAN, False,
-        "Whether old segments are moved to tiered storage; there is none, so true is refused.",
+        "Whether old segments are moved to tiered storage. It is not supported, so true is "
+        "refused.",
         Importance.MEDIUM,
     ),
     ConfigDef(
@@ -215,21 +217,23 @@ _ROWS = (
     ),
     ConfigDef(
         COUNT_REQUIRED, _BOOLEAN, False,
-        "Whether a producer has to say over how many partitions it distributes its keys (KIP-253):"
-        " one that doesn't is refused, so that none goes on with an old number after an expansion.",
+        "Whether producers must send the partition count over which they distribute keys "
+        "(KIP-253). Producers that do not are refused, so that none continues with an old count "
+        "after an expansion.",
         Importance.MEDIUM,
     ),
     ConfigDef(
         MIRROR, _BOOLEAN, False,
-        "Whether the topic is an exact copy of another cluster's (kstore replicate --exact): it "
-        "takes that cluster's batches as they are and refuses all producers, until it is switched.",
+        "Whether the topic is an exact copy of a topic in another cluster (kstore replicate "
+        "--exact). It takes that cluster's batches unchanged and refuses all producers until the "
+        "switch.",
         Importance.MEDIUM,
     ),
     ConfigDef(
         ORDERED_EXPANSION, _BOOLEAN, False,
-        "Whether groups of the consumer protocol get a partition that was added only once they "
-        "have committed all that was written to the others before (KIP-253): keys stay in order "
-        "across an expansion for consumers that know nothing of it.",
+        "Whether groups of the consumer protocol get a partition that was added only after they "
+        "have committed all that was written to the others before (KIP-253). Keys then stay in "
+        "order across an expansion even for consumers that do not know about it.",
         Importance.MEDIUM,
     ),
 )  # fmt: skip
@@ -240,7 +244,7 @@ TOPIC_CONFIGS: dict[str, ConfigDef] = {row.name: row for row in _ROWS}
 # allows, which tests use.
 INTERNAL_SEGMENT_BYTES = ConfigDef(
     "internal.segment.bytes", _INT, None,
-    "As segment.bytes, which it overrides, without its lower bound.",
+    "Like segment.bytes, which it overrides, but without its lower bound.",
     Importance.LOW, between(14, MAX_INT),
 )  # fmt: skip
 

@@ -25,69 +25,73 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 COMMON_CONFIGS = (
     ConfigDef(
         "bootstrap.servers", _LIST, ("localhost:9092",),
-        "Brokers to ask first, each host:port; the others are learnt from them.",
+        "The brokers to connect to first, each as host:port; the client learns the others from "
+        "them.",
         _HIGH, non_empty(),
     ),
     ConfigDef(
         "client.id", _STRING, "",
-        "How this client names itself to the brokers, in their logs and quotas; by default"
-        " kstore-producer, kstore-consumer or kstore-admin.",
+        "The name that this client gives to brokers, for their logs and quotas; by default "
+        "kstore-producer, kstore-consumer or kstore-admin.",
         _MEDIUM,
     ),
     ConfigDef(
         "client.dns.lookup", _STRING, "use_all_dns_ips",
-        "use_all_dns_ips tries all addresses of a name in turn;"
-        " resolve_canonical_bootstrap_servers_only also replaces each bootstrap name by the"
-        " canonical names of its addresses.",
+        "use_all_dns_ips tries all addresses of a name in turn; "
+        "resolve_canonical_bootstrap_servers_only also replaces each bootstrap name by the "
+        "canonical names of its addresses.",
         _MEDIUM, one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ),
     ConfigDef(
         "metadata.max.age.ms", _LONG, 300_000,
-        "Metadata is fetched anew at this age at the latest, by up to a fifth earlier.",
+        "The age at which metadata is fetched again; the actual time is up to a fifth shorter.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "metadata.recovery.strategy", _STRING, "rebootstrap",
-        "What to do when no known broker can be reached: rebootstrap begins again from"
-        " bootstrap.servers (KIP-899), none keeps trying the known ones.",
+        "What to do when no known broker can be reached: rebootstrap starts again from "
+        "bootstrap.servers (KIP-899), none keeps trying the known ones.",
         _LOW, one_of("none", "rebootstrap", any_case=True),
     ),
     ConfigDef(
         "metadata.recovery.rebootstrap.trigger.ms", _LONG, 300_000,
-        "After so long without metadata a client begins again from bootstrap.servers (KIP-1102).",
+        "A client that has had no metadata for this long starts again from bootstrap.servers "
+        "(KIP-1102).",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "request.timeout.ms", _INT, 30_000,
-        "How long an answer may take; after it the connection is closed.",
+        "How long to wait for a response; after that the connection is closed.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "retry.backoff.ms", _LONG, 100,
-        "The pause before a failed request is tried again; it doubles with each failure.",
+        "The backoff before a failed request is retried; it doubles with each failure.",
         _LOW, at_least(0),
     ),
     ConfigDef(
-        "retry.backoff.max.ms", _LONG, 1_000, "The longest pause between tries.", _LOW, at_least(0)
+        "retry.backoff.max.ms", _LONG, 1_000,
+        "The longest backoff between retries.",
+        _LOW, at_least(0),
     ),
     ConfigDef(
         "reconnect.backoff.ms", _LONG, 50,
-        "The pause before connecting to the same address again; it doubles with each failure.",
+        "The backoff before connecting to the same address again; it doubles with each failure.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "reconnect.backoff.max.ms", _LONG, 1_000,
-        "The longest pause between attempts to connect.",
+        "The longest backoff between attempts to connect.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "socket.connection.setup.timeout.ms", _LONG, 10_000,
-        "How long connecting to an address may take; it doubles with each failure.",
+        "How long an attempt to connect may take; it doubles with each failure.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "socket.connection.setup.timeout.max.ms", _LONG, 30_000,
-        "The longest that connecting may take.",
+        "The longest that an attempt to connect may take.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
@@ -102,26 +106,27 @@ COMMON_CONFIGS = (
     ),
     ConfigDef(
         "kstore.kip232.enable", _BOOLEAN, True,
-        "Use partition epochs where brokers have them (KIP-232): metadata never goes back, and an"
-        " offset of a deleted topic is not taken for one of its successor.",
+        "Whether to use partition epochs if brokers have them (KIP-232): metadata never goes "
+        "back to an older state, and an offset of a deleted topic is not used for a new topic of "
+        "the same name.",
     ),
     *SECURITY_CONFIGS,
 )  # fmt: skip
 
-IDLE = "A connection unused for so long is closed; negative: never."
+IDLE = "A connection that has been idle for this long is closed; negative: never."
 API_TIMEOUT = ConfigDef(
     "default.api.timeout.ms", _INT, 60_000,
-    "How long a call may take that is given no time limit of its own.",
+    "The time limit of calls that are given none.",
     _MEDIUM, at_least(0),
 )  # fmt: skip
 RETRIES = ConfigDef(
     "retries", _INT, MAX_INT,
-    "How often a failed request is tried again; the time limits end it, too.",
+    "How often a failed request is retried; the time limits apply as well.",
     _HIGH, between(0, MAX_INT),
 )  # fmt: skip
 INTERCEPTORS = ConfigDef(
     "interceptor.classes", _LIST, (),
-    "Objects that see records on their way, in this order.",
+    "Objects that see records as they pass, in this order.",
 )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ CLIENT_CONFIGS: dict[ClientKind, dict[str, ConfigDef]] = {
 # A Kafka setting that does nothing here: why, and the names.
 _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
-        "metrics are not kept by reporters of classes",
+        "metrics are not kept by reporter classes",
         (
             "auto.include.jmx.reporter", "metric.reporters", "metrics.num.samples",
             "metrics.recording.level", "metrics.sample.window.ms",
@@ -61,14 +61,14 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("telemetry is not pushed to brokers", ("enable.metrics.push",)),
     ("values are Python's own", ("config.providers",)),
     (
-        "it is about Java's security classes",
+        "it concerns Java's security classes",
         (
             "security.providers", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
             "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
         ),
     ),
     (
-        "the broker checks tokens, and has settings of its own for it",
+        "the broker checks tokens, and has its own settings for it",
         (
             "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
             "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwks.endpoint.refresh.ms",
@@ -78,16 +78,16 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name",
         ),
     ),
-    ("it is not served by brokers", ("transaction.two.phase.commit.enable",)),
+    ("brokers do not serve it", ("transaction.two.phase.commit.enable",)),
 )  # fmt: skip
 NO_EFFECT: dict[str, str] = {name: reason for reason, names in _REASONS for name in names}
 
 # How names of Kafka's begin that are refused: to ignore them would break a promise.
 UNSUPPORTED: tuple[tuple[str, str], ...] = (
-    ("bootstrap.controllers", "requests for controllers go by the brokers"),
-    ("sasl.client.callback.handler.class", "it names a class of Java"),
-    ("sasl.kerberos.", "there is no GSSAPI here"),
-    ("sasl.login.class", "it names a class of Java"),
+    ("bootstrap.controllers", "requests to controllers go through the brokers"),
+    ("sasl.client.callback.handler.class", "it names a Java class"),
+    ("sasl.kerberos.", "GSSAPI is not supported"),
+    ("sasl.login.class", "it names a Java class"),
 )
 
 # Another name of a setting.

@@ -23,47 +23,47 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 PRODUCER_CONFIGS = (
     ConfigDef(
         "acks", _STRING, "all",
-        "Who must have a record before it counts as delivered: all (-1) in-sync replicas, the"
-        " leader (1), nobody (0).",
+        "Who must have a record before it counts as delivered: all (-1) in-sync replicas, the "
+        "leader (1), or no one (0).",
         _LOW, one_of("all", "-1", "0", "1"),
     ),
     ConfigDef(
         "enable.idempotence", _BOOLEAN, True,
-        "Each record is written once and in order, whatever is sent again. Needs acks=all; with"
-        " other acks it is off unless it is asked for.",
+        "Whether each record is written exactly once and in order despite retries. Needs "
+        "acks=all; with other acks it is off unless it is set explicitly.",
         _LOW,
     ),
     ConfigDef(
         "transactional.id", _STRING, None,
-        "Who this producer is over restarts; transactions need it.",
+        "The id that a transactional producer keeps across restarts; transactions need it.",
         _LOW, non_empty(),
     ),
     ConfigDef(
         "transaction.timeout.ms", _INT, 60_000,
-        "The coordinator aborts a transaction that is open for so long.",
+        "The coordinator aborts a transaction that has been open for this long.",
     ),
     ConfigDef(
         "batch.size", _INT, 131_072,
-        "Bytes of records, before compression, that a batch is filled up to. Kafka has 16,384,"
-        " since its producer takes a batch's memory at once; here memory grows with the records,"
-        " and a larger batch costs less per record for client and broker.",
+        "The size of a batch, in bytes before compression. Kafka's default is 16,384, because "
+        "its producer allocates a batch's memory at once; here memory grows with the records, "
+        "and larger batches cost clients and brokers less per record.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "linger.ms", _LONG, 5,
-        "How long a batch waits for more records. Where it is not set, a batch that somebody waits"
-        " for (result, await) leaves at once.",
+        "How long a batch waits for more records. If not set, a batch that someone waits for "
+        "(result, await) is sent at once.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "buffer.memory", _LONG, 33_554_432,
-        "Bytes of records that may wait to be sent; beyond it, send waits.",
+        "The most bytes of records that may wait to be sent; after that, send blocks.",
         _HIGH, at_least(0),
     ),
     ConfigDef(
         "max.block.ms", _LONG, 60_000,
-        "How long send may wait for metadata and for buffer.memory, and calls of transactions for"
-        " their answers.",
+        "How long send may wait for metadata and for buffer.memory, and how long transaction "
+        "calls may wait for a response.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
@@ -73,17 +73,17 @@ PRODUCER_CONFIGS = (
     ),
     ConfigDef(
         "delivery.timeout.ms", _INT, 120_000,
-        "How long after send a record may be delivered at the latest; not less than linger.ms plus"
-        " request.timeout.ms.",
+        "The time after send by which a record is delivered or has failed; not less than "
+        "linger.ms plus request.timeout.ms.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "max.in.flight.requests.per.connection", _INT, 5,
-        "Requests to a broker that may be unanswered; at most 5 with idempotence.",
+        "The most requests to one broker that may be in flight; at most 5 with idempotence.",
         _LOW, at_least(1),
     ),
     ConfigDef(
-        "compression.type", _STRING, "none", "How batches are compressed.",
+        "compression.type", _STRING, "none", "The codec that compresses batches.",
         _HIGH, one_of("none", "gzip", "snappy", "lz4", "zstd"),
     ),
     ConfigDef(
@@ -99,45 +99,47 @@ PRODUCER_CONFIGS = (
     ),
     ConfigDef(
         "partitioner.class", _CLASS, None,
-        "Which partition a record goes to: murmur2 (the default: by key as Java does, without key"
-        " sticky), sticky (keys are ignored), roundrobin, ordered (by key, and stable when"
-        " partitions are added, KIP-253), or a function of (topic, key, value, partition count).",
+        "How a record's partition is chosen: murmur2 (the default: by key as in Java, without a "
+        "key sticky), sticky (ignores keys), roundrobin, ordered (by key, and stable when "
+        "partitions are added, KIP-253), or a function of (topic, key, value, partition count).",
         _MEDIUM,
     ),
     ConfigDef(
-        "partitioner.ignore.keys", _BOOLEAN, False, "Spread records as if they had no keys.",
+        "partitioner.ignore.keys", _BOOLEAN, False,
+        "Whether records are spread as if they had no keys.",
         _MEDIUM,
     ),
     ConfigDef(
         "partitioner.adaptive.partitioning.enable", _BOOLEAN, True,
-        "Records without keys go more often to brokers that are faster.",
+        "Whether records without keys go more often to brokers that are faster.",
     ),
     ConfigDef(
         "partitioner.availability.timeout.ms", _LONG, 0,
-        "Records without keys avoid a broker that has taken nothing for so long; 0: never.",
+        "Records without keys avoid a broker that has accepted nothing for this long; 0: never.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "metadata.max.idle.ms", _LONG, 300_000,
-        "A topic that nothing was sent to for so long is forgotten until it is used again.",
+        "A topic that nothing was sent to for this long is forgotten until it is used again.",
         _LOW, at_least(5_000),
     ),
     ConfigDef("connections.max.idle.ms", _LONG, 540_000, IDLE, _MEDIUM),
     ConfigDef(
         "kstore.kip253.enable", _BOOLEAN, True,
-        "Tell the number of partitions that keys were distributed over, so that a topic that has"
-        " grown keeps the order of its keys (KIP-253).",
+        "Whether to send the partition count over which keys were distributed, so that a topic "
+        "that has grown keeps the order of its keys (KIP-253).",
     ),
     ConfigDef(
         "kstore.kip359.enable", _BOOLEAN, True,
-        "Tell the leader epoch, so that a leader that was replaced takes nothing (KIP-359).",
+        "Whether to send the leader epoch, so that a leader that has been replaced accepts "
+        "nothing (KIP-359).",
     ),
     ConfigDef(
         "kstore.auto.create.topics", _BOOLEAN, True,
-        "Have brokers create topics that are written to, if they are set to.",
+        "Whether brokers may create topics that are written to, if their settings allow it.",
     ),
     RETRIES,
     INTERCEPTORS,
-    converter("key.serializer", "makes bytes of a key"),
-    converter("value.serializer", "makes bytes of a value"),
+    converter("key.serializer", "creates the bytes of a key"),
+    converter("value.serializer", "creates the bytes of a value"),
 )  # fmt: skip

@@ -27,23 +27,24 @@ RETRIEVERS = {
 _IDENTITY = (
     ConfigDef(
         "sasl.mechanism", _STRING, "GSSAPI",
-        "How the client proves who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."
-        " Kafka's default, GSSAPI, is not supported.",
+        "The SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. Kafka's "
+        "default, GSSAPI, is not supported.",
         _MEDIUM,
     ),
     ConfigDef(
         "sasl.jaas.config", _PASSWORD, None,
-        "User and password in JAAS form, `LoginModule required username=\"..\" password=\"..\";`.",
+        "User and password in JAAS format, `LoginModule required username=\"..\" "
+        "password=\"..\";`.",
         _MEDIUM,
     ),
     ConfigDef(
         "sasl.username", _STRING, None,
-        "The user of PLAIN and SCRAM, in place of sasl.jaas.config.",
+        "The user name for PLAIN and SCRAM, instead of sasl.jaas.config.",
         _MEDIUM,
     ),
     ConfigDef(
         "sasl.password", _PASSWORD, None,
-        "The password of PLAIN and SCRAM, in place of sasl.jaas.config.",
+        "The password for PLAIN and SCRAM, instead of sasl.jaas.config.",
         _MEDIUM,
     ),
 )  # fmt: skip
@@ -51,9 +52,9 @@ _IDENTITY = (
 _LOGIN = (
     ConfigDef(
         "sasl.login.callback.handler.class", _CLASS, None,
-        "OAUTHBEARER: in Python a callable that returns a token, or (token, seconds since 1970 at"
-        " which it ends); as text the name of Kafka's OAuthBearerLoginCallbackHandler, which says"
-        " what the settings say anyway.",
+        "For OAUTHBEARER. In Python, a callable that returns a token, or (token, expiry in "
+        "seconds since 1970). As text, the name of Kafka's OAuthBearerLoginCallbackHandler, "
+        "which is the default behavior.",
         _MEDIUM,
     ),
     ConfigDef(
@@ -62,36 +63,37 @@ _LOGIN = (
     ),
     ConfigDef(
         "sasl.login.read.timeout.ms", _INT, None,
-        "How long the token endpoint may take to answer; by default 10 s.",
+        "How long the token endpoint may take to respond; by default 10 s.",
     ),
     ConfigDef(
         "sasl.login.refresh.window.factor", _DOUBLE, 0.8,
-        "A token is replaced after this part of its life.",
+        "A token is refreshed after this share of its lifetime.",
         _LOW, between(0.5, 1.0),
     ),
     ConfigDef(
         "sasl.login.refresh.window.jitter", _DOUBLE, 0.05,
-        "A random part of the token's life that is added to that.",
+        "The random share of the token's lifetime that is added to that.",
         _LOW, between(0.0, 0.25),
     ),
     ConfigDef(
         "sasl.login.refresh.min.period.seconds", _SHORT, 60,
-        "A token is not replaced sooner than this after it was got, unless it ends before.",
+        "A token is refreshed no sooner than this after it was fetched, unless it expires before.",
         _LOW, between(0, 900),
     ),
     ConfigDef(
         "sasl.login.refresh.buffer.seconds", _SHORT, 300,
-        "A token is replaced at least so long before its end, if it lives long enough.",
+        "A token is refreshed at least this long before it expires, if it lives long enough.",
         _LOW, between(0, 3600),
     ),
     ConfigDef(
         "sasl.login.retry.backoff.ms", _LONG, 100,
-        "The first pause after the token endpoint did not answer.",
+        "The first backoff after the token endpoint did not respond.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "sasl.login.retry.backoff.max.ms", _LONG, 10_000,
-        "The longest pause between tries at the token endpoint; as long is tried in all.",
+        "The longest backoff between attempts at the token endpoint; all attempts together take "
+        "at most as long.",
         _LOW, at_least(0),
     ),
 )  # fmt: skip
@@ -99,18 +101,18 @@ _LOGIN = (
 _OAUTH = (
     ConfigDef(
         "sasl.oauthbearer.token.endpoint.url", _STRING, None,
-        "Where tokens come from: a token endpoint (http or https), or a file (file:///path) that"
-        " holds one and is read again when it changes.",
+        "Where tokens come from: a token endpoint (http or https), or a file (file:///path) that "
+        "holds one and is read again when it changes.",
         _MEDIUM,
     ),
     ConfigDef(
         "sasl.oauthbearer.client.credentials.client.id", _STRING, None,
-        "The client's id at the token endpoint.",
+        "The client id at the token endpoint.",
         _MEDIUM,
     ),
     ConfigDef(
         "sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None,
-        "The client's secret at the token endpoint.",
+        "The client secret at the token endpoint.",
         _MEDIUM,
     ),
     ConfigDef(
@@ -122,18 +124,18 @@ _OAUTH = (
     ),
     ConfigDef(
         "sasl.oauthbearer.jwt.retriever.class", _CLASS, f"{_PACKAGE}DefaultJwtRetriever",
-        "How tokens are got: Kafka's DefaultJwtRetriever (by the URL), FileJwtRetriever,"
-        " ClientCredentialsJwtRetriever or JwtBearerJwtRetriever.",
+        "How tokens are fetched: Kafka's DefaultJwtRetriever (by the URL), FileJwtRetriever, "
+        "ClientCredentialsJwtRetriever or JwtBearerJwtRetriever.",
         _MEDIUM, one_of(*RETRIEVERS),
     ),
     ConfigDef(
         "sasl.oauthbearer.assertion.file", _STRING, None,
-        "JwtBearerJwtRetriever: a file with the assertion that is exchanged for a token.",
+        "For JwtBearerJwtRetriever: the file with the assertion to exchange for a token.",
         _MEDIUM,
     ),
     ConfigDef(
         "sasl.oauthbearer.assertion.private.key.file", _STRING, None,
-        "The PEM file of the key that signs assertions made here (with kstore[sasl]).",
+        "The PEM file of the key that signs assertions created here (needs kstore[sasl]).",
         _MEDIUM,
     ),
     ConfigDef(
@@ -142,12 +144,13 @@ _OAUTH = (
         _MEDIUM,
     ),
     ConfigDef(
-        "sasl.oauthbearer.assertion.algorithm", _STRING, "RS256", "How assertions are signed.",
+        "sasl.oauthbearer.assertion.algorithm", _STRING, "RS256",
+        "The algorithm that signs assertions.",
         _MEDIUM, one_of("ES256", "RS256", any_case=True),
     ),
     ConfigDef(
         "sasl.oauthbearer.assertion.template.file", _STRING, None,
-        "A JSON file with header and payload that assertions made here begin with.",
+        "A JSON file with the header and payload that new assertions start from.",
         _MEDIUM,
     ),
     ConfigDef(
@@ -161,12 +164,12 @@ _OAUTH = (
     ),
     ConfigDef(
         "sasl.oauthbearer.assertion.claim.exp.seconds", _INT, 300,
-        "How long an assertion holds.",
+        "How long an assertion is valid.",
         _LOW, between(0, 86_400),
     ),
     ConfigDef(
         "sasl.oauthbearer.assertion.claim.nbf.seconds", _INT, 60,
-        "How long before now an assertion begins to hold.",
+        "How long before now an assertion becomes valid.",
         _LOW, between(0, 3600),
     ),
     ConfigDef(

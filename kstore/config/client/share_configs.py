@@ -19,14 +19,14 @@ SHARE_CONFIGS = (
     *(row for row in CONSUMER_CONFIGS if row.name in _SHARED),
     ConfigDef(
         "share.acknowledgement.mode", ConfigType.STRING, "implicit",
-        "implicit: the next poll accepts the records of the last. explicit: the user acknowledges"
-        " each record.",
+        "implicit: each poll accepts the records of the one before. explicit: the user "
+        "acknowledges each record.",
         Importance.MEDIUM, one_of("implicit", "explicit", any_case=True),
     ),
     ConfigDef(
         "share.acquire.mode", ConfigType.STRING, "batch_optimized",
-        "batch_optimized: brokers give whole batches, so more records than max.poll.records may be"
-        " acquired. record_limit: no more than max.poll.records (KIP-1206).",
+        "batch_optimized: brokers return whole batches, so more than max.poll.records may be "
+        "acquired. record_limit: no more than max.poll.records (KIP-1206).",
         Importance.MEDIUM, one_of("batch_optimized", "record_limit", any_case=True),
     ),
 )  # fmt: skip
