@@ -12,6 +12,8 @@ import java.lang.reflect.InvocationTargetException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -35,6 +37,38 @@ public final class ToolServer {
     private static final class Exited extends Error {
         Exited() {
             super("exited", null, false, false);
+        }
+    }
+
+    /**
+     * Loads the consumers of the console anew for each run: they count their messages in a static field,
+     * so of two that run at once each would stop when both together have read enough.
+     */
+    private static final class OwnStatics extends URLClassLoader {
+        private static final String PREFIX = "org.apache.kafka.tools.consumer.";
+
+        OwnStatics(Class<?> tool) {
+            super(new URL[] {source(tool)}, tool.getClassLoader());
+        }
+
+        static Class<?> load(String name) throws ClassNotFoundException {
+            Class<?> found = Class.forName(name);
+            return name.startsWith(PREFIX) ? new OwnStatics(found).loadClass(name) : found;
+        }
+
+        private static URL source(Class<?> tool) {
+            return tool.getProtectionDomain().getCodeSource().getLocation();
+        }
+
+        @Override
+        protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+            if (!name.startsWith(PREFIX)) {
+                return super.loadClass(name, resolve);
+            }
+            synchronized (getClassLoadingLock(name)) {
+                Class<?> own = findLoadedClass(name);
+                return own == null ? findClass(name) : own;
+            }
         }
     }
 
@@ -67,7 +101,7 @@ public final class ToolServer {
         void run(String name, String[] args) {
             CURRENT.set(this);
             try {
-                Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) args);
+                OwnStatics.load(name).getMethod("main", String[].class).invoke(null, (Object) args);
             } catch (InvocationTargetException thrown) {
                 if (!(thrown.getCause() instanceof Exited)) {
                     System.err.print("Exception in thread \"main\" ");

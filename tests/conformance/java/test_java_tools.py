@@ -5,9 +5,12 @@ consumer, the two perf tools, and the admin tools.
 from __future__ import annotations
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from kstore.clients import AdminClient
 from tests.conformance.kafka_broker import run_tool
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.conformance.libraries.samples import CODECS, plain_samples, samples
@@ -60,6 +63,23 @@ def test_the_console_producer_and_consumer_agree(peer, topic, codec):
         + ("null" if s.value is None else s.value.decode())
         for offset, s in enumerate(sent)
     ]
+
+
+def test_console_consumers_that_run_at_once_each_read_all_of_their_records(peer, topic):
+    """Both wait when the records come: in one JVM, a count that they share would end them early."""
+    topics = [f"{topic}-{name}" for name in "ab"]
+    client = PYTHON_CLIENTS["confluent-kafka"](peer.bootstrap)
+    with ThreadPoolExecutor(2) as pool, AdminClient(peer.bootstrap) as admin:
+        for name in topics:
+            client.create_topic(name, 1)
+        reading = [pool.submit(read_lines, peer, name, 20, "--group", name) for name in topics]
+        end = time.monotonic() + 60
+        while not {*topics} <= {row.group_id for row in admin.list_groups(states=["Stable"])}:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        for name in topics:
+            client.send(name, samples(20))
+        assert [len(lines.result()) for lines in reading] == [20, 20]
 
 
 def test_java_reads_what_python_clients_wrote_compressed(peer, topic):
