@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple, Protocol
 
 from kstore._fast.protocol.plan import FieldPlan, Plan
-from kstore.protocol.schema import KIND_ARRAY, KIND_STRUCT, KINDS, Message
+from kstore.protocol.schema import KIND_ARRAY, KINDS, Message
 
 __all__ = ["counting", "error_counts"]
 
@@ -22,11 +22,10 @@ ROWS_BETWEEN = 1000
 
 
 class _Fields(NamedTuple):
-    """Fields with errors, or with structures that have some."""
+    """Fields with errors, and those with structures that have some: whether with rows or one."""
 
     codes: tuple[str, ...]
-    structs: tuple[tuple[str, _Fields], ...]
-    rows: tuple[tuple[str, _Fields], ...]
+    inside: tuple[tuple[str, bool, _Fields], ...]
 
 
 _known: dict[Plan, _Fields | None] = {}
@@ -41,14 +40,13 @@ class Counted(Protocol):
 
 def error_counts(response: Message | Counted, version: int) -> dict[int, int] | None:
     """How often a response has which error code other than 0; None where it has none."""
-    if not isinstance(response, Message):
-        return response.error_counts()
-    fields = _fields(response, version)
-    if fields is None:
-        return None
-    found: dict[int, int] = {}
-    _count(response, fields, found)
-    return found or None
+    steps = counting(response, version)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: dict[int, int] | None = done.value
+            return found
 
 
 def counting(
@@ -61,7 +59,8 @@ def counting(
     if fields is None:
         return None
     found: dict[int, int] = {}
-    yield from _counting(response, fields, found)
+    _count_codes(response, fields.codes, found)
+    yield from _count_inside(response, fields, found)
     return found or None
 
 
@@ -74,34 +73,25 @@ def _fields(response: Message, version: int) -> _Fields | None:
         return fields
 
 
-def _count(struct: Any, fields: _Fields, found: dict[int, int]) -> None:
-    _count_own(struct, fields, found)
-    for name, inner in fields.rows:
-        for row in getattr(struct, name) or ():
-            _count(row, inner, found)
-
-
-def _count_own(struct: Any, fields: _Fields, found: dict[int, int]) -> None:
-    """All but its rows."""
-    for name in fields.codes:
+def _count_codes(struct: Any, codes: tuple[str, ...], found: dict[int, int]) -> None:
+    for name in codes:
         if code := getattr(struct, name):
             found[code] = found.get(code, 0) + 1
-    for name, inner in fields.structs:
-        if (value := getattr(struct, name)) is not None:
-            _count(value, inner, found)
 
 
-def _counting(struct: Any, fields: _Fields, found: dict[int, int]) -> Generator[None, None, None]:
-    _count_own(struct, fields, found)
-    for name, inner in fields.rows:
-        for number, row in enumerate(getattr(struct, name) or (), 1):
-            if inner.rows:
-                yield from _counting(row, inner, found)
-            else:
-                _count(row, inner, found)
+def _count_inside(
+    struct: Any, fields: _Fields, found: dict[int, int]
+) -> Generator[None, None, None]:
+    for name, is_array, inner in fields.inside:
+        value = getattr(struct, name)
+        rows = () if value is None else value if is_array else (value,)
+        for number, row in enumerate(rows, 1):
+            _count_codes(row, inner.codes, found)
+            if inner.inside:
+                yield from _count_inside(row, inner, found)
             if number % ROWS_BETWEEN == 0:
                 yield
-    if fields.rows:
+    if fields.inside:
         yield
 
 
@@ -111,10 +101,9 @@ def _fields_of(plan: Plan) -> _Fields | None:
     codes = tuple(
         each.name for each in all_fields if each.kind == INT16 and each.name.endswith(SUFFIX)
     )
-    inside: dict[int, list[tuple[str, _Fields]]] = {KIND_STRUCT: [], KIND_ARRAY: []}
-    for each in all_fields:
-        if each.child is not None and (fields := _fields_of(each.child)) is not None:
-            inside[each.kind].append((each.name, fields))
-    if not codes and not any(inside.values()):
-        return None
-    return _Fields(codes, tuple(inside[KIND_STRUCT]), tuple(inside[KIND_ARRAY]))
+    inside = tuple(
+        (each.name, each.kind == KIND_ARRAY, fields)
+        for each in all_fields
+        if each.child is not None and (fields := _fields_of(each.child)) is not None
+    )
+    return _Fields(codes, inside) if codes or inside else None
