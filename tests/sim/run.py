@@ -24,7 +24,8 @@ from tests.sim.deliveries import Deliveries
 from tests.sim.faults import DAMAGES, USUAL, Faults
 from tests.sim.history import History, Place
 from tests.sim.machines.world import World, new_world
-from tests.sim.refusals import EXPANSION_TIMEOUT_MS, Refusals
+from tests.sim.refusals import Refusals
+from tests.sim.settings import broker_settings, cluster_settings
 from tests.sim.workloads.churning import Administrator
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.committing import committed_offset
@@ -37,7 +38,7 @@ from tests.sim.workloads.producing import IdempotentProducer, OffsetGiver
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
 from tests.sim.workloads.recreating import Recreator, Visitor
 from tests.sim.workloads.share_state import ShareLeader, ShareLedger
-from tests.sim.workloads.sharing import SHARE_SETTINGS, ShareMember, begin_at_the_beginning
+from tests.sim.workloads.sharing import ShareMember, begin_at_the_beginning
 
 __all__ = ["Options", "Report", "simulate"]
 
@@ -153,32 +154,8 @@ class _Run:
         self.rest_s = random.choice([0.2, 0.5, 1.0])
         self.kinds = options.workloads or (*ALWAYS, *random.sample(sometimes, AT_ONCE))
         self.delivery_limit = Random(f"{world.seed}/sharing").choice([2, 3, 5])
-        self.settings = {
-            "kstore.flush.policy": flush,
-            "log.roll.ms": str(random.choice([1500, 10_000, 1 << 40])),
-            "offsets.topic.num.partitions": "3",
-            "transaction.state.log.num.partitions": "2",
-            "group.initial.rebalance.delay.ms": "100",
-            "group.consumer.min.session.timeout.ms": "1000",
-            "group.consumer.session.timeout.ms": "3000",
-            "group.consumer.min.heartbeat.interval.ms": "100",
-            "group.consumer.heartbeat.interval.ms": "400",
-            "group.min.session.timeout.ms": "1000",
-            "group.streams.min.session.timeout.ms": "1000",
-            "group.streams.session.timeout.ms": "3000",
-            "group.streams.min.heartbeat.interval.ms": "100",
-            "group.streams.heartbeat.interval.ms": "400",
-            "group.streams.initial.rebalance.delay.ms": "0",
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-            "share.coordinator.state.topic.num.partitions": "2",
-            "share.coordinator.snapshot.update.records.per.snapshot": "5",
-            "share.coordinator.state.topic.prune.interval.ms": "700",
-            "share.coordinator.cold.partition.snapshot.interval.ms": "900",
-            **SHARE_SETTINGS,
-            "group.share.delivery.count.limit": str(self.delivery_limit),
-            "kstore.check.invariants": "true",
-            "auto.create.topics.enable": "false",
-        }
+        roll_ms = random.choice([1500, 10_000, 1 << 40])
+        self.settings = broker_settings(flush, roll_ms, self.delivery_limit)
         if options.brokers > 1:
             self.settings |= cluster_settings(world, options.brokers)
         for node_id in range(options.brokers):
@@ -481,17 +458,3 @@ class _Run:
         while not await admin.refresh(ORDERED):
             await admin.pause()
         return [Place(*key) for key in sorted(admin.leaders) if key[0] == ORDERED]
-
-
-def cluster_settings(world: World, brokers: int) -> dict[str, str]:
-    """What makes brokers a cluster on the simulated store."""
-    return {
-        "kstore.coordination.dir": world.folder + "/store",
-        "kstore.coordination.session.timeout.ms": str(int(world.store.session_timeout_s * 1000)),
-        "default.replication.factor": str(min(brokers, 3)),
-        "offsets.topic.replication.factor": str(min(brokers, 3)),
-        "transaction.state.log.replication.factor": str(min(brokers, 3)),
-        "transaction.state.log.min.isr": "2",
-        "replica.lag.time.max.ms": "1000",
-        "kstore.expansion.timeout.ms": str(EXPANSION_TIMEOUT_MS),
-    }

@@ -1,0 +1,138 @@
+"""Simulated transactional producers: what they ask of their coordinator and of the partitions'
+leaders. What is written when is their subclasses'.
+"""
+
+from __future__ import annotations
+
+from kstore.errors import ErrorCode
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.transactions.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+)
+from kstore.record import build_batch
+from tests.sim.history import Place
+from tests.sim.workloads.client import Client
+from tests.sim.workloads.producing import init_producer
+
+__all__ = ["CONFUSED", "TRIES", "FailedTransaction", "Transactional"]
+
+TRIES = 4
+CONFUSED = {
+    ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}  # fmt: skip
+"""Asked again, the same may be answered otherwise."""
+
+
+class FailedTransaction(Exception):  # noqa: N818 - it is no error: the transaction is given up
+    """The transaction is given up."""
+
+
+class Transactional:
+    """A producer with a transactional id."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self._name = name
+        self._id = (-1, -1)
+        self._first_version = client.random.random() < 0.5
+        """Whether it speaks the older transaction protocol, in which partitions are added first."""
+
+    async def _begin(self) -> None:
+        self._id = await init_producer(self.client, self._name)
+
+    async def _write(self, topic: str, parts: dict[int, list[bytes]]) -> None:
+        """Values of each partition."""
+        if self._first_version:
+            await self._ask_coordinator(
+                AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id=self._name,
+                    v3_and_below_producer_id=self._id[0],
+                    v3_and_below_producer_epoch=self._id[1],
+                    v3_and_below_topics=[
+                        AddPartitionsToTxnTopic(name=topic, partitions=sorted(parts))
+                    ],
+                ),
+                3,
+            )
+        for index, some in sorted(parts.items()):
+            await self._produce(Place(topic, index), some)
+
+    async def _produce(self, place: Place, values: list[bytes]) -> None:
+        client = self.client
+        batch = build_batch(
+            [(None, value) for value in values],
+            timestamp=client.life.now_ms(),
+            producer_id=self._id[0],
+            producer_epoch=self._id[1],
+            base_sequence=self._sequence(place, len(values)),
+            transactional=True,
+        )
+        request = ProduceRequest(
+            transactional_id=self._name,
+            acks=-1,
+            timeout_ms=3000,
+            topic_data=[
+                TopicProduceData(
+                    name=place.topic,
+                    partition_data=[PartitionProduceData(index=place.partition, records=batch)],
+                )
+            ],
+        )
+        for _ in range(TRIES):
+            leader = await client.leader(*place)
+            answer = await client.ask(leader, request, newest=11 if self._first_version else 12)
+            code = answer.responses[0].partition_responses[0].error_code
+            if code == ErrorCode.NONE:
+                return
+            if code not in CONFUSED:
+                break
+            client.forget_leader(*place)
+            await client.pause()
+        raise FailedTransaction
+
+    def _sequence(self, place: Place, count: int) -> int:
+        """Sequence numbers begin anew with each epoch."""
+        if getattr(self, "_sequences_of", None) != self._id:
+            self._sequences_of = self._id
+            self._sequences: dict[Place, int] = {}
+        first = self._sequences.get(place, 0)
+        self._sequences[place] = first + count
+        return first
+
+    async def _end(self, commits: bool) -> None:
+        answer = await self._ask_coordinator(
+            EndTxnRequest(
+                transactional_id=self._name,
+                producer_id=self._id[0],
+                producer_epoch=self._id[1],
+                committed=commits,
+            ),
+            4 if self._first_version else 5,
+        )
+        if not self._first_version:
+            self._id = (answer.producer_id, answer.producer_epoch)
+
+    async def _ask_coordinator(self, request: object, newest: int) -> object:
+        for _ in range(TRIES):
+            node = await self.client.coordinator(self._name, transactional=True)
+            answer = await self.client.ask(node, request, newest=newest)  # type: ignore[arg-type]
+            code = _code_of(answer)
+            if code == ErrorCode.NONE:
+                return answer
+            if code not in CONFUSED:
+                break
+            await self.client.pause()
+        raise FailedTransaction
+
+
+def _code_of(answer: object) -> int:
+    """The error of an answer, or of its first row."""
+    rows = getattr(answer, "results_by_topic_v3_and_below", None)
+    if rows:
+        return int(rows[0].results_by_partition[0].partition_error_code)
+    return int(answer.error_code)  # type: ignore[attr-defined]
