@@ -36,10 +36,17 @@ class Faults:
     """Strikes now and then, until it is stopped."""
 
     def __init__(
-        self, world: World, kinds: tuple[str, ...], *, pause_s: tuple[float, float]
+        self,
+        world: World,
+        kinds: tuple[str, ...],
+        *,
+        pause_s: tuple[float, float],
+        target: bool = False,
     ) -> None:
+        """``target``: they strike the cluster that is copied to."""
         self.world = world
-        self.random = Random(f"{world.seed}/faults")
+        self.nodes = world.target if target else world.nodes
+        self.random = Random(f"{world.seed}/{'target-' if target else ''}faults")
         self.clients: list[str] = []
         self.damaged_topic = ""
         self.damaged: set[Place] = set()
@@ -48,7 +55,7 @@ class Faults:
         """The one whose files are damaged: what is on the others has to be enough."""
         self.stopping = False
         self.struck: dict[str, int] = {}
-        many = len(world.nodes) > 1
+        many = len(self.nodes) > 1
         self._pause_s = pause_s
         self.kinds = [kind for kind in kinds if many or not FAULTS[kind].cluster_only]
 
@@ -70,7 +77,7 @@ class Faults:
         world.note("the faults are over")
         world.network.heal()
         world.store.heal()
-        for node in world.nodes.values():
+        for node in self.nodes.values():
             node.disk.full = False
             if node.life is not None:
                 node.life.disk_delay_s = 0.0
@@ -78,18 +85,22 @@ class Faults:
 
     def _start_all(self) -> None:
         """Start what is down, now and after what is still stopping has stopped."""
-        for node in self.world.nodes.values():
+        for node in self.nodes.values():
             if node.life is None:
                 node.start()
         self.world.loop.call_later(0.2, self._start_all)
 
     # ---- what strikes need ----
 
+    def running(self) -> list[Node]:
+        """The brokers that run."""
+        return [node for node in self.nodes.values() if node.running]
+
     def victim(self) -> Node | None:
         """A broker that runs, of a cluster at most a minority may be down."""
-        running = self.world.brokers()
+        running = self.running()
         ready = [node for node in running if node.ready]
-        total = len(self.world.nodes)
+        total = len(self.nodes)
         if not ready or (
             total > 1 and len(running) <= total // 2 + 1 and self.random.random() < 0.8
         ):
@@ -116,7 +127,7 @@ class Faults:
 
     def two_hosts(self) -> tuple[str, str]:
         """Two hosts, one of them a broker's."""
-        brokers = [node.host for node in self.world.nodes.values()]
+        brokers = [node.host for node in self.nodes.values()]
         one = self.random.choice(brokers)
         other = self.random.choice([h for h in brokers + self.clients if h != one])
         return (one, other) if self.random.random() < 0.5 else (other, one)
@@ -172,7 +183,7 @@ def _isolate(faults: Faults) -> None:
         return
     network = faults.world.network
     faults.world.note(f"{node.host} is cut off from the others")
-    for other in faults.world.nodes.values():
+    for other in faults.nodes.values():
         if other is not node:
             network.cut(node.host, other.host)
     faults.later(0.5, 8.0, network.heal)
@@ -183,7 +194,7 @@ def _deafen(faults: Faults) -> None:
     wait; the store hears both.
     """
     network = faults.world.network
-    brokers = [each for each in faults.world.brokers() if each.ready and each.broker]
+    brokers = [each for each in faults.running() if each.ready and each.broker]
     deciding = [each for each in brokers if each.broker and each.broker.membership.controller]
     if network.blocked or not deciding or len(brokers) == 1:
         return
@@ -201,7 +212,7 @@ def _leave_behind(faults: Faults) -> None:
         return
     world, network = faults.world, faults.world.network
     world.note(f"{node.host} falls behind")
-    others = [other for other in world.nodes.values() if other is not node]
+    others = [other for other in faults.nodes.values() if other is not node]
     for other in others:
         network.cut(node.host, other.host)
 
@@ -278,7 +289,7 @@ def _no_store(faults: Faults) -> None:
 def _no_majority(faults: Faults) -> None:
     world = faults.world
     world.note("the store has lost its majority")
-    world.store.lose_majority(node.host for node in world.nodes.values())
+    world.store.lose_majority(node.host for node in faults.nodes.values())
     faults.later(0.5, 10.0, world.store.heal)
 
 
@@ -332,7 +343,7 @@ def _lose_alone(faults: Faults) -> None:
     node = _one_bad_disk(faults)
     if node is None:
         return
-    others = [each for each in faults.world.nodes.values() if each is not node]
+    others = [each for each in faults.nodes.values() if each is not node]
     for each in others:
         if each.life is not None:
             each.kill()

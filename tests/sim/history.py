@@ -7,9 +7,9 @@ violation as a sentence; `Violation` names its rule.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise, zip_longest
+from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode, error_name
 from tests.sim.commits import Asked, GroupOffset
@@ -52,6 +52,7 @@ RULES = {
     "topics": "what was answered about a topic holds, on every broker",
     "lost_records": "who has processed records is told which of them no longer exist",
     "given_offsets": "a batch with a given offset is stored there; who asks again is told so",
+    "exact_copy": "an exact copy has the batches of its source, at their offsets",
     "wrong_record": "a reader is never given a record that nobody sent",
     "silent_loss": "what a damaged disk has lost is repaired from another replica, or told",
     "liveness": "once the faults are over, everything goes on",
@@ -375,6 +376,17 @@ class History:
                         f"{two[0]}",
                     )
                     break
+
+    def check_exact(
+        self, place: Place, source: Sequence[Any], copy: Sequence[Any], who: str
+    ) -> None:
+        """What a partition has, and what its exact copy has up to the same end."""
+        for ours, theirs in zip_longest(source, copy):
+            if ours != theirs:
+                self.break_rule(
+                    "exact_copy", f"{place}: {who} has {theirs!r:.80}, the source {ours!r:.80}"
+                )
+                return
 
     def _check_damaged(self, place: Place, replicas: dict[str, list[tuple[int, bytes]]]) -> None:
         """Of a damaged replica batches may be missing; those that are there are the others'."""

@@ -37,7 +37,7 @@ from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
 from kstore.clients.core.consumer import epoch_history
 from kstore.errors import ErrorCode
-from tests.sim import commit_bugs, share_bugs
+from tests.sim import commit_bugs, mirror_bugs, share_bugs
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
@@ -436,6 +436,10 @@ MUTATIONS: dict[str, Mutation] = {
         _unknown_history, "lost_records",
         "--brokers 3 --faults behind,kill --seconds 30 --workloads lose",
         "a consumer does not keep the leader epochs of the records that it has processed",
+    ),
+    "holes-in-copies": Mutation(
+        mirror_bugs.holes_in_copies, "exact_copy", "--faults none --seconds 5 --workloads mirror",
+        "a replicator leaves batches out, which the gaps that a log may have hide",
     ),
     "lost-updates": Mutation(
         share_bugs.lost_updates, "share_state", "--faults kill --workloads produce,share",

@@ -22,7 +22,7 @@ from kstore.protocol.metadata.topics import (
 )
 from tests.sim.deliveries import Deliveries
 from tests.sim.faults import DAMAGES, USUAL, Faults
-from tests.sim.history import History, Place
+from tests.sim.history import History, Place, Row
 from tests.sim.machines.world import World, new_world
 from tests.sim.refusals import Refusals
 from tests.sim.settings import broker_settings, cluster_settings
@@ -33,6 +33,7 @@ from tests.sim.workloads.copying import SEPARATOR, TransactionalCopy
 from tests.sim.workloads.expanding import FIRST_COUNT, Grower, KeyedProducer
 from tests.sim.workloads.grouping import ClassicMember, ConsumerMember, StreamsMember
 from tests.sim.workloads.losing import CarelessProducer, Processor
+from tests.sim.workloads.mirroring import FIRST_TARGET, MIRRORED, Mirror
 from tests.sim.workloads.owning import Owner
 from tests.sim.workloads.producing import IdempotentProducer, OffsetGiver
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
@@ -58,12 +59,14 @@ ALWAYS = ("produce", "read")
 SOMETIMES = (
     "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
 )  # fmt: skip
-ON_REQUEST = ("lose", "churn", "give")
+ON_REQUEST = ("lose", "churn", "give", "mirror")
 WORKLOADS = ALWAYS + SOMETIMES + ON_REQUEST
 NOT_ON_TOPIC = ("topics", "expand", "recreate")
 """Those that have topics of their own, which no damage hits."""
 DAMAGED_SHARE = 0.3
 """Of the seeds, where damage of files is among the faults."""
+MIRRORED_SHARE = 0.1
+"""Of the seeds without given workloads, where there is another cluster with an exact copy."""
 AT_ONCE = 3
 """How many of those that are not always there a seed has."""
 PEACE_S = 60.0
@@ -129,7 +132,10 @@ def _simulate(seed: int, options: Options, plant: Callable[[Any], None] | None) 
         trace = tuple(world.trace)
         digest = hashlib.sha256("\n".join(trace).encode()).hexdigest()[:16]
     found = tuple(str(violation) for violation in history.violations)
-    counts = dict(history.counts) | {f"fault {k}": v for k, v in run.faults.struck.items()}
+    struck: Counter[str] = Counter()
+    for each in run.all_faults():
+        struck.update({f"fault {kind}": count for kind, count in each.struck.items()})
+    counts = dict(history.counts) | dict(struck)
     return Report(seed, found, trace, digest, counts)
 
 
@@ -153,6 +159,8 @@ class _Run:
         # How long producers rest at most: quick ones cost most of a run's time.
         self.rest_s = random.choice([0.2, 0.5, 1.0])
         self.kinds = options.workloads or (*ALWAYS, *random.sample(sometimes, AT_ONCE))
+        if not options.workloads and Random(f"{world.seed}/mirror").random() < MIRRORED_SHARE:
+            self.kinds += ("mirror",)
         self.delivery_limit = Random(f"{world.seed}/sharing").choice([2, 3, 5])
         roll_ms = random.choice([1500, 10_000, 1 << 40])
         self.settings = broker_settings(flush, roll_ms, self.delivery_limit)
@@ -160,6 +168,10 @@ class _Run:
             self.settings |= cluster_settings(world, options.brokers)
         for node_id in range(options.brokers):
             world.add_node(node_id, self.settings)
+            if "mirror" in self.kinds:
+                theirs = cluster_settings(world, options.brokers, "target")
+                theirs = self.settings | (theirs if options.brokers > 1 else {})
+                world.add_target_node(FIRST_TARGET + node_id, theirs)
         world.note(f"{options.brokers} brokers, flush {flush}, {', '.join(self.kinds)}")
         self.faults = Faults(world, tuple(kinds), pause_s=(0.2, 2.2))
         self.faults.damaged_topic = TOPIC
@@ -180,7 +192,7 @@ class _Run:
     async def drive(self) -> None:
         """The whole simulation."""
         world = self.world
-        for node in world.nodes.values():
+        for node in (*world.nodes.values(), *world.target.values()):
             node.start()
         admin = Client(world, "admin", self.options.brokers)
         if not await self._in_time(admin.spawn(self._prepare(admin)), "topics are made"):
@@ -188,17 +200,23 @@ class _Run:
         watcher = asyncio.ensure_future(self._watch())
         self._make_workloads()
         self.faults.clients = sorted({client.name for client, _ in self.work})
-        striking = asyncio.ensure_future(self.faults.run())
+        faults = self.all_faults()
+        striking = asyncio.gather(*(each.run() for each in faults))
         self.tasks = [client.spawn(work.run()) for client, work in self.work]
         for task in self.tasks:
             task.add_done_callback(self._tell_defect)
         await asyncio.sleep(self.options.seconds)
-        self.faults.stop()
+        for each in faults:
+            each.stop()
         await striking
         await self._end(admin)
         watcher.cancel()
         for task in self.tasks:
             task.cancel()
+
+    def all_faults(self) -> list[Faults]:
+        """Of each cluster."""
+        return [self.faults, *(work.faults for work in self._workloads_of(Mirror))]
 
     def _tell_defect(self, task: asyncio.Task[Any]) -> None:
         """A client that ends with an exception is a defect of the simulation."""
@@ -222,6 +240,7 @@ class _Run:
             (Owner, "members end"),
             (ShareLeader, "leaders of share-partitions end"),
             (ShareMember, "share members end"),
+            (Mirror, "producers have moved to the copy"),
             (Administrator, "topics rest"),
             (Recreator, "the topic is there"),
             (Visitor, "visitors end"),
@@ -273,7 +292,8 @@ class _Run:
         return True
 
     async def _prepare(self, admin: Client) -> None:
-        while not all(node.ready for node in self.world.nodes.values()):
+        nodes = [*self.world.nodes.values(), *self.world.target.values()]
+        while not all(node.ready for node in nodes):
             await asyncio.sleep(0.05)
         for name in (TOPIC, COPIES):
             await self._make_topic(admin, name, self.options.partitions)
@@ -288,6 +308,8 @@ class _Run:
             await self._make_topic(admin, ORDERED, FIRST_COUNT, ordered, replicas)
         if "give" in self.kinds:
             await self._make_topic(admin, EQUAL, 1)
+        if "mirror" in self.kinds:
+            await self._make_topic(admin, MIRRORED, 2)
         if "lose" in self.kinds:
             loose = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
             await self._make_topic(admin, LOOSE, 1, loose)
@@ -348,6 +370,9 @@ class _Run:
         if "lose" in kinds:
             self._add("careless", lambda c, h: CarelessProducer(c, h, Place(LOOSE, 0)))
             self._add("processor", lambda c, h: Processor(c, h, Place(LOOSE, 0)))
+        if "mirror" in kinds:
+            after_s = self.options.seconds * Random(f"{self.world.seed}/switch").uniform(0.3, 0.7)
+            self._add("operator", lambda c, h: Mirror(c, h, tuple(self.faults.kinds), after_s))
         if "share" in kinds:
             for partition in range(2):
                 ledger = ShareLedger(self.history)
@@ -416,8 +441,12 @@ class _Run:
             logs[place] = await read_partition(admin, place, committed=False, history=history)
         for place in copies:
             visible[place] = await read_partition(admin, place, committed=True)
+        moved: dict[Place, list[Row]] = {}
+        for work in self._workloads_of(Mirror):
+            mirrored, moved = await work.check()
+            logs |= mirrored
         self.history.check_logs(logs)
-        self.history.check_visible(visible)
+        self.history.check_visible(visible | moved)
         for copy in self._workloads_of(TransactionalCopy):
             self.history.check_copy(
                 [row.value for row in logs[copy.source] if row.offset < copy.end],

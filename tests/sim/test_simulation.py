@@ -134,6 +134,17 @@ def test_given_offsets_hold_whatever_is_asked_again(seeds: int) -> None:
     assert all(report["counts"]["offsets given"] for report in reports)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", SOME)
+def test_an_exact_copy_is_one_and_producers_go_on_there_after_the_switch(seeds: int) -> None:
+    """With crashes of the replicator and of both clusters' brokers at any moment."""
+    given = ("--brokers", "3", "--seconds", "12", "--workloads", "mirror")
+    reports = run_simulations("--seed", "1", "--seeds", str(seeds), *given)
+    assert_good(reports, *given)
+    for counted in ("batches copied", "transactions committed", "transactions of the copy"):
+        assert all(report["counts"][counted] for report in reports)
+
+
 MINUTES_OF_A_DAY = 24 * 60
 
 

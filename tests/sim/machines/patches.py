@@ -7,6 +7,7 @@ Modules are patched from outside, by what their names stand for, so that the sou
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import pkgutil
@@ -24,18 +25,21 @@ import kstore
 import kstore.broker.app as app
 import kstore.broker.coordination.lmdb_store as lmdb_store
 import kstore.broker.runtime.log_dirs.log_manager as log_manager
+import kstore.clients.io.nodes as client_nodes
 import kstore.log.log_dir as log_dir
 import kstore.log.maintenance as log_maintenance
 from kstore.broker.compose import compose
 from kstore.broker.compose.broker import Broker
+from kstore.clients.io.connection import BrokerConnection
 from kstore.env import SystemEnv
+from kstore.errors import NetworkError
 from kstore.log.local.durability import sync_until
 from tests.sim.machines.loop import InlineExecutor, Life, SimLoop, current_life
 
 __all__ = ["virtual_machine"]
 
 NOT_FOR_BROKERS = ("kstore.pipeline", "kstore.cli", "kstore.__main__", "kstore.clients")
-"""Not imported: a simulated process runs none of it."""
+"""Not imported: a simulated broker runs none of it. A workload imports what it runs itself."""
 
 
 class _Environment(SystemEnv):
@@ -94,6 +98,7 @@ def virtual_machine(
                     put(module, attribute, replaced[id(value)])
     put(lmdb_store, "LmdbStore", open_store)
     put(app, "compose", _make_broker)
+    put(client_nodes, "open_connection", _open_connection)
     put(log_dir, "SystemEnv", _environment)
     put(log_dir, "boot_id", _boot_id)
     put(log_maintenance.Maintenance, "_start", _start_thread)
@@ -155,6 +160,30 @@ def _make_broker(*given: Any) -> Broker:
     broker.plane.turn_us = broker.plane.slice_us = 1 << 40
     broker.table.replication.clock = lambda: int(life.loop.time() * 1000)
     return broker
+
+
+async def _open_connection(
+    host: str, port: int, settings: Any, *, setup_timeout_ms: float, node_id: int = -1, **_: Any
+) -> BrokerConnection:
+    """A client's connection without a socket."""
+    connection = BrokerConnection(
+        f"{host}:{port}",
+        node_id,
+        settings["client.id"],
+        request_timeout_ms=settings["request.timeout.ms"],
+    )
+    try:
+        async with asyncio.timeout(setup_timeout_ms / 1000):
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: connection, host, port)
+            await connection.agree()
+    except OSError as error:  # asyncio's TimeoutError too
+        connection.close()
+        raise NetworkError(f"cannot connect to {host}:{port}: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _boot_id() -> bytes:

@@ -44,6 +44,8 @@ class World:
         self.store = StoreServer(self.loop)
         self.folder = folder
         self.nodes: dict[int, Node] = {}
+        self.target: dict[int, Node] = {}
+        """The brokers of another cluster, to which one of this is copied."""
         self.lives: list[Life] = []
         self.trace: list[str] = []
         """What happened, in words; equal seeds give equal traces."""
@@ -65,8 +67,13 @@ class World:
         node = self.nodes[node_id] = Node(self, node_id, overrides)
         return node
 
+    def add_target_node(self, node_id: int, overrides: dict[str, str]) -> Node:
+        """The same of the cluster that is copied to."""
+        node = self.target[node_id] = Node(self, node_id, overrides)
+        return node
+
     def brokers(self) -> list[Node]:
-        """The brokers that run."""
+        """The brokers that run, but for those of the target."""
         return [node for node in self.nodes.values() if node.running]
 
 
@@ -106,7 +113,7 @@ def new_world(seed: int, plant: Callable[[Any], None] | None = None) -> Iterator
             try:
                 yield world
             finally:
-                for node in world.nodes.values():
+                for node in (*world.nodes.values(), *world.target.values()):
                     node.discard()
                 _end(world)
     finally:
