@@ -37,7 +37,7 @@ from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
 from kstore.clients.core.consumer import epoch_history
 from kstore.errors import ErrorCode
-from tests.sim import commit_bugs, mirror_bugs, share_bugs
+from tests.sim.bugs import commit_bugs, mirror_bugs, share_bugs
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
