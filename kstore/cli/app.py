@@ -29,14 +29,14 @@ LazyGroup.modules = {
     ),
     "config": CommandModule("kstore.cli.admin.config", "Show, set and unset configs."),
     "console": CommandModule(
-        "kstore.console.command", "Serve a web console of a cluster.", "console"
+        "kstore.console.command", "Start a web console for a cluster.", "console"
     ),
     "consume": CommandModule(
         "kstore.cli.records.consume", "Write a topic's records to stdout.", "consume"
     ),
     "doctor": CommandModule(
         "kstore.cli.doctor.command",
-        "Find what is wrong with a machine, its settings or a cluster.",
+        "Find problems of a machine, its settings or a cluster.",
         "doctor",
     ),
     "elect": CommandModule("kstore.cli.admin.elect", "Elect the leaders of partitions.", "elect"),
@@ -44,34 +44,42 @@ LazyGroup.modules = {
         "kstore.cli.admin.feature", "Describe and update the cluster's features."
     ),
     "group": CommandModule(
-        "kstore.cli.admin.group", "Groups, their members and committed offsets."
+        "kstore.cli.admin.group", "Show groups, their members and committed offsets."
     ),
     "log": CommandModule("kstore.cli.records.log", "Read segment files without a broker."),
     "logdirs": CommandModule("kstore.cli.admin.logdirs", "Show log dirs with their replicas."),
-    "pipeline": CommandModule("kstore.cli.pipeline.jobs", "Jobs that move whole files and topics."),
+    "pipeline": CommandModule(
+        "kstore.cli.pipeline.jobs",
+        "Run jobs that copy, archive and check files and topics.",
+    ),
     "produce": CommandModule(
         "kstore.cli.records.produce", "Send each line of stdin as a record.", "produce"
     ),
-    "profile": CommandModule("kstore.cli.profile", "Named client settings, for --profile."),
+    "profile": CommandModule("kstore.cli.profile", "Show named client settings, for --profile."),
     "quota": CommandModule("kstore.cli.admin.quota", "List, set and remove client quotas."),
     "reassign": CommandModule("kstore.cli.admin.reassign", "Move partitions to other brokers."),
     "replicate": CommandModule(
         "kstore.cli.records.replicate",
-        "Copy topics from any Kafka to kstore, with their offsets.",
+        "Copy topics from any Kafka cluster to kstore, with their offsets.",
         "replicate",
     ),
     "serve": CommandModule(
         "kstore.cli.serve_command", "Start a broker and run it until Ctrl-C.", "serve"
     ),
     "token": CommandModule("kstore.cli.admin.token", "Delegation tokens."),
-    "share": CommandModule("kstore.cli.share.commands", "Read topics in a share group."),
+    "share": CommandModule(
+        "kstore.cli.share.commands",
+        "Read topics as a member of a share group.",
+    ),
     "top": CommandModule(
         "kstore.cli.top.command", "Watch brokers, topics and groups, live.", "top"
     ),
     "topic": CommandModule("kstore.cli.admin.topic", "Create, list, describe and change topics."),
     "txn": CommandModule("kstore.cli.admin.txn", "List, describe and abort transactions."),
     "verify": CommandModule(
-        "kstore.cli.admin.verify", "Check that the logs have what groups have processed.", "verify"
+        "kstore.cli.admin.verify",
+        "Check that the logs still have what groups have processed.",
+        "verify",
     ),
     "verify-order": CommandModule(
         "kstore.cli.records.verify_order",
@@ -81,13 +89,16 @@ LazyGroup.modules = {
     "upgrade": CommandModule(
         "kstore.cli.upgrade.commands", "Check whether this version can take over data or a cluster."
     ),
-    "user": CommandModule("kstore.cli.admin.user", "SCRAM credentials of users."),
+    "user": CommandModule(
+        "kstore.cli.admin.user",
+        "List, set and remove SCRAM credentials of users.",
+    ),
 }
 
 app = typer.Typer(
     name="kstore",
     cls=LazyGroup,
-    help="A log you can pip install: a broker that speaks Kafka's protocol, and tools for it.",
+    help="A log that you can pip install: a broker that speaks Kafka's protocol, and tools for it.",
     epilog="Example: kstore serve --override log.dirs=./data",
     no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -107,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @app.callback(invoke_without_command=True)
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     """A log you can pip install: a broker that speaks Kafka's protocol, and tools for it."""
     if version:

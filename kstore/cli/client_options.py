@@ -31,8 +31,8 @@ Servers = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT,...",
-        help="Brokers to ask first, or a cluster's folder, for those of it that run; by default "
-        "KSTORE_BOOTSTRAP_SERVER, else ./kstore-cluster where such a cluster runs, else "
+        help="The brokers to connect to first, or a cluster's folder; by default "
+        "KSTORE_BOOTSTRAP_SERVER, else ./kstore-cluster if that cluster runs, else "
         "localhost:9092.",
     ),
 ]
@@ -42,8 +42,8 @@ Properties = Annotated[
         "-X",
         metavar="KEY=VALUE",
         autocompletion=completion.settings,
-        help="A client setting; may be repeated. ${env:NAME} and ${file:PATH} stand for what is "
-        "there.",
+        help="A client setting; may be repeated. ${env:NAME} and ${file:PATH} are replaced by the "
+        "variable's or the file's content.",
     ),
 ]
 ProfileName = Annotated[

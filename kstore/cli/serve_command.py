@@ -33,8 +33,8 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Set one setting; may be repeated. It wins over the file and over the "
-            "environment (KSTORE_LOG_DIRS sets log.dirs, and so on).",
+            help="Set one setting; may be repeated. It overrides the file and the environment "
+            "(KSTORE_LOG_DIRS sets log.dirs, and so on).",
             autocompletion=completion.broker_configs,
         ),
     ] = None,
@@ -42,7 +42,7 @@ def serve(
         bool,
         typer.Option(
             "--config-print",
-            help="Show every setting with its value and where it came from, and stop.",
+            help="Show all settings with their values and sources, and exit.",
         ),
     ] = False,
     json: Annotated[

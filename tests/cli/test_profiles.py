@@ -120,7 +120,7 @@ def test_an_unknown_setting_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
 
 def test_consume_takes_no_group_id_but_a_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["consume", "t", "-X", "group.id=g"]) == 2
-    assert "give the group as --group" in capsys.readouterr().err
+    assert "use --group, not group.id" in capsys.readouterr().err
 
 
 def test_secrets_may_lie_elsewhere(

@@ -21,15 +21,25 @@ app = typer.Typer(help="List, add and remove ACLs.", no_args_is_help=True)
 E = TypeVar("E", bound=IntEnum)
 
 TopicName = Annotated[
-    str | None, typer.Option("--topic", autocompletion=completion.topics, help="A topic; '*': all.")
+    str | None,
+    typer.Option(
+        "--topic",
+        autocompletion=completion.topics,
+        help="The name of a topic; '*': all topics.",
+    ),
 ]
 GroupName = Annotated[
-    str | None, typer.Option("--group", autocompletion=completion.groups, help="A group; '*': all.")
+    str | None,
+    typer.Option(
+        "--group",
+        autocompletion=completion.groups,
+        help="The id of a group; '*': all groups.",
+    ),
 ]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-TransactionalId = Annotated[str | None, typer.Option(help="A transactional id; '*': all.")]
+TransactionalId = Annotated[str | None, typer.Option(help="A transactional id; '*': all of them.")]
 UserName = Annotated[
-    str | None, typer.Option("--user", help="A user: rules about the user's tokens.")
+    str | None, typer.Option("--user", help="A user, for ACLs on the user's delegation tokens.")
 ]
 Principal = Annotated[
     str | None,
@@ -38,13 +48,14 @@ Principal = Annotated[
 Operation = Annotated[
     list[str] | None,
     typer.Option(
-        "--operation", help="read, write, create, describe, alter... or all; may be repeated."
+        "--operation",
+        help="read, write, create, describe, alter and so on, or all; may be repeated.",
     ),
 ]
 Pattern = Annotated[
-    str | None, typer.Option(help="literal or prefixed; to list and remove also any and match.")
+    str | None, typer.Option(help="literal or prefixed; for list and remove also any and match.")
 ]
-Host = Annotated[str | None, typer.Option(help="The client's address; by default any.")]
+Host = Annotated[str | None, typer.Option(help="The client's address; by default any address.")]
 Permission = Annotated[
     str | None, typer.Option("--permission", help="allow or deny; by default both.")
 ]
@@ -67,7 +78,7 @@ def _resource(
     found = [(kind, name) for kind, name in named.items() if name is not None]
     if len(found) > 1:
         raise typer.BadParameter(
-            "name one of --topic, --group, --cluster, --transactional-id, --user"
+            "give one of --topic, --group, --cluster, --transactional-id, --user"
         )
     return found[0] if found else None
 
@@ -162,10 +173,10 @@ def _rights(
 
     if resource is None:
         raise typer.BadParameter(
-            "name one of --topic, --group, --cluster, --transactional-id, --user"
+            "give one of --topic, --group, --cluster, --transactional-id, --user"
         )
     if not operations:
-        raise typer.BadParameter("say what: --operation, --producer or --consumer")
+        raise typer.BadParameter("give one of --operation, --producer or --consumer")
     return [(resource, [_word(AclOperation, each, "operation") for each in operations])]
 
 
@@ -178,13 +189,13 @@ def _rights_of_client(
     describe = AclOperation.DESCRIBE
     if consumer:
         if topic is None or group is None or transactional_id is not None:
-            raise typer.BadParameter("--consumer needs --topic and --group, and no other name")
+            raise typer.BadParameter("--consumer needs --topic and --group, and nothing else")
         return [
             ((AclResourceType.TOPIC, topic), [AclOperation.READ, describe]),
             ((AclResourceType.GROUP, group), [AclOperation.READ]),
         ]
     if topic is None or group is not None:
-        raise typer.BadParameter("--producer needs --topic, and maybe --transactional-id")
+        raise typer.BadParameter("--producer needs --topic, and takes --transactional-id")
     writes = [AclOperation.WRITE, describe]
     found = [((AclResourceType.TOPIC, topic), [*writes, AclOperation.CREATE])]
     if transactional_id is not None:
@@ -205,10 +216,14 @@ def add(
         typer.Option("--operation", help="read, write, create... or all; may be repeated."),
     ] = None,
     producer: Annotated[
-        bool, typer.Option("--producer", help="All that a producer needs, on --topic.")
+        bool, typer.Option("--producer", help="Everything that a producer needs, on --topic.")
     ] = False,
     consumer: Annotated[
-        bool, typer.Option("--consumer", help="All that a consumer needs, on --topic and --group.")
+        bool,
+        typer.Option(
+            "--consumer",
+            help="Everything that a consumer needs, on --topic and --group.",
+        ),
     ] = False,
     topic: TopicName = None,
     group: GroupName = None,
@@ -217,16 +232,14 @@ def add(
     user: UserName = None,
     pattern: Annotated[str, typer.Option(help="literal or prefixed.")] = "literal",
     host: Annotated[str, typer.Option(help="An address, or a network (10.0.0.0/8).")] = "*",
-    deny: Annotated[
-        bool, typer.Option("--deny", help="Deny it; by default it is allowed.")
-    ] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")] = False,
 ) -> None:
     """Allow (or deny) a principal to do something."""
     from kstore.clients.admin import Acl, AclPatternType, AclPermission
 
     if producer or consumer:
         if operation or cluster or user or (producer and consumer):
-            raise typer.BadParameter("--producer and --consumer go with names alone, one of them")
+            raise typer.BadParameter("give either --producer or --consumer, without --operation")
         rights = _rights_of_client(consumer, topic, group, transactional_id)
     else:
         rights = _rights(_resource(topic, group, cluster, transactional_id, user), operation)
@@ -260,7 +273,7 @@ def remove(
     """Remove the ACLs that match."""
     resource = _resource(topic, group, cluster, transactional_id, user)
     if not (resource or principal or operation or host or permission or pattern or everything):
-        raise typer.BadParameter("say which ACLs, or --all")
+        raise typer.BadParameter("say which ACLs to remove, or give --all")
     filters = _filters(resource, principal, operation, pattern, host, permission)
     results = admin.delete_acls(filters, raise_errors=False)
     gone = sorted({acl for acls in results.values() for acl in acls}, key=str)

@@ -35,7 +35,8 @@ Name = Annotated[
     typer.Argument(
         metavar="NAME",
         autocompletion=completion.resource_names,
-        help="Of what; a broker's id, or 'default' for all brokers.",
+        help="The name of the resource: a topic, a group, a broker's id, or 'default' "
+        "for all brokers.",
     ),
 ]
 
@@ -60,11 +61,11 @@ def describe(
         typer.Option(
             "--key",
             autocompletion=completion.resource_keys,
-            help="Only this config; may be repeated.",
+            help="Show only this config; may be repeated.",
         ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also configs that have their default.")
+        bool, typer.Option("--all", help="Show configs with default values too.")
     ] = False,
     docs: Annotated[bool, typer.Option("--docs", help="Describe each config.")] = False,
 ) -> None:
@@ -160,7 +161,7 @@ def list_resources(
         typer.Option(
             "--kind",
             autocompletion=completion.words(*KINDS),
-            help="Only of this kind; may be repeated.",
+            help="List only this kind of resource; may be repeated.",
         ),
     ] = None,
 ) -> None:

@@ -31,11 +31,14 @@ def elect(
     ] = None,
     everywhere: Annotated[
         bool,
-        typer.Option("--all", help="All partitions that their preferred leader does not lead."),
+        typer.Option("--all", help="All partitions that are not led by their preferred leader."),
     ] = False,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="If no replica is in sync, elect any; records may be lost."),
+        typer.Option(
+            "--unclean",
+            help="If no replica is in sync, elect any other; records may be lost.",
+        ),
     ] = False,
 ) -> None:
     """Elect the preferred leaders of partitions."""

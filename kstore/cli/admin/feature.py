@@ -47,10 +47,10 @@ def update(
     ],
     downgrade: Annotated[
         bool,
-        typer.Option("--downgrade", help="Allow a version that is lower than the present one."),
+        typer.Option("--downgrade", help="Allow a lower version than the current one."),
     ] = False,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="As --downgrade, even if metadata is lost.")
+        bool, typer.Option("--unsafe", help="Like --downgrade, but even if metadata is lost.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:

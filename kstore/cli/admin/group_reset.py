@@ -27,7 +27,9 @@ EXAMPLE = "kstore group reset-offsets billing --topic orders --by-duration 2h --
 
 MaybeGroup = Annotated[
     str,
-    typer.Argument(help="The group's id; it may not exist yet.", autocompletion=completion.groups),
+    typer.Argument(
+        help="The group's id; the group need not exist yet.", autocompletion=completion.groups
+    ),
 ]
 Topics = Annotated[
     list[str] | None,

@@ -29,7 +29,7 @@ def describe(
         typer.Option(
             "--broker",
             autocompletion=completion.brokers,
-            help="Only of this broker; may be repeated.",
+            help="Show only this broker; may be repeated.",
         ),
     ] = None,
     topic: Annotated[
@@ -37,10 +37,16 @@ def describe(
         typer.Option(
             "--topic",
             autocompletion=completion.topics,
-            help="Only replicas of this topic; may be repeated.",
+            help="Show only replicas of this topic; may be repeated.",
         ),
     ] = None,
-    replicas: Annotated[bool, typer.Option("--replicas", help="A row for each replica.")] = False,
+    replicas: Annotated[
+        bool,
+        typer.Option(
+            "--replicas",
+            help="Show a row for each replica.",
+        ),
+    ] = False,
 ) -> None:
     """Show log dirs: their size, their volume's free bytes, and what is in them."""
     found = admin.describe_log_dirs(broker)
@@ -88,10 +94,19 @@ def move(
     broker: Annotated[
         int,
         typer.Option(
-            "--broker", autocompletion=completion.brokers, help="The broker whose replicas move."
+            "--broker",
+            autocompletion=completion.brokers,
+            help="The broker whose replicas are moved.",
         ),
     ],
-    to: Annotated[str, typer.Option("--to", metavar="PATH", help="One of its log dirs.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="PATH",
+            help="The log dir of that broker to move them to.",
+        ),
+    ],
 ) -> None:
     """Move replicas to another log dir of their broker; the move outlasts the command."""
     from kstore.clients.admin import ReplicaOnBroker

@@ -20,12 +20,14 @@ __all__ = ["app"]
 app = typer.Typer(help="List, set and remove client quotas.", no_args_is_help=True)
 
 DEFAULT = "<default>"
-User = Annotated[str | None, typer.Option("--user", help=f"A user; '{DEFAULT}': those without.")]
+User = Annotated[
+    str | None, typer.Option("--user", help=f"A user; '{DEFAULT}': all without a quota.")
+]
 ClientId = Annotated[
-    str | None, typer.Option("--client-id", help=f"A client id; '{DEFAULT}': those without.")
+    str | None, typer.Option("--client-id", help=f"A client id; '{DEFAULT}': all without a quota.")
 ]
 Address = Annotated[
-    str | None, typer.Option("--ip", help=f"An address; '{DEFAULT}': those without.")
+    str | None, typer.Option("--ip", help=f"An address; '{DEFAULT}': all without a quota.")
 ]
 
 
@@ -41,7 +43,7 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> QuotaEnt
 
     names = _names(user, client_id, ip)
     if not names:
-        raise typer.BadParameter("say whose: --user, --client-id or --ip")
+        raise typer.BadParameter("give one of --user, --client-id or --ip")
     return quota_entity(**names)
 
 
@@ -57,7 +59,7 @@ def list_quotas(
     client_id: ClientId = None,
     ip: Address = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exclude quotas that have another part, too.")
+        bool, typer.Option("--strict", help="Leave out quotas that name another part too.")
     ] = False,
 ) -> None:
     """List quotas, all or those that match; '*' matches any name."""

@@ -60,13 +60,23 @@ def create(
     out: Output,
     renewer: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE:NAME", help="Who else may renew and expire it; repeat it."),
+        typer.Option(
+            metavar="TYPE:NAME",
+            help="A principal that may also renew and expire the token; may be repeated.",
+        ),
     ] = None,
     max_lifetime: Annotated[
-        str | None, typer.Option(help="It can't be renewed beyond; by default the broker's limit.")
+        str | None,
+        typer.Option(
+            help="The time after which it can no longer be renewed; by default the broker's limit.",
+        ),
     ] = None,
     owner: Annotated[
-        str | None, typer.Option(metavar="TYPE:NAME", help="As whom it acts; by default as you.")
+        str | None,
+        typer.Option(
+            metavar="TYPE:NAME",
+            help="The owner of the token; by default you.",
+        ),
     ] = None,
 ) -> None:
     """Create a token and print its secret, the SCRAM password of whoever logs in with it."""
@@ -84,7 +94,10 @@ def list_tokens(
     out: Output,
     owner: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE:NAME", help="Whose tokens; repeat it. By default all."),
+        typer.Option(
+            metavar="TYPE:NAME",
+            help="Show the tokens of this owner; may be repeated. By default all tokens.",
+        ),
     ] = None,
 ) -> None:
     """List the tokens that you may see, without their secrets."""
@@ -97,7 +110,10 @@ def renew(
     out: Output,
     token_id: TokenId,
     period: Annotated[
-        str | None, typer.Option(help="From now; by default the broker's limit.")
+        str | None,
+        typer.Option(
+            help="How long from now until it expires; by default the broker's limit.",
+        ),
     ] = None,
 ) -> None:
     """Put off a token's end."""
@@ -112,7 +128,11 @@ def expire(
     out: Output,
     token_id: TokenId,
     period: Annotated[
-        str | None, typer.Option(help="From now; by default it ends at once and is removed.")
+        str | None,
+        typer.Option(
+            help="How long from now until it expires; by default it expires and is "
+            "removed at once.",
+        ),
     ] = None,
 ) -> None:
     """End a token: at once, or after a while."""

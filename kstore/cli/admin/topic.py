@@ -60,11 +60,16 @@ def create(
         int,
         typer.Option("--partitions", "-p", help="Number of partitions; -1: the broker's default."),
     ] = -1,
-    replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            help="The replication factor; -1: the broker's default.",
+        ),
+    ] = -1,
     config: Config = None,
     replicas: Assignment = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -100,7 +105,7 @@ def delete(
     ],
     by_id: Annotated[bool, typer.Option("--id", help="The arguments are topic ids.")] = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A missing topic is no error.")
+        bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")
     ] = False,
 ) -> None:
     """Delete topics with all their records."""
@@ -126,7 +131,11 @@ def list_topics(
     admin: AdminClient,
     out: Output,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also internal topics, such as __consumer_offsets.")
+        bool,
+        typer.Option(
+            "--internal",
+            help="Include internal topics, such as __consumer_offsets.",
+        ),
     ] = False,
 ) -> None:
     """List the topics by name."""
@@ -220,7 +229,7 @@ def alter(
     if partitions is None and not changes:
         raise typer.BadParameter("say what to change: --partitions, --config or --unset")
     if replicas and partitions is None:
-        raise typer.BadParameter("--replicas are of new partitions: give --partitions")
+        raise typer.BadParameter("--replicas is for new partitions: give --partitions")
     if changes:
         admin.alter_configs(topic, changes, validate_only=dry_run)
     if partitions is not None:
@@ -290,7 +299,7 @@ def delete_records(
         typer.Argument(
             metavar="TOPIC:PARTITION=OFFSET",
             autocompletion=completion.topic_partitions,
-            help="What is before the offset is deleted; end: all that is committed.",
+            help="Records before the offset are deleted; end: all committed records.",
         ),
     ],
 ) -> None:

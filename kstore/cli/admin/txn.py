@@ -34,10 +34,17 @@ def list_transactions(
     ] = None,
     longer_than: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only transactions open for longer: 90s, 5m, 2h."),
+        typer.Option(
+            metavar="TIME",
+            help="Only transactions that have been open for longer than this: 90s, 5m, 2h.",
+        ),
     ] = None,
     match: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only transactional ids that match.")
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            help="Only transactional ids that match this pattern.",
+        ),
     ] = None,
 ) -> None:
     """List the transactional ids of all coordinators."""
@@ -122,11 +129,17 @@ def hanging(
         typer.Option(
             "--topic",
             autocompletion=completion.topics,
-            help="Search there; by default all partitions.",
+            help="Search this topic; by default all partitions.",
         ),
     ] = None,
     older_than: Annotated[
-        str, typer.Option(metavar="TIME", help="At least transaction.max.timeout.ms of the broker.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Transactions open for longer than this; at least "
+            "transaction.max.timeout.ms of the "
+            "broker.",
+        ),
     ] = "15m",
 ) -> None:
     """Find transactions that are open on a partition and that no coordinator will end."""
@@ -159,7 +172,9 @@ def abort(
     ] = None,
     transactional_id: Annotated[
         str | None,
-        typer.Option(help="Instead: abort this id's open transaction, and fence its producer."),
+        typer.Option(
+            help="Instead of a partition: abort this id's open transaction, and fence it.",
+        ),
     ] = None,
 ) -> None:
     """Abort a hanging transaction on a partition, or the one of a transactional id."""
@@ -172,7 +187,7 @@ def abort(
         )
         return
     if start_offset is None or partition is None:
-        raise typer.BadParameter("a transaction on a partition is named by its --start-offset")
+        raise typer.BadParameter("--start-offset is needed for a transaction of a partition")
     _abort_on_partition(admin, out, parse_partition(partition), start_offset)
 
 

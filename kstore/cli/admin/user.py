@@ -35,7 +35,11 @@ def list_users(
     admin: AdminClient,
     out: Output,
     users: Annotated[
-        list[str] | None, typer.Argument(metavar="USER", help="Which; by default all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="USER",
+            help="Show only this user; may be repeated. By default all.",
+        ),
     ] = None,
 ) -> None:
     """List users with their mechanisms and iterations; passwords are not stored."""
@@ -54,7 +58,13 @@ def set_user(
     out: Output,
     user: Annotated[str, typer.Argument(help="The user's name.")],
     mechanism: Mechanism = "SCRAM-SHA-512",
-    iterations: Annotated[int, typer.Option(min=4096, help="How many times it is hashed.")] = 8192,
+    iterations: Annotated[
+        int,
+        typer.Option(
+            min=4096,
+            help="The number of hash iterations.",
+        ),
+    ] = 8192,
 ) -> None:
     """Set a user's password; the command asks for it, or reads the first line of stdin."""
     from kstore.clients.admin import ScramUpsertion

@@ -29,8 +29,20 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Destination = Annotated[Path, typer.Argument(metavar="DEST", help="The folder of the backups.")]
-Name = Annotated[str | None, typer.Option("--backup", help="The backup; by default the newest.")]
+Destination = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DEST",
+        help="The folder that holds the backups.",
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--backup",
+        help="The backup's name; by default the newest.",
+    ),
+]
 
 
 def _folder(path: Path) -> BackupFolder:
@@ -138,14 +150,14 @@ def verify(destination: Destination, backup: Name = None, json: Json = False) ->
 @guarded
 def restore(
     destination: Destination,
-    to: Annotated[Path, typer.Option("--to", help="A new or empty folder.")],
+    to: Annotated[Path, typer.Option("--to", help="A new or empty folder to restore to.")],
     backup: Name = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
             "--zookeeper",
             help="host:port/path of an empty place in ZooKeeper for a cluster's topics and "
-            "settings; by default they come into the folder.",
+            "settings; by default they are restored to the folder.",
         ),
     ] = None,
     json: Json = False,
@@ -242,7 +254,7 @@ def _telling(json: bool, total: int | None) -> Iterator[Callable[[int], None]]:
     try:
         yield tell
     except KeyboardInterrupt:
-        fail("interrupted; what was there before is as it was")
+        fail("interrupted; the earlier backups are unchanged")
         raise
     finally:
         progress.end()

@@ -57,7 +57,7 @@ def source_of_folders(folders: Sequence[str]) -> Source:
                 "cluster`), or the log dirs of a broker"
             )
     if len(paths) > 1:
-        raise BackupError("log dirs without a broker are backed up one by one: name one")
+        raise BackupError("log dirs without a broker are backed up one by one: give one")
     return Source("logs", (BrokerSource(0, (paths[0],)),), None)
 
 

@@ -50,13 +50,22 @@ Folder = Annotated[str, typer.Option("--dir", "-d", help="The cluster's folder."
 BrokerId = Annotated[int, typer.Argument(metavar="BROKER", help="The broker's number.", min=0)]
 Override = Annotated[
     list[str] | None,
-    typer.Option("--override", metavar="KEY=VALUE", help="A setting of each new broker."),
+    typer.Option("--override", metavar="KEY=VALUE", help="A setting for each new broker."),
 ]
 Rack = Annotated[
     str | None,
-    typer.Option("--rack", help="The broker.rack of each new broker; with auto, this machine."),
+    typer.Option(
+        "--rack",
+        help="The broker.rack of each new broker; with auto, the name of this machine.",
+    ),
 ]
-Host = Annotated[str, typer.Option("--host", help="Where new brokers listen, for their clients.")]
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        help="The host on which new brokers listen for clients.",
+    ),
+]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait.", min=0.1)]
 
 
@@ -78,20 +87,25 @@ def start(
         Any,
         typer.Option(
             "--brokers", "-n", parser=_count, metavar="COUNT|auto",
-            help="How many; auto: one for each core, with this machine as their rack. 3 in a new "
-            "folder.",
+            help=
+            "The number of brokers. auto: one per core, with this machine as their rack. Default "
+            "in a new folder: 3.",
         ),
     ] = None,
     directory: Folder = DEFAULT_FOLDER,
     port: Annotated[
-        int, typer.Option("--port", "-p", help="The first broker's; the others' follow.", min=1)
+        int, typer.Option("--port", "-p", help=
+        "The port of the first broker; the others use the ports after it.",
+        min=1)
     ] = FIRST_PORT,
     host: Host = HOST,
     first_id: Annotated[
         int,
         typer.Option(
             "--first-id", min=0,
-            help="The first broker's number; the others' follow. Each machine has its own.",
+            help=
+            "The id of the first broker; the others use the ids after it. Each machine needs its "
+            "own.",
         ),
     ] = FIRST_ID,
     rack: Rack = None,
@@ -126,12 +140,16 @@ def start(
 def add(
     directory: Folder = DEFAULT_FOLDER,
     port: Annotated[
-        int | None, typer.Option("--port", "-p", help="Its port; by default the next.", min=1)
+        int | None,
+        typer.Option("--port", "-p", help="The broker's port; by default the next one.", min=1),
     ] = None,
     host: Host = HOST,
     rack: Annotated[
         str | None,
-        typer.Option("--rack", help="Its broker.rack; by default that of the broker before it."),
+        typer.Option(
+            "--rack",
+            help="The broker's broker.rack; by default that of the broker before it.",
+        ),
     ] = None,
     override: Override = None,
     timeout: Timeout = 60.0,
@@ -217,7 +235,10 @@ def describe(
     out: Output,
     fenced: Annotated[
         bool,
-        typer.Option("--fenced", help="Also brokers that are registered but do not serve clients."),
+        typer.Option(
+            "--fenced",
+            help="Include brokers that are registered but do not serve clients.",
+        ),
     ] = False,
 ) -> None:
     """Show the brokers of any cluster, kstore's or Kafka's, and which of them is the controller."""

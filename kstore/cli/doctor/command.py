@@ -44,7 +44,7 @@ ConfigFile = Annotated[
         exists=True,
         dir_okay=False,
         readable=True,
-        help="Check this machine for a broker with these settings; it need not run.",
+        help="Check this machine for a broker with these settings; the broker need not run.",
     ),
 ]
 ClientConfig = Annotated[
@@ -55,14 +55,14 @@ ClientConfig = Annotated[
         exists=True,
         dir_okay=False,
         readable=True,
-        help="Check these settings of a client, and connect with them.",
+        help="Check these client settings, and connect with them.",
     ),
 ]
 Only = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CHECK",
-        help="Make only this check; may be repeated. --list shows their names.",
+        help="Run only this check; may be repeated. --list shows the names.",
         autocompletion=completion.words(*NAMES),
     ),
 ]
@@ -74,7 +74,7 @@ def doctor(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="With --config: one setting more, as in `kstore serve`; may be repeated.",
+            help="With --config: one more setting, as in `kstore serve`; may be repeated.",
             autocompletion=completion.broker_configs,
         ),
     ] = None,
@@ -84,22 +84,22 @@ def doctor(
     profile: ProfileName = None,
     only: Only = None,
     max_lag: Annotated[
-        int, typer.Option(min=0, help="A group with more records to read is a finding.")
+        int, typer.Option(min=0, help="Report a group that has more records than this to read.")
     ] = _DEFAULT.lag_records,
     min_free: Annotated[
         float,
-        typer.Option(min=0, max=100, help="Less free space, in percent, is a finding."),
+        typer.Option(min=0, max=100, help="Report log dirs with less free space, in percent."),
     ] = _DEFAULT.free_percent,
     max_transaction: Annotated[
-        str, typer.Option(metavar="TIME", help="A transaction open for longer is a finding.")
+        str, typer.Option(metavar="TIME", help="Report transactions that are open for longer.")
     ] = "5m",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 for warnings, and for checks not made.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show the checks that found nothing too.")
+        bool, typer.Option("--verbose", "-v", help="Show checks that found nothing too.")
     ] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="List the checks, and stop.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
     json: Json = False,
 ) -> None:
     """Look for what is wrong with a broker's machine and settings (--config), or with a running

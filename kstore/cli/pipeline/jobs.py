@@ -48,23 +48,30 @@ if TYPE_CHECKING:
 __all__ = ["app", "load"]
 
 app = typer.Typer(
-    help="Jobs that move and check whole files and topics, on Spark: on this machine, or where "
-    "--master or spark-submit says. For a few topics, `kstore replicate` and `kstore verify-order` "
-    "do without Spark.",
+    help="Jobs that copy, archive and check files and topics with Spark: on this machine, or on "
+    "the cluster that --master or spark-submit names. For a few topics, `kstore replicate` and "
+    "`kstore verify-order` need no Spark.",
     no_args_is_help=True,
 )
 
 ReportFolder = Annotated[
     str | None,
     typer.Option(
-        "--report", metavar="FOLDER", help="Write tables as Parquet there, and report.html."
+        "--report",
+        metavar="FOLDER",
+        help="Write tables as Parquet to this folder, and report.html.",
     ),
 ]
 FromServers = Annotated[
-    str | None, typer.Option("--from", metavar="HOST:PORT,...", help="Brokers of the source.")
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="HOST:PORT,...",
+        help="Brokers of the source cluster.",
+    ),
 ]
 ToServers = Annotated[
-    str | None, typer.Option("--to", metavar="HOST:PORT,...", help="Brokers of the target.")
+    str | None, typer.Option("--to", metavar="HOST:PORT,...", help="Brokers of the target cluster.")
 ]
 ArchivePath = Annotated[
     str | None, typer.Option("--archive", metavar="FOLDER", help="An archive, by path or URL.")
@@ -88,9 +95,14 @@ def _committed(isolation: str) -> bool:
 @app.command(epilog="Example: kstore pipeline load --file server.log")
 def load(
     file: Annotated[
-        Path | None, typer.Option(help="A text file; default: the Debian package list.")
+        Path | None, typer.Option(help="A text file; by default the Debian package list.")
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Default: named after the file.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            help="The topic; by default named after the file.",
+        ),
+    ] = None,
     bootstrap: Bootstrap = "localhost:9092",
     json: Json = False,
 ) -> None:
@@ -122,7 +134,7 @@ def archive(
     topics: Topics,
     path: Annotated[str, typer.Option("--archive", metavar="FOLDER", help="By path or URL.")],
     regex: Regex = False,
-    by: Annotated[str, typer.Option(help="Folders by day or hour.")] = "day",
+    by: Annotated[str, typer.Option(help="Make one folder per day or per hour.")] = "day",
     isolation_level: Isolation = "read_committed",
     on_loss: OnLoss = "fail",
     bootstrap: Servers = None,
@@ -174,7 +186,7 @@ def restore(
         list[str] | None, typer.Option(metavar="OLD=NEW", help="Restore under another name.")
     ] = None,
     compression: Annotated[
-        str, typer.Option(help="Of the batches: none, gzip, snappy, lz4, zstd.")
+        str, typer.Option(help="The compression of batches: none, gzip, snappy, lz4, zstd.")
     ] = "none",
     replication_factor: Replicas = -1,
     no_configs: NoConfigs = False,
@@ -234,7 +246,7 @@ def replicate(
     target: ToServers = None,
     regex: Regex = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Begin another round when one is done, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Start another round when one is done, until Ctrl-C.")
     ] = False,
     groups: Groups = ".*",
     no_groups: NoGroups = False,
@@ -311,8 +323,7 @@ def _sides(
         names.append(f"archive {archive}")
     if not sides or len(sides) > 2:
         raise typer.BadParameter(
-            "compare two of --from, --to and --archive, or give --archive alone to check it by "
-            "itself"
+            "give two of --from, --to and --archive to compare them, or --archive alone to check it"
         )
     return sides, names
 
@@ -334,7 +345,7 @@ def verify(
     archive: ArchivePath = None,
     regex: Regex = False,
     allow_behind: Annotated[
-        bool, typer.Option("--allow-behind", help="A copy that ends earlier is not a failure.")
+        bool, typer.Option("--allow-behind", help="A copy that ends earlier counts as equal.")
     ] = False,
     match: Annotated[
         str,
@@ -396,7 +407,7 @@ def stats(
     topics: Topics,
     archive: ArchivePath = None,
     regex: Regex = False,
-    top: Annotated[int, typer.Option(min=0, help="How many keys of each topic to show.")] = 20,
+    top: Annotated[int, typer.Option(min=0, help="The number of keys of each topic to show.")] = 20,
     report: ReportFolder = None,
     engine: Engine = "auto",
     isolation_level: Isolation = "read_committed",

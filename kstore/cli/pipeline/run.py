@@ -41,7 +41,7 @@ FIRST_ANSWER_MS = 10_000
 Master = Annotated[
     str | None,
     typer.Option(
-        help="Spark's master, such as spark://host:7077; by default this machine's cores."
+        help="Spark's master, such as spark://host:7077; by default all cores of this machine."
     ),
 ]
 Confs = Annotated[
@@ -57,7 +57,7 @@ Engine = Annotated[
 ]
 SparkOutput = Annotated[
     bool,
-    typer.Option("--spark-output", help="Show Spark's warnings and its progress bar, too."),
+    typer.Option("--spark-output", help="Show Spark's warnings and its progress bar."),
 ]
 Tasks = Annotated[
     int, typer.Option(min=0, help="The approximate number of tasks; 0: chosen from Spark's cores.")

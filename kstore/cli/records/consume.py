@@ -87,7 +87,7 @@ def consume(
 def _wanted(topic: str | None, regex: str | None) -> list[str] | re.Pattern[str]:
     """What to subscribe to; ValueError for no topic, or both a topic and an expression."""
     if (topic is None) == (regex is None):
-        raise ValueError("give a TOPIC or --topic-regex, one of them")
+        raise ValueError("give either a TOPIC or --topic-regex")
     if regex is None:
         return [topic or ""]
     try:
@@ -101,7 +101,7 @@ def _settle_group(
 ) -> None:
     """Put the group into the settings, or none; a group.id of a profile is for other commands."""
     if "group.id" in key_values(properties, "client.id=me"):
-        raise ValueError("give the group as --group, not as group.id")
+        raise ValueError("use --group, not group.id")
     config.pop("group.id", None)
     if group is not None:
         config["group.id"] = group

@@ -33,7 +33,12 @@ NoGroups = Annotated[bool, typer.Option("--no-groups", help="Do not copy committ
 Rate = Annotated[
     str | None, typer.Option(metavar="RATE", help="The limit per second, such as 10MB.")
 ]
-Replicas = Annotated[int, typer.Option(help="Of new topics; -1: the target's default.")]
+Replicas = Annotated[
+    int,
+    typer.Option(
+        help="The replication factor of new topics; -1: the target's default.",
+    ),
+]
 NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Do not copy topic configs.")]
 SourceProperty = Annotated[
     list[str] | None,

@@ -26,20 +26,25 @@ class FieldFormat(StrEnum):
 
 
 _HELP = (
-    "string (UTF-8), json, hex, or avro in the form of schema registries; without one, bytes as "
-    "they are. A record that is not of the format ends the command."
+    "string (UTF-8), json, hex, or avro with a schema registry; by default bytes are written as "
+    "they are. The command ends at a record that does not have this format."
 )
 KeyFormat = Annotated[
     FieldFormat | None, typer.Option("--key-format", help=f"What keys are: {_HELP}")
 ]
 ValueFormat = Annotated[
-    FieldFormat | None, typer.Option("--value-format", help="What values are, as --key-format.")
+    FieldFormat | None,
+    typer.Option(
+        "--value-format",
+        help="The format of values; see --key-format.",
+    ),
 ]
 Registry = Annotated[
     str | None,
     typer.Option(
         "--schema-registry", metavar="URL", envvar="KSTORE_SCHEMA_REGISTRY",
-        help="Where the schemas of avro are; produce takes the latest of TOPIC-key and "
+        help=
+        "The schema registry for avro; produce uses the latest schemas of TOPIC-key and "
         "TOPIC-value. Text is Avro's JSON: {\"name\": {\"string\": \"Ada\"}} in a union.",
     ),
 ]  # fmt: skip

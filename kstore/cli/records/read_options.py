@@ -23,20 +23,23 @@ __all__ = [
 
 SomeTopic = Annotated[
     str | None,
-    typer.Argument(help="Which topic; or give --topic-regex.", autocompletion=completion.topics),
+    typer.Argument(help="The topic; or give --topic-regex.", autocompletion=completion.topics),
 ]
 TopicRegex = Annotated[
     str | None,
     typer.Option(
-        metavar="REGEX", help="All topics whose whole names match, also those to come; no TOPIC."
+        metavar="REGEX",
+        help="Read all topics whose whole names match, including topics created later. Instead of "
+        "TOPIC.",
     ),
 ]
 Group = Annotated[
     str | None,
     typer.Option(
         "--group", "-G", metavar="NAME", autocompletion=completion.groups,
-        help="Read as a member of this consumer group: it continues at the committed offsets, "
-        "commits what was written every second and at the end, and leaves.",
+        help=
+        "Read as a member of this consumer group: start at the committed offsets, commit what "
+        "was written every second and at the end, and leave.",
     ),
 ]  # fmt: skip
 Offset = Annotated[
@@ -57,7 +60,12 @@ FromTimestamp = Annotated[
     ),
 ]
 Partitions = Annotated[
-    list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be repeated.")
+    list[int] | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        help="Read only this partition; may be repeated.",
+    ),
 ]
 Count = Annotated[
     int | None, typer.Option("--count", "-c", min=1, help="Stop after this many records.")
@@ -66,8 +74,9 @@ Exit = Annotated[
     bool,
     typer.Option(
         "--exit", "-e",
-        help="Stop at what is the end when the command starts, with --group when it gets its "
-        "partitions.",
+        help=
+        "Stop at the end of the topic as it is when the command starts (with --group: when the "
+        "group gets its partitions).",
     ),
 ]  # fmt: skip
 Format = Annotated[

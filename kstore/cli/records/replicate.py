@@ -54,10 +54,19 @@ def parse_rate(text: str | None) -> float | None:
 _DEFAULTS = {"client.id": "kstore-replicate", "default.api.timeout.ms": 60_000}
 
 
-_Source = Annotated[str | None, typer.Option("--from", help="host:port of the source, any Kafka.")]
+_Source = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="host:port of the source cluster; any Kafka.",
+    ),
+]
 _Target = Annotated[
     str | None,
-    typer.Option("--to", help="host:port of the target, kstore; localhost:9092 by default."),
+    typer.Option(
+        "--to",
+        help="host:port of the target cluster; kstore; localhost:9092 by default.",
+    ),
 ]
 _UntilCaughtUp = Annotated[
     bool,
@@ -69,20 +78,20 @@ _Exact = Annotated[
     bool,
     typer.Option(
         "--exact",
-        help="Copy logs byte for byte: transaction markers, producers and leader epochs too. The "
-        "copy takes nothing else until it is switched.",
+        help="Copy logs byte for byte, with transaction markers, producer ids and leader epochs. "
+        "The copy refuses other writes until it is switched.",
     ),
 ]
 _Switch = Annotated[
     bool,
     typer.Option(
         "--switch",
-        help="With --exact: copy until the source rests, then let the copy take records.",
+        help="With --exact: copy until the source is idle, then let the copy accept writes.",
     ),
 ]
 _Fence = Annotated[
     bool,
-    typer.Option("--fence-source", help="With --switch: have a kstore source refuse producers."),
+    typer.Option("--fence-source", help="With --switch: make a kstore source refuse producers."),
 ]
 _OnLoss = Annotated[
     str,

@@ -44,21 +44,30 @@ _First = Annotated[
     typer.Option(help="The first number of each key; by default the first one that is read."),
 ]
 _Group = Annotated[
-    str | None, typer.Option(help="Check what this consumer group receives, and commit.")
+    str | None,
+    typer.Option(
+        help="Check what this consumer group receives, and commit its offsets.",
+    ),
 ]
 _Generate = Annotated[
     int | None, typer.Option(min=1, help="Write this many records, and check them.")
 ]
 _Keys = Annotated[int, typer.Option(min=1, help="How many keys to generate.")]
-_Rate = Annotated[float | None, typer.Option(help="The limit of records to generate per second.")]
+_Rate = Annotated[float | None, typer.Option(help="The most records to generate per second.")]
 _Partitioner = Annotated[
     str, typer.Option(help="Of the generated records: ordered keeps order while a topic grows.")
 ]
 _Idle = Annotated[int, typer.Option(help="Stop after this time without a record.")]
 _Duplicates = Annotated[
-    bool, typer.Option("--allow-duplicates", help="A duplicate is not a failure.")
+    bool, typer.Option("--allow-duplicates", help="Do not fail because of duplicates.")
 ]
-_Gaps = Annotated[bool, typer.Option("--allow-gaps", help="A missing number is not a failure.")]
+_Gaps = Annotated[
+    bool,
+    typer.Option(
+        "--allow-gaps",
+        help="Do not fail because of missing numbers.",
+    ),
+]
 
 
 def verify_order(

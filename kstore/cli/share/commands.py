@@ -51,8 +51,9 @@ Ack = Annotated[
     str,
     typer.Option(
         "--ack", autocompletion=completion.words(*ACKS),
-        help="What becomes of each record once it is written: accept, release (it is delivered "
-        "again, also to this command) or reject.",
+        help=
+        "What to do with each record once it is written: accept, release (it is delivered again, "
+        "also to this command) or reject.",
     ),
 ]  # fmt: skip
 Count = Annotated[
@@ -63,7 +64,7 @@ Idle = Annotated[
     float | None,
     typer.Option(
         "--idle", metavar="SECONDS", min=0,
-        help="Stop when this member has its partitions and no record came for so long.",
+        help="Stop when this member has its partitions and no record has arrived for this long.",
     ),
 ]  # fmt: skip
 
@@ -96,7 +97,7 @@ def consume(
         if ack not in ACKS:
             raise ValueError(f"--ack is {ack!r}; it must be one of {', '.join(ACKS)}")
         if "group.id" in key_values(properties, "client.id=me"):
-            raise ValueError("give the group as --group, not as group.id")
+            raise ValueError("use --group, not group.id")
         decode = decoded(
             coder(key_format, "key", schema_registry), coder(value_format, "value", schema_registry)
         )

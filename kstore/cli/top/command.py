@@ -48,13 +48,13 @@ def top(
         int | None, typer.Option("--count", "-c", min=1, help="Stop after this many samples.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one interval as lines, and stop.")
+        bool, typer.Option("--once", help="Print one interval as lines, and exit.")
     ] = False,
     sort: Annotated[
         str,
         typer.Option(
             autocompletion=completion.words(*SORTS),
-            help="Sort topics and groups by rate, lag, size or name, if they have it.",
+            help="Sort topics and groups by rate, lag, size or name.",
         ),
     ] = "",
     json: Json = False,

@@ -103,11 +103,11 @@ def test_topics_that_match_are_read_together(kstore: Shell) -> None:
     [
         (("t", "-o", "5", "--from-timestamp", "5"), "--offset and --from-timestamp both"),
         (("t", "--from-timestamp", "noon"), "'noon' is not a moment"),
-        ((), "give a TOPIC or --topic-regex"),
-        (("t", "--topic-regex", "t"), "give a TOPIC or --topic-regex"),
+        ((), "give either a TOPIC or --topic-regex"),
+        (("t", "--topic-regex", "t"), "give either a TOPIC or --topic-regex"),
         (("--topic-regex", "("), "'(' is not a regular expression"),
         (("t", "-G", "g", "-p", "0"), "--partition is for one TOPIC"),
-        (("t", "-X", "group.id=g"), "give the group as --group"),
+        (("t", "-X", "group.id=g"), "use --group, not group.id"),
     ],
 )
 def test_what_does_not_go_together_is_told(
