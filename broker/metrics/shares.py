@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from kstore.broker.metrics.measured import OTHERS, Measured, plain, summary
 from kstore.broker.state.exposition import Family, Metrics, sample
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["of_shares"]
 
+F = TypeVar("F")
 LIMIT = "kstore.metrics.max.partitions"
 OF_PARTITION = "kafka_server_sharepartitionmetrics"
 OF_GROUP = "kafka_server_sharegroupmetrics"
@@ -63,15 +64,19 @@ PRUNED = Family(
 )  # fmt: skip
 
 
-class _Spread(NamedTuple):
+class _Spread(NamedTuple, Generic[F]):
     """A family with quantiles, of share-partitions or of groups."""
 
     family: Family
-    read: Callable[[PartitionFigures], Distribution]
+    read: Callable[[F], Distribution]
     per: float = 1.0
 
+    def told(self, figures: F, now_s: float, **labels: str) -> Metrics:
+        """What one of them has."""
+        return summary(self.family.name, self.read(figures), now_s, self.per, **labels)
 
-OF_PARTITIONS = (
+
+OF_PARTITIONS: tuple[_Spread[PartitionFigures], ...] = (
     _Spread(
         Family(f"{OF_PARTITION}_inflightbatchmessagecount", "summary",
                "Records of a range that was acquired for the first time"),
@@ -90,19 +95,13 @@ OF_PARTITIONS = (
 )  # fmt: skip
 
 
-class _OfGroup(NamedTuple):
-    family: Family
-    read: Callable[[GroupFigures], Distribution]
-    per: float = 1.0
-
-
-OF_GROUPS = (
-    _OfGroup(
+OF_GROUPS: tuple[_Spread[GroupFigures], ...] = (
+    _Spread(
         Family(f"{OF_GROUP}_requesttopicpartitionsfetchratio", "summary",
                "Partitions with records among those that a fetch asks for, in percent"),
         lambda figures: figures.fetch_ratio,
     ),
-    _OfGroup(
+    _Spread(
         Family(f"{OF_GROUP}_topicpartitionsacquiretimems", "summary",
                "From a fetch until it has acquired records, in milliseconds"),
         lambda figures: figures.acquire_us, PER_MS,
@@ -247,21 +246,18 @@ def _by_name(
 
 def _spread(rows: Iterable[_InFlight], figures: ShareFigures, now_s: float, most: int) -> Metrics:
     """Quantiles, of what is named alone."""
-    for family, read, per in OF_PARTITIONS:
-        yield family
+    for spread in OF_PARTITIONS:
+        yield spread.family
         for row in rows:
             if row.figures is not None:
                 yield ""
-                yield from summary(family.name, read(row.figures), now_s, per, **row.labels)
+                yield from spread.told(row.figures, now_s, **row.labels)
     groups = list(figures.groups.items())[:most]
     for of_group in OF_GROUPS:
         yield of_group.family
         for group_id, each in groups:
             yield ""
-            yield from summary(
-                of_group.family.name, of_group.read(each), now_s, of_group.per,
-                consumergroup=group_id,
-            )  # fmt: skip
+            yield from of_group.told(each, now_s, consumergroup=group_id)
 
 
 def _coordinator(coordinator: ShareCoordinator, now_s: float) -> Metrics:
@@ -275,9 +271,11 @@ def _coordinator(coordinator: ShareCoordinator, now_s: float) -> Metrics:
     for state in ("loading", "active", "failed"):
         yield sample(PARTITIONS.name, states[state], state=state)
     yield PRUNED
-    for index, offset in sorted(coordinator.pruned.items()):
-        labels = {"topic": coordinator.topic.name, "partition": str(index)}
-        yield sample(PRUNED.name, offset, **labels)
+    for partition in coordinator.partitions:
+        if partition.pruned_below is not None:
+            topic, index = partition.place
+            labels = {"topic": topic, "partition": str(index)}
+            yield sample(PRUNED.name, partition.pruned_below, **labels)
     writes, loads = coordinator.write_us.lately(now_s), coordinator.load_us.lately(now_s)
     yield from plain(
         f"{OF_COORDINATOR}_write_total", "counter", "Writes of share-partitions' states",

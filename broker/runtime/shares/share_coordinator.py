@@ -66,6 +66,8 @@ class ShareStatePartition(CoordinatorPartition):
         super().__init__(coordinator.topic, coordinator.writer, place)
         self._coordinator = coordinator
         self.shard = coordinator.new_shard()
+        self.pruned_below: int | None = None
+        """Up to which offset records were deleted here last."""
 
     async def replay_log(self) -> None:
         """Take over every record of the log."""
@@ -109,8 +111,6 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         self.now_ms = node.now_ms
         self.write_us = Distribution()
         """How long writes of share-partitions' states took, until they lasted."""
-        self.pruned: dict[int, int] = {}
-        """Partition of the topic to the offset below which its records were deleted last."""
         self._node = node
         self._config = node.config
 
@@ -291,7 +291,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
             return
         what = f"deleting superseded records of {partition.place}"
         await self._node.dirs.run(log.log_dir.path, what, partial(_delete_before, log, offset))
-        self.pruned[partition.place.partition] = offset
+        partition.pruned_below = offset
         served.notify()
 
     @property

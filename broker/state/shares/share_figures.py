@@ -56,7 +56,9 @@ class GroupFigures:
 
 
 class TopicFigures:
-    """Requests that name a topic, or all of them."""
+    """Requests that name a topic, or all of them. As in Kafka, not those that name one which is
+    unknown or which the member may not read.
+    """
 
     __slots__ = ("acknowledgements", "acknowledgements_failed", "fetches", "fetches_failed")
 

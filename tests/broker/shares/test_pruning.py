@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from kstore.broker.metrics.shares import of_shares
+from kstore.broker.metrics.topics import SummedUp
 from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator, ShareStatePartition
 from kstore.broker.state.shares.persisted import SharePartitionKey
 from kstore.broker.state.shares.share_shard import ShareRecord
@@ -57,9 +59,8 @@ class FakeDirs:
         call()
 
 
-async def prune_with(failure: Exception | None) -> tuple[list[Any], list[Any]]:
-    """What the log is told before the snapshot is committed, and after, or after a failure."""
-    writer = FakeWriter()
+def coordinator_of(writer: FakeWriter) -> ShareCoordinator:
+    """With one partition, where records before offset 4 are superseded."""
     config = {
         "kstore.check.invariants": True,
         "share.coordinator.snapshot.update.records.per.snapshot": 1,
@@ -74,6 +75,13 @@ async def prune_with(failure: Exception | None) -> tuple[list[Any], list[Any]]:
         record = partition.shard.initialize(KEY, 1, 0, 1)
         assert isinstance(record, ShareRecord)
         partition.shard.replay(record, offset)
+    return coordinator
+
+
+async def prune_with(failure: Exception | None) -> tuple[list[Any], list[Any]]:
+    """What the log is told before the snapshot is committed, and after, or after a failure."""
+    writer = FakeWriter()
+    coordinator = coordinator_of(writer)
     pruning = asyncio.ensure_future(coordinator.prune())
     for _ in range(5):
         await asyncio.sleep(0)
@@ -93,3 +101,31 @@ def test_records_are_deleted_once_their_snapshot_is_committed_and_on_the_disk() 
 def test_records_stay_where_their_snapshot_is_not_committed() -> None:
     failure = error_for(ErrorCode.NOT_COORDINATOR)
     assert asyncio.run(prune_with(failure)) == ([], [])
+
+
+def pruned_samples(coordinator: ShareCoordinator) -> list[str]:
+    """The page's lines about the last pruned offsets."""
+    broker: Any = SimpleNamespace(
+        share_partitions=SimpleNamespace(made=None),
+        share_coordinator=SimpleNamespace(made=coordinator),
+        config={"kstore.metrics.max.partitions": 10},
+    )
+    page = of_shares(broker, SummedUp(), by_name=False)
+    return [line for line in page if isinstance(line, str) and "pruned_offset{" in line]
+
+
+async def prune_and_leave() -> None:
+    writer = FakeWriter()
+    coordinator = coordinator_of(writer)
+    assert pruned_samples(coordinator) == []
+    writer.told.set_result(None)
+    await coordinator.prune()
+    [line] = pruned_samples(coordinator)
+    assert 'topic="__share_group_state",partition="0"' in line
+    assert line.split()[-1] == "4"
+    await coordinator.close()
+    assert pruned_samples(coordinator) == []
+
+
+def test_the_last_pruned_offset_is_told_while_the_partition_is_here() -> None:
+    asyncio.run(prune_and_leave())
