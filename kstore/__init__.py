@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from kstore.version import __version__
+
 __all__ = ["__version__", "open_log", "open_log_dir", "scan"]
 
 if TYPE_CHECKING:
     from kstore.log import open_log, open_log_dir
-    from kstore.log.scan import scan
+    from kstore.pipeline.scanning.scan import scan
 
 
 def __getattr__(name: str) -> Any:
@@ -21,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(log, name)
     if name == "scan":
-        from kstore.log.scan import scan
+        from kstore.pipeline.scanning.scan import scan
 
         return scan
     raise AttributeError(f"module 'kstore' has no attribute {name!r}")

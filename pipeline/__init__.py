@@ -1,4 +1,5 @@
-"""kstore in Spark. Importing this before a session is made has Spark use this Python.
+"""kstore in Spark, and beside it. Importing this before a session is made has Spark use this
+Python.
 
 May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core, kstore.clients.io,
     kstore.clients.replicator, kstore.config, kstore.errors, kstore.pipeline.segments,

@@ -4,7 +4,7 @@ connector. Bytes go from the batch to their column once; it reads no file and as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from kstore._fast.record import columns as native
+from kstore.pipeline.ranges import Decoding, OffsetRange
 from kstore.pipeline.schema import COLUMNS, HEADERS, arrow_schema
 from kstore.record.arrow import binary_array, fixed_array, headers_array
+from kstore.record.column_decoder import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ROWS,
+    NO_END,
+    ColumnDecoder,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "ArrowDecoder", "to_arrow"]
+__all__ = ["ArrowDecoder", "arrow_decoding", "to_arrow"]
 
-MAX_BATCH_ROWS = 32768
-MAX_BATCH_BYTES = 1 << 20
-"""Keys and values in one Arrow batch, in bytes: large enough that a batch costs little, small
-enough that it stays in the processor's cache and that many tasks have room beside each other."""
-
-_NO_END = 0x7FFFFFFFFFFFFFFF
 _WANTED = {
     "key": native.KEY,
     "value": native.VALUE,
@@ -36,11 +37,8 @@ _WANTED = {
 }
 
 
-class ArrowDecoder:
-    """Makes Arrow batches of one partition's record batches, with the columns asked for.
-
-    ``verify`` checks each batch's checksum, which brokers and segments have checked before.
-    """
+class ArrowDecoder(ColumnDecoder):
+    """Makes Arrow batches of one partition's record batches, with the columns asked for."""
 
     def __init__(
         self,
@@ -52,58 +50,15 @@ class ArrowDecoder:
         max_rows: int = MAX_BATCH_ROWS,
         max_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
+        wanted = 0
+        for name in columns:
+            wanted |= _WANTED.get(name, 0)
+        super().__init__(wanted, verify=verify, max_rows=max_rows, max_bytes=max_bytes)
         self.schema = arrow_schema(tuple(columns))
         self._topic = topic
         self._partition = partition
-        self._verify = verify
-        self._max_rows = max_rows
-        self._max_bytes = max_bytes
-        self._wanted = 0
-        for name in columns:
-            self._wanted |= _WANTED.get(name, 0)
 
-    def batches(
-        self,
-        buffer: Buffer,
-        start: int,
-        end: int = _NO_END,
-        aborted: Iterable[tuple[int, int]] | None = None,
-    ) -> Iterator[Any]:
-        """The records at offsets ``start`` to before ``end``, as RecordBatches that are not empty.
-
-        ``aborted`` are (producer id, first offset) as in a Fetch answer, for read_committed.
-        Raises InvalidBatchError, and OverflowError for a timestamp that Spark can't hold.
-        """
-        yield from self.drained(self.reader(buffer, start, end, aborted))
-
-    def reader(
-        self,
-        buffer: Buffer,
-        start: int,
-        end: int = _NO_END,
-        aborted: Iterable[tuple[int, int]] | None = None,
-        *,
-        after: native.ColumnReader | None = None,
-    ) -> native.ColumnReader:
-        """A reader of ``buffer``, for `drained`; ``after`` is the one of the bytes before, which
-        has been drained and knows of ``aborted``.
-        """
-        return native.ColumnReader(
-            buffer,
-            self._wanted,
-            after,
-            verify=self._verify,
-            start_offset=start,
-            end_offset=end,
-            aborted=aborted,
-        )
-
-    def drained(self, reader: native.ColumnReader) -> Iterator[Any]:
-        """What a reader has left, as `batches` gives it."""
-        while found := reader.read(self._max_rows, self._max_bytes):
-            yield self.record_batch(found)
-
-    def record_batch(self, found: native.Columns) -> Any:
+    def made(self, found: native.Columns) -> Any:
         """Filled columns as a RecordBatch, which holds their memory."""
         arrays = [self._array(field, found) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -129,12 +84,21 @@ class ArrowDecoder:
                 return _headers(field.type, found)
 
 
+def arrow_decoding(columns: Sequence[str]) -> Decoding:
+    """How readers decode for Spark."""
+
+    def decoder(wanted: OffsetRange, verify: bool) -> ArrowDecoder:
+        return ArrowDecoder(wanted.topic, wanted.partition, columns, verify=verify)
+
+    return decoder
+
+
 def to_arrow(
     buffer: Buffer,
     topic: str,
     partition: int,
     start: int,
-    end: int = _NO_END,
+    end: int = NO_END,
     *,
     include_headers: bool = False,
     aborted: Iterable[tuple[int, int]] | None = None,
@@ -145,7 +109,7 @@ def to_arrow(
     2 GiB of keys or values."""
     if columns is None:
         columns = [name for name in COLUMNS if include_headers or name != HEADERS]
-    decoder = ArrowDecoder(topic, partition, columns, max_rows=_NO_END, max_bytes=_NO_END)
+    decoder = ArrowDecoder(topic, partition, columns, max_rows=NO_END, max_bytes=NO_END)
     for batch in decoder.batches(buffer, start, end, aborted):
         return batch
     return pa.RecordBatch.from_pylist([], schema=decoder.schema)

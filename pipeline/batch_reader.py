@@ -20,10 +20,15 @@ from kstore.pipeline.topic_client import Life, TopicClient
 from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
-__all__ = ["NOTHING", "BatchReader"]
+__all__ = ["BatchReader", "tasks_of"]
 
-NOTHING = OffsetRange("", -1, 0, 0)
+_NOTHING = OffsetRange("", -1, 0, 0)
 """Spark plans a task even where there is nothing to read, and wants to give it something."""
+
+
+def tasks_of(ranges: Iterable[OffsetRange]) -> list[InputPartition]:
+    """Ranges as Spark's tasks."""
+    return [InputPartition(each) for each in ranges] or [InputPartition(_NOTHING)]
 
 
 class _OptionalPushdown:
@@ -61,9 +66,7 @@ class BatchReader(DataSourceReader):
             ranges = self._ranges(client)
         finally:
             client.close()
-        return [*split(ranges, options.min_partitions, options.max_records_per_partition)] or [
-            NOTHING
-        ]
+        return tasks_of(split(ranges, options.min_partitions, options.max_records_per_partition))
 
     def _ranges(self, client: TopicClient) -> list[OffsetRange]:
         """What options and filters leave of each partition."""
@@ -98,10 +101,12 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """One range's records as Arrow batches; in an executor."""
-        assert isinstance(partition, OffsetRange)
-        if partition.size:
+        wanted = partition.value
+        assert isinstance(wanted, OffsetRange)
+        if wanted.size:
+            from kstore.pipeline.arrow import arrow_decoding
             from kstore.pipeline.fetching import read_range
 
             spare_imports()
-            for batch in read_range(partition, self._options, self._columns):
+            for batch in read_range(wanted, self._options, arrow_decoding(self._columns)):
                 yield self._conditions.filtered(batch)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,16 +21,15 @@ from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.replicator.wire import fetch
 from kstore.config.client.configs import client_settings
 from kstore.errors import ErrorCode, KafkaError, error_for
-from kstore.pipeline.arrow import ArrowDecoder
 from kstore.pipeline.errors import PipelineError, remedy_for
-from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.ranges import Decoding, OffsetRange
 from kstore.pipeline.read_options import EARLIEST, LATEST, ReadOptions
 from kstore.pipeline.topic_client import ISOLATION, Life
 from kstore.protocol.logs.fetch import PartitionData
 from kstore.record import InvalidBatchError
 from kstore.types import TopicPartition
 
-__all__ = ["RECREATED", "read_range"]
+__all__ = ["RECREATED", "FetchClient", "read_range"]
 
 PARTITION_BYTES = 4 << 20
 """Asked of a partition at once unless max.partition.fetch.bytes is given: fewer, larger answers."""
@@ -42,10 +41,10 @@ LOST = (
     "Set failOnDataLoss to false to go on with what is there, raise the topic's retention, or read"
     " from later offsets"
 )
-_clients: dict[tuple[tuple[str, str], ...], _Client] = {}
+_clients: dict[tuple[tuple[str, str], ...], FetchClient] = {}
 
 
-class _Client:
+class FetchClient:
     """One cluster's connections on a loop of their own."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -58,35 +57,44 @@ class _Client:
             self.settings["max.partition.fetch.bytes"] if given else PARTITION_BYTES
         )
 
+    def close(self) -> None:
+        """End the connections and the loop."""
+        self.thread.run(self.cluster.close())
+        self.thread.close()
 
-def _client(settings: Mapping[str, Any]) -> _Client:
+
+def _client(settings: Mapping[str, Any]) -> FetchClient:
     """The process's client with these settings."""
     key = tuple(sorted((name, str(value)) for name, value in settings.items()))
     found = _clients.get(key)
     if found is None:
-        found = _clients[key] = _Client(settings)
+        found = _clients[key] = FetchClient(settings)
     return found
 
 
-def read_range(wanted: OffsetRange, options: ReadOptions, columns: Sequence[str]) -> Iterator[Any]:
-    """The records of a range as Arrow batches, in order. Raises PipelineError."""
-    return _RangeReader(wanted, options, columns).batches()
+def read_range(
+    wanted: OffsetRange,
+    options: ReadOptions,
+    decoding: Decoding,
+    client: FetchClient | None = None,
+) -> Iterator[Any]:
+    """The records of a range as ``decoding`` makes them, in order; without a client, through the
+    one that this process keeps. Raises PipelineError.
+    """
+    return _RangeReader(wanted, options, decoding, client or _client(options.client)).batches()
 
 
 class _RangeReader:
     """One range being read."""
 
-    def __init__(self, wanted: OffsetRange, options: ReadOptions, columns: Sequence[str]) -> None:
-        self._client = _client(options.client)
+    def __init__(
+        self, wanted: OffsetRange, options: ReadOptions, decoding: Decoding, client: FetchClient
+    ) -> None:
+        self._client = client
         self._options = options
         self._range = wanted
         self._tp = TopicPartition(wanted.topic, wanted.partition)
-        self._decoder = ArrowDecoder(
-            wanted.topic,
-            wanted.partition,
-            columns,
-            verify=self._client.settings["check.crcs"],
-        )
+        self._decoder = decoding(wanted, client.settings["check.crcs"])
 
     def batches(self) -> Iterator[Any]:
         """See read_range."""

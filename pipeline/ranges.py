@@ -1,18 +1,19 @@
-"""Offset ranges: what one Spark task reads from one partition of a topic. They travel from the
-driver to executors as Spark's input partitions, and hold plain values only.
+"""Offset ranges: what one Spark task, or a scan, reads from one partition of a topic. They travel
+from the driver to executors within Spark's input partitions, and hold plain values only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql.datasource import InputPartition
+from kstore.record.column_decoder import ColumnDecoder
 
-__all__ = ["OffsetRange"]
+__all__ = ["Decoding", "OffsetRange"]
 
 
 @dataclass(frozen=True)
-class OffsetRange(InputPartition):
+class OffsetRange:
     """Offsets ``start`` to before ``end`` of one partition.
 
     Epochs of -1 are not known. ``leader_epoch`` is that of the record before ``start``, as beside a
@@ -32,3 +33,7 @@ class OffsetRange(InputPartition):
     def size(self) -> int:
         """Offsets in the range; in a compacted topic there may be fewer records."""
         return max(self.end - self.start, 0)
+
+
+Decoding = Callable[[OffsetRange, bool], ColumnDecoder]
+"""How a range's batches are decoded; whether checksums are checked is the reader's to say."""

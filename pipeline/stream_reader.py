@@ -141,15 +141,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             )
         options = self._options
-        return [*split(ranges, options.min_partitions, options.max_records_per_partition)]
+        found = split(ranges, options.min_partitions, options.max_records_per_partition)
+        return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """One range's records as Arrow batches; in an executor."""
-        assert isinstance(partition, OffsetRange)
+        wanted = partition.value
+        assert isinstance(wanted, OffsetRange)
+        from kstore.pipeline.arrow import arrow_decoding
         from kstore.pipeline.fetching import read_range
 
         spare_imports()
-        yield from read_range(partition, self._options, self._columns)
+        yield from read_range(wanted, self._options, arrow_decoding(self._columns))
 
     def stop(self) -> None:
         """The query has ended."""

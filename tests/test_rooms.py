@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "kstore.env",
         "kstore.config",
         "kstore.private_files",
+        "kstore.version",
     ),
     ("kstore._fast",),
     ("kstore._fast.record",),

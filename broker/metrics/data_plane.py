@@ -8,11 +8,11 @@ import resource
 import time
 from typing import TYPE_CHECKING
 
-import kstore
 from kstore.broker.metrics.measured import Measured, plain
 from kstore.broker.state.exposition import Family, Metrics, sample
 from kstore.broker.state.work import UnderWay
 from kstore.protocol.registry import APIS
+from kstore.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -122,7 +122,7 @@ def of_cluster(broker: Measured) -> Generator[Family | str, None, dict[str, int]
 def of_process(start_s: float) -> Metrics:
     """The process; ``start_s``: when it began to listen, in seconds since 1970."""
     yield BUILD
-    yield sample(BUILD.name, 1, version=kstore.__version__)
+    yield sample(BUILD.name, 1, version=__version__)
     yield from plain(
         "process_cpu_seconds_total", "counter", "CPU time of the process", time.process_time()
     )

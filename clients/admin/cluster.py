@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kstore import __version__
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
 from kstore.errors import KafkaError
@@ -21,6 +20,7 @@ from kstore.protocol.metadata.features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from kstore.version import __version__
 
 __all__ = [
     "BrokerDescription",

@@ -1,7 +1,7 @@
 """The one asyncio shell of the clients: a loop in a thread, connections, and the cluster behind
 bootstrap servers. What to decide is in kstore.clients.core.
 
-May import: kstore, kstore._fast.clients, kstore.clients.core, kstore.config, kstore.errors,
-    kstore.items, kstore.net, kstore.other_protocols, kstore.protocol, kstore.record,
-    kstore.types.
+May import: kstore._fast.clients, kstore.clients.core, kstore.config, kstore.errors, kstore.items,
+    kstore.net, kstore.other_protocols, kstore.protocol, kstore.record, kstore.types,
+    kstore.version.
 """

@@ -12,7 +12,6 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kstore import __version__
 from kstore._fast.clients.answer_reader import AnswerReader
 from kstore.clients.core.versions import BrokerVersions
 from kstore.errors import (
@@ -28,6 +27,7 @@ from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersion
 from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, request_pieces
 from kstore.protocol.schema import Message
 from kstore.protocol.security.sasl import SaslAuthenticateRequest
+from kstore.version import __version__
 
 if TYPE_CHECKING:
     from kstore.net.sasl_client import SaslClient

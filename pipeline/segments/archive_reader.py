@@ -1,11 +1,11 @@
 """Reads an archive that `kstore pipeline archive` has written: its Parquet row groups become
-records in the connector's schema. It needs no Spark, and does not see runs that did not finish.
+records in the schema asked for. It needs no Spark, and does not see runs that did not finish.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kstore.clients.io.list_offsets import FoundOffset
-from kstore.pipeline.arrow import MAX_BATCH_ROWS
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.planning import split
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, ReadOptions
-from kstore.pipeline.schema import HEADERS, arrow_schema
 from kstore.pipeline.topic_client import Life, TopicClient
+from kstore.record.column_decoder import MAX_BATCH_ROWS
 from kstore.types import TopicPartition
 
 __all__ = ["ArchiveRange", "ArchiveTopics", "read_archive"]
@@ -194,34 +193,47 @@ def _unreadable(path: str, tp: TopicPartition, error: Exception, offset: int = -
     )
 
 
-def read_archive(wanted: OffsetRange, columns: Sequence[str]) -> Iterator[Any]:
-    """The records of a range as Arrow batches; in an executor. Raises PipelineError."""
+def read_archive(
+    wanted: OffsetRange,
+    schema: Any,
+    *,
+    times: tuple[int, int] | None = None,
+    max_rows: int = MAX_BATCH_ROWS,
+) -> Iterator[Any]:
+    """The records of a range as Arrow batches in ``schema``, those from the first to before the
+    second of ``times``, in ms. A list of headers that may be null is, where there are none, as
+    Spark's connector has it. Raises PipelineError.
+    """
     assert isinstance(wanted, ArchiveRange)
-    schema = arrow_schema(tuple(columns))
     stored = {"timestamp": "timestampMillis"}
-    needed = {stored.get(name, name) for name in columns if name != "topic"}
-    needed |= {"partition", "offset"}
+    needed = {stored.get(name, name) for name in schema.names if name != "topic"}
+    needed |= {"partition", "offset", *(["timestampMillis"] if times else [])}
     tp = TopicPartition(wanted.topic, wanted.partition)
     for path, numbers in wanted.groups:
         try:
             for batch in pq.ParquetFile(path).iter_batches(
-                MAX_BATCH_ROWS, row_groups=list(numbers), columns=sorted(needed)
+                max_rows, row_groups=list(numbers), columns=sorted(needed)
             ):
-                found = batch.filter(_mask(batch, wanted))
+                found = batch.filter(_mask(batch, wanted, times))
                 if found.num_rows:
                     yield _shown(found, schema, wanted)
         except (OSError, pa.ArrowInvalid) as error:
             raise _unreadable(os.path.abspath(path), tp, error, wanted.start) from error
 
 
-def _mask(batch: Any, wanted: OffsetRange) -> Any:
-    offset = batch.column("offset")
-    inside = pc.and_(pc.greater_equal(offset, wanted.start), pc.less(offset, wanted.end))
+def _mask(batch: Any, wanted: OffsetRange, times: tuple[int, int] | None) -> Any:
+    inside = _within(batch.column("offset"), wanted.start, wanted.end)
+    if times is not None:
+        inside = pc.and_(inside, _within(batch.column("timestampMillis"), *times))
     return pc.and_(inside, pc.equal(batch.column("partition"), wanted.partition))
 
 
+def _within(column: Any, start: int, end: int) -> Any:
+    return pc.and_(pc.greater_equal(column, start), pc.less(column, end))
+
+
 def _shown(batch: Any, schema: Any, wanted: OffsetRange) -> Any:
-    """The connector's columns of archived ones."""
+    """The columns asked for, of archived ones."""
     arrays = [_column(batch, field, wanted) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -232,16 +244,19 @@ def _column(batch: Any, field: Any, wanted: OffsetRange) -> Any:
     if field.name == "timestamp":
         return _times(batch, field.type, wanted)
     found = batch.column(field.name)
-    if field.name == HEADERS:
-        # Spark's connector shows null for a record without headers.
+    if field.name == "headers" and not field.nullable:
+        found = pc.if_else(pc.is_valid(found), found, pa.scalar([], found.type))
+    elif field.name == "headers":
         empty = pc.equal(pc.list_value_length(found), 0)
         found = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, found.type), found)
     return found.cast(field.type)
 
 
 def _times(batch: Any, arrow_type: Any, wanted: OffsetRange) -> Any:
-    """Microseconds of Kafka's milliseconds, whatever they are."""
+    """Kafka's milliseconds as they are, or as microseconds."""
     millis = batch.column("timestampMillis")
+    if arrow_type.unit == "ms":
+        return millis.cast(arrow_type)
     try:
         return pc.multiply_checked(millis, 1000).cast(arrow_type)
     except pa.ArrowInvalid as error:

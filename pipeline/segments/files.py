@@ -1,4 +1,4 @@
-"""Reads byte ranges of segment files into Arrow, in executors, with nobody but the file system to
+"""Reads byte ranges of segment files into columns, in executors, with nobody but the file system to
 ask. What is damaged, gone or rewritten is an error that names the file, the byte and the offset.
 """
 
@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kstore._fast.record.batch_view import find_disorder
 from kstore._fast.record.columns import ColumnReader
 from kstore.log.segments.damage import Bounds, Damage, survey
-from kstore.pipeline.arrow import ArrowDecoder
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.ranges import OffsetRange
+from kstore.pipeline.ranges import Decoding, OffsetRange
 from kstore.record import InvalidBatchError, batches
 
 __all__ = ["SegmentRange", "SegmentSlice", "read_segments"]
@@ -52,20 +51,18 @@ class SegmentRange(OffsetRange):
 
 
 def read_segments(
-    wanted: SegmentRange, columns: Sequence[str], *, verify: bool, fail_on_data_loss: bool
+    wanted: SegmentRange, decoding: Decoding, *, verify: bool, fail_on_data_loss: bool
 ) -> Iterator[Any]:
-    """The records of a range as Arrow batches, in order. Raises PipelineError."""
-    return _SegmentReader(wanted, columns, verify, fail_on_data_loss).batches()
+    """The records of a range as ``decoding`` makes them, in order. Raises PipelineError."""
+    return _SegmentReader(wanted, decoding, verify, fail_on_data_loss).batches()
 
 
 class _SegmentReader:
     """One range being read."""
 
-    def __init__(
-        self, wanted: SegmentRange, columns: Sequence[str], verify: bool, fails: bool
-    ) -> None:
+    def __init__(self, wanted: SegmentRange, decoding: Decoding, verify: bool, fails: bool) -> None:
         self._range = wanted
-        self._decoder = ArrowDecoder(wanted.topic, wanted.partition, columns, verify=verify)
+        self._decoder = decoding(wanted, verify)
         self._fails = fails
         self._memory = bytearray(PIECE_BYTES)
         self._before: ColumnReader | None = None

@@ -11,11 +11,12 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from kstore.pipeline.batch_reader import NOTHING, BatchReader
+from kstore.pipeline.batch_reader import BatchReader, tasks_of
 from kstore.pipeline.errors import PipelineError, message_first
 from kstore.pipeline.options import PATH, check_names, client_options, flag, number, text
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import ReadOptions, Selection, offset_limit, selection
+from kstore.pipeline.schema import arrow_schema
 from kstore.pipeline.segments.files import SegmentRange, read_segments
 from kstore.pipeline.worker_process import spare_imports
 
@@ -42,8 +43,7 @@ class SegmentReader(BatchReader):
 
     def partitions(self) -> list[InputPartition]:
         """Byte ranges of files, by what is there now."""
-        found: list[InputPartition] = [*self._planned()]
-        return found or [NOTHING]
+        return tasks_of(self._planned())
 
     def _planned(self) -> list[Any]:
         if not os.path.isdir(self._path):
@@ -67,20 +67,23 @@ class SegmentReader(BatchReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """One task's records as Arrow batches; in an executor."""
-        assert isinstance(partition, OffsetRange)
-        if not partition.size:
+        wanted = partition.value
+        assert isinstance(wanted, OffsetRange)
+        if not wanted.size:
             return
-        if isinstance(partition, SegmentRange):
+        if isinstance(wanted, SegmentRange):
+            from kstore.pipeline.arrow import arrow_decoding
+
             found = read_segments(
-                partition,
-                self._columns,
+                wanted,
+                arrow_decoding(self._columns),
                 verify=self._verify,
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
         else:
             from kstore.pipeline.segments.archive_reader import read_archive
 
-            found = read_archive(partition, self._columns)
+            found = read_archive(wanted, arrow_schema(self._columns))
         spare_imports()
         for batch in found:
             yield self._conditions.filtered(batch)

@@ -133,12 +133,12 @@ def test_a_range_beyond_the_end_of_the_log_is_an_error_after_a_while(
     topic = make_topic()
     write(broker.bootstrap_servers, topic, range(3))
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic} | QUICK
-    found = BatchReader(SCHEMA, given).read(OffsetRange(topic, 0, 0, 5))
+    found = BatchReader(SCHEMA, given).read(InputPartition(OffsetRange(topic, 0, 0, 5)))
     assert next(found).column("offset").to_pylist() == [0, 1, 2]
     with pytest.raises(PipelineError, match=rf"topic {topic}, partition 0, offset 3: .*ends at 3"):
         next(found)
     lossy = BatchReader(SCHEMA, given | {"failOnDataLoss": "false"})
-    assert sum(len(batch) for batch in lossy.read(OffsetRange(topic, 0, 0, 5))) == 3
+    assert sum(len(batch) for batch in lossy.read(InputPartition(OffsetRange(topic, 0, 0, 5)))) == 3
 
 
 def test_a_topic_made_anew_after_planning_is_not_read(
@@ -161,10 +161,10 @@ def test_a_topic_made_anew_after_planning_is_not_read(
         list(reader.read(reader_task(tasks[0])))
 
 
-def reader_task(task: InputPartition) -> OffsetRange:
+def reader_task(task: InputPartition) -> InputPartition:
     """The same range of whatever topic has the name now."""
-    assert isinstance(task, OffsetRange)
-    return OffsetRange(task.topic, task.partition, task.start, task.end)
+    wanted = task.value
+    return InputPartition(OffsetRange(wanted.topic, wanted.partition, wanted.start, wanted.end))
 
 
 def test_uncommitted_records_are_left_out_where_that_is_asked_for(
@@ -218,7 +218,7 @@ def test_pushed_filters_choose_partitions_and_shorten_ranges(
     pushed = [EqualTo(("partition",), 1), GreaterThanOrEqual(("offset",), 7)]
     assert list(reader.pushFilters(pushed)) == []
     tasks = reader.partitions()
-    found = [(t.partition, t.start, t.end) for t in tasks if isinstance(t, OffsetRange)]
+    found = [(t.value.partition, t.value.start, t.value.end) for t in tasks]
     assert found == [(1, 7, 10)]
 
 
@@ -235,7 +235,7 @@ def test_a_filter_on_timestamps_moves_the_start(broker: Broker, make_topic: Make
     bound = GreaterThanOrEqual(("timestamp",), datetime.fromtimestamp(1.006, UTC))
     assert list(reader.pushFilters([bound])) == []
     tasks = reader.partitions()
-    found = [(t.partition, t.start, t.end) for t in tasks if isinstance(t, OffsetRange)]
+    found = [(t.value.partition, t.value.start, t.value.end) for t in tasks]
     assert found == [(0, 6, 10)]
 
 

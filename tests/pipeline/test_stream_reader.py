@@ -328,16 +328,18 @@ def test_a_log_that_has_parted_from_what_was_read_is_found_though_it_is_longer()
     lossy = reader_of(PartedLog(7), failOnDataLoss="false")
     end = lossy.latestOffset(BEFORE, ReadAllAvailable())
     (task,) = lossy.partitions(BEFORE, end)
-    assert isinstance(task, OffsetRange)
-    assert (task.start, task.end) == (7, 20), "what the new leader wrote there was not read yet"
+    assert isinstance(task.value, OffsetRange)
+    assert (task.value.start, task.value.end) == (7, 20), (
+        "what the new leader wrote there was not read yet"
+    )
 
 
 def test_a_log_that_still_holds_what_was_read_is_gone_on_with_after_an_election() -> None:
     reader = reader_of(PartedLog(10))
     end = reader.latestOffset(BEFORE, ReadAllAvailable())
     (task,) = reader.partitions(BEFORE, end)
-    assert isinstance(task, OffsetRange)
-    assert (task.start, task.end) == (10, 20)
+    assert isinstance(task.value, OffsetRange)
+    assert (task.value.start, task.value.end) == (10, 20)
     assert Positions.from_json(end)[CUT].life.leader_epoch == 5
 
 

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from kstore import __version__
 from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.version import __version__
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.metadata.cache import MetadataCache

@@ -54,6 +54,9 @@ cdef class Columns:
     cdef readonly Py_ssize_t count
     cdef int wanted
     cdef Py_ssize_t capacity            # records that the fixed-size columns have room for
+    cdef bint timed                     # only timestamps first_ms <= t < end_ms
+    cdef int64_t first_ms
+    cdef int64_t end_ms
 
     cdef int _add_headers(self, const RecordFields* fields, Py_ssize_t position) except -1
     # Room for all that the cursor's buffer may hold.
@@ -71,4 +74,5 @@ cdef class Columns:
 cdef class ColumnReader:
     cdef BatchCursor cursor
     cdef int wanted
+    cdef object times                       # (first, end) in ms, or None
     cdef object failure                     # what ended the reading, told after the records before

@@ -76,7 +76,8 @@ class ColumnReader:
     ``wanted`` is the sum of OFFSET, TIMESTAMP, KEY, VALUE, HEADERS and TIMESTAMP_TYPE, as far as
     these columns are to be filled, and of MICROSECONDS for timestamps in that unit. A timestamp
     that does not fit raises OverflowError. ``after`` is the reader of the bytes before these, which
-    has read all of them: it knows which transactions are being aborted.
+    has read all of them: it knows which transactions are being aborted. ``times`` are two numbers
+    of milliseconds: records from the first to before the second are wanted.
     """
 
     position: int
@@ -88,6 +89,7 @@ class ColumnReader:
         buffer: Buffer,
         wanted: int,
         after: ColumnReader | None = None,
+        times: tuple[int, int] | None = None,
         **options: Unpack[DecodeOptions],
     ) -> Self: ...
     def read(self, max_records: int, max_bytes: int) -> Columns:

@@ -205,9 +205,14 @@ cdef class Columns:
                   Py_ssize_t max_bytes=NO_LIMIT) except -1:
         cdef RecordFields fields
         cdef Py_ssize_t row = self.count
+        cdef int64_t timestamp
         cdef int wanted = self.wanted
         while (row < max_records and self.key.data.size + self.value.data.size < max_bytes
                and cursor.next_record(&fields)):
+            if self.timed:
+                timestamp = record_timestamp(&cursor.batch.info, &fields)
+                if timestamp < self.first_ms or timestamp >= self.end_ms:
+                    continue
             if row == self.capacity:
                 self._make_room(row + FIRST_ROWS)
             if wanted & WANT_OFFSET:
@@ -246,9 +251,10 @@ def decode_columns(buffer, *, max_records=None, **options):
 
 @cython.final
 cdef class ColumnReader:
-    def __cinit__(self, buffer, int wanted, ColumnReader after=None, **options):
+    def __cinit__(self, buffer, int wanted, ColumnReader after=None, times=None, **options):
         self.cursor = BatchCursor(buffer, **options)
         self.wanted = wanted
+        self.times = times
         if after is not None:
             self.cursor.aborted = after.cursor.aborted
             self.cursor.aborting = after.cursor.aborting
@@ -259,6 +265,9 @@ cdef class ColumnReader:
 
     def read(self, Py_ssize_t max_records, Py_ssize_t max_bytes):
         cdef Columns columns = Columns(self.wanted)
+        if self.times is not None:
+            columns.timed = True
+            columns.first_ms, columns.end_ms = self.times
         cdef Py_ssize_t left = self.cursor.end - self.cursor.start - self.cursor.position
         if self.failure is not None:
             raise self.failure

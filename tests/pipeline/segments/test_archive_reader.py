@@ -93,8 +93,8 @@ def test_only_row_groups_that_may_hold_the_range_are_read(archive: Path) -> None
     starts, ends = '{"t": {"0": 12, "1": 60}}', '{"t": {"0": 15, "1": 60}}'
     reader = _reader(archive, subscribe="t", startingOffsets=starts, endingOffsets=ends)
     (task,) = reader.partitions()
-    assert isinstance(task, ArchiveRange)
-    assert [numbers for _, numbers in task.groups] == [(1,)]
+    assert isinstance(task.value, ArchiveRange)
+    assert [numbers for _, numbers in task.value.groups] == [(1,)]
     assert _rows(reader) == [(0, 12), (0, 13), (0, 14)]
 
 

@@ -1,0 +1,261 @@
+# Arrow's C data and C stream interface, without any Arrow library: trees of buffers go out as
+# capsules that DuckDB, Polars, pyarrow and others import. It knows nothing of records, and imports
+# nothing that others export.
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.errno cimport EIO
+from libc.stdint cimport int64_t
+
+# The layout is fixed by https://arrow.apache.org/docs/format/CDataInterface.html
+cdef struct ArrowSchema:
+    const char* format
+    const char* name
+    const char* metadata
+    int64_t flags
+    int64_t n_children
+    ArrowSchema** children
+    ArrowSchema* dictionary
+    void (*release)(ArrowSchema*) noexcept
+    void* private_data
+
+cdef struct ArrowArray:
+    int64_t length
+    int64_t null_count
+    int64_t offset
+    int64_t n_buffers
+    int64_t n_children
+    const void** buffers
+    ArrowArray** children
+    ArrowArray* dictionary
+    void (*release)(ArrowArray*) noexcept
+    void* private_data
+
+cdef struct ArrowArrayStream:
+    int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept
+    int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept
+    const char* (*get_last_error)(ArrowArrayStream*) noexcept
+    void (*release)(ArrowArrayStream*) noexcept
+    void* private_data
+
+cdef enum:
+    FLAG_NULLABLE = 2
+    MOST_BUFFERS = 3
+
+# The memory of one exported array. Its consumer may release it in any thread.
+cdef struct Held:
+    Py_buffer views[MOST_BUFFERS]
+    const void* buffers[MOST_BUFFERS]
+    bint taken[MOST_BUFFERS]
+    int count
+
+
+class Field:
+    def __init__(self, name, format, children=(), *, nullable=True):
+        self.name = name.encode()
+        self.format = format.encode()
+        self.children = tuple(children)
+        self.nullable = nullable
+
+
+class Array:
+    __slots__ = ("buffers", "children", "length", "nulls")
+
+    def __init__(self, length, buffers, children=(), nulls=0):
+        self.length = length
+        self.nulls = nulls
+        self.buffers = buffers
+        self.children = children
+
+
+def schema_capsule(fields):
+    cdef ArrowSchema* schema = <ArrowSchema*>PyMem_RawCalloc(1, sizeof(ArrowSchema))
+    if schema == NULL:
+        raise MemoryError
+    capsule = PyCapsule_New(schema, "arrow_schema", _forget_schema)
+    _fill_schema(Field("", "+s", fields, nullable=False), schema)
+    return capsule
+
+
+def stream_capsule(fields, arrays):
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*>PyMem_RawCalloc(1, sizeof(ArrowArrayStream))
+    cdef _Source source
+    if stream == NULL:
+        raise MemoryError
+    capsule = PyCapsule_New(stream, "arrow_array_stream", _forget_stream)
+    source = _Source()
+    source.root = Field("", "+s", fields, nullable=False)
+    source.arrays = iter(arrays)
+    source.error = b""
+    Py_INCREF(source)
+    stream.private_data = <void*>source
+    stream.get_schema = _get_schema
+    stream.get_next = _get_next
+    stream.get_last_error = _get_last_error
+    stream.release = _release_stream
+    return capsule
+
+
+# ---- schemas ----
+
+cdef int _fill_schema(field, ArrowSchema* out) except -1:
+    cdef Py_ssize_t i, count = len(field.children)
+    out.format = field.format
+    out.name = field.name
+    out.flags = FLAG_NULLABLE if field.nullable else 0
+    out.release = _release_schema
+    Py_INCREF(field)                    # its bytes are what format and name point at
+    out.private_data = <void*>field
+    if count:
+        out.children = <ArrowSchema**>PyMem_RawCalloc(count, sizeof(ArrowSchema*))
+        if out.children == NULL:
+            raise MemoryError
+        for i in range(count):
+            out.children[i] = <ArrowSchema*>PyMem_RawCalloc(1, sizeof(ArrowSchema))
+            if out.children[i] == NULL:
+                raise MemoryError
+            out.n_children = i + 1
+            _fill_schema(field.children[i], out.children[i])
+    return 0
+
+
+cdef void _release_schema(ArrowSchema* schema) noexcept with gil:
+    cdef Py_ssize_t i
+    for i in range(schema.n_children):
+        if schema.children[i].release != NULL:
+            schema.children[i].release(schema.children[i])
+        PyMem_RawFree(schema.children[i])
+    PyMem_RawFree(schema.children)
+    schema.release = NULL
+    Py_DECREF(<object>schema.private_data)
+
+
+cdef void _forget_schema(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release != NULL:
+        schema.release(schema)
+    PyMem_RawFree(schema)
+
+
+# ---- arrays ----
+
+cdef int _fill_array(array, ArrowArray* out) except -1:
+    cdef Py_ssize_t i, count = len(array.children)
+    cdef Held* held = <Held*>PyMem_RawCalloc(1, sizeof(Held))
+    if held == NULL:
+        raise MemoryError
+    out.private_data = held
+    out.release = _release_array        # from here on what is held is given back
+    out.length = array.length
+    out.null_count = array.nulls
+    out.buffers = held.buffers
+    for buffer in array.buffers:
+        if buffer is not None:
+            PyObject_GetBuffer(buffer, &held.views[held.count], PyBUF_SIMPLE)
+            held.taken[held.count] = True
+            held.buffers[held.count] = held.views[held.count].buf
+        held.count += 1
+    out.n_buffers = held.count
+    if count:
+        out.children = <ArrowArray**>PyMem_RawCalloc(count, sizeof(ArrowArray*))
+        if out.children == NULL:
+            raise MemoryError
+        for i in range(count):
+            out.children[i] = <ArrowArray*>PyMem_RawCalloc(1, sizeof(ArrowArray))
+            if out.children[i] == NULL:
+                raise MemoryError
+            out.n_children = i + 1
+            _fill_array(array.children[i], out.children[i])
+    return 0
+
+
+cdef void _release_array(ArrowArray* array) noexcept with gil:
+    cdef Py_ssize_t i
+    cdef Held* held = <Held*>array.private_data
+    for i in range(array.n_children):
+        if array.children[i].release != NULL:       # else its consumer has moved it
+            array.children[i].release(array.children[i])
+        PyMem_RawFree(array.children[i])
+    PyMem_RawFree(array.children)
+    for i in range(held.count):
+        if held.taken[i]:
+            PyBuffer_Release(&held.views[i])
+    PyMem_RawFree(held)
+    array.release = NULL
+
+
+# ---- streams ----
+
+@cython.final
+cdef class _Source:
+    cdef object root
+    cdef object arrays
+    cdef bytes error
+
+
+cdef int _get_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with gil:
+    cdef _Source source = <_Source>stream.private_data
+    out.release = NULL
+    out.children = NULL
+    out.n_children = 0
+    out.metadata = NULL
+    out.dictionary = NULL
+    try:
+        _fill_schema(source.root, out)
+    except BaseException as error:
+        return _failed(source, error)
+    return 0
+
+
+cdef int _get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
+    cdef _Source source = <_Source>stream.private_data
+    out.release = NULL
+    out.children = NULL
+    out.dictionary = NULL
+    out.n_children = 0
+    out.offset = 0
+    try:
+        array = next(source.arrays, None)
+        if array is not None:
+            _fill_array(array, out)
+    except BaseException as error:      # whatever it is, the consumer says it: nobody else can
+        if out.release != NULL:
+            out.release(out)
+        return _failed(source, error)
+    return 0
+
+
+cdef int _failed(_Source source, error) noexcept:
+    source.error = (str(error) or type(error).__name__).encode("utf-8", "replace")
+    return EIO
+
+
+cdef const char* _get_last_error(ArrowArrayStream* stream) noexcept with gil:
+    return (<_Source>stream.private_data).error
+
+
+cdef void _release_stream(ArrowArrayStream* stream) noexcept with gil:
+    cdef _Source source = <_Source>stream.private_data
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* trace
+    stream.release = NULL
+    # The consumer may be on its way out with an exception, which must outlive what is called here.
+    PyErr_Fetch(&kind, &error, &trace)
+    close = getattr(source.arrays, "close", None)
+    if close is not None:
+        close()                         # files and connections, where it was not read to its end
+    Py_DECREF(source)
+    PyErr_Restore(kind, error, trace)
+
+
+cdef void _forget_stream(object capsule) noexcept:
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*>PyCapsule_GetPointer(
+        capsule, "arrow_array_stream")
+    if stream.release != NULL:
+        stream.release(stream)
+    PyMem_RawFree(stream)

@@ -1,0 +1,90 @@
+"""Record batches as columns, piece by piece: what the readers of segments and of Fetch answers hand
+on. It makes no Arrow objects; a subclass says what becomes of each piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.record.columns import ColumnReader, Columns
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "NO_END", "ColumnDecoder"]
+
+MAX_BATCH_ROWS = 32768
+MAX_BATCH_BYTES = 1 << 20
+"""Keys and values in one piece, in bytes: large enough that a piece costs little, small enough
+that it stays in the processor's cache and that many readers have room beside each other."""
+NO_END = 0x7FFFFFFFFFFFFFFF
+
+
+class ColumnDecoder:
+    """Decodes one partition's record batches: the columns whose flags ``wanted`` is the sum of,
+    and, with ``times``, only the records from the first to before the second of these milliseconds.
+
+    ``verify`` checks each batch's checksum, which brokers and segments have checked before.
+    """
+
+    def __init__(
+        self,
+        wanted: int,
+        *,
+        verify: bool = True,
+        max_rows: int = MAX_BATCH_ROWS,
+        max_bytes: int = MAX_BATCH_BYTES,
+        times: tuple[int, int] | None = None,
+    ) -> None:
+        self._wanted = wanted
+        self._verify = verify
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._times = times
+
+    def batches(
+        self,
+        buffer: Buffer,
+        start: int,
+        end: int = NO_END,
+        aborted: Iterable[tuple[int, int]] | None = None,
+    ) -> Iterator[Any]:
+        """The records at offsets ``start`` to before ``end``, in pieces that are not empty.
+
+        ``aborted`` are (producer id, first offset) as in a Fetch answer, for read_committed.
+        Raises InvalidBatchError, and OverflowError for a timestamp that microseconds can't hold.
+        """
+        yield from self.drained(self.reader(buffer, start, end, aborted))
+
+    def reader(
+        self,
+        buffer: Buffer,
+        start: int,
+        end: int = NO_END,
+        aborted: Iterable[tuple[int, int]] | None = None,
+        *,
+        after: ColumnReader | None = None,
+    ) -> ColumnReader:
+        """A reader of ``buffer``, for `drained`; ``after`` is the one of the bytes before, which
+        has been drained and knows of ``aborted``.
+        """
+        return ColumnReader(
+            buffer,
+            self._wanted,
+            after,
+            self._times,
+            verify=self._verify,
+            start_offset=start,
+            end_offset=end,
+            aborted=aborted,
+        )
+
+    def drained(self, reader: ColumnReader) -> Iterator[Any]:
+        """What a reader has left, as `batches` gives it."""
+        while found := reader.read(self._max_rows, self._max_bytes):
+            yield self.made(found)
+
+    def made(self, found: Columns) -> Any:
+        """What a piece becomes."""
+        return found

@@ -1,0 +1,225 @@
+"""`kstore.scan` and what it gives: a description of a read, which libraries that take Arrow's C
+stream read as often as they like.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kstore._fast.record.arrow_stream import schema_capsule, stream_capsule
+from kstore.config.client.configs import client_settings
+from kstore.items import Items, items_of
+from kstore.pipeline.scanning.layout import SCAN_COLUMNS, decoding, fields, pyarrow_schema
+from kstore.pipeline.scanning.sources import (
+    Planned,
+    Selected,
+    archive_batches,
+    broker_batches,
+    is_archive,
+    log_dir_batches,
+)
+from kstore.record.arrow import need_pyarrow
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars
+    import pyarrow
+
+__all__ = ["Scan", "scan"]
+
+_ISOLATION = ("read_uncommitted", "read_committed")
+
+
+def scan(
+    path: str | os.PathLike[str] | None = None,
+    topic: str | None = None,
+    *,
+    bootstrap_servers: str | Items[str] | None = None,
+    config: Mapping[str, Any] | None = None,
+    partitions: Items[int] | None = None,
+    columns: Items[str] | None = None,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_time: datetime | int | None = None,
+    end_time: datetime | int | None = None,
+    isolation: str = "read_uncommitted",
+    fail_on_data_loss: bool = True,
+    batch_rows: int = 65536,
+) -> Scan:
+    """The records of a topic as a stream of Arrow record batches: of the log dir or the archive at
+    ``path``, or of the brokers at ``bootstrap_servers`` (``config``: a consumer's settings).
+
+    ``topic`` may be omitted if there is only one. The columns, which ``columns`` selects and
+    orders: partition int32, offset int64, timestamp timestamp[ms, UTC] (-1 ms if a record has
+    none), key and value binary, headers list<struct<key, value>>. ``start_offset`` (inclusive),
+    ``end_offset`` (exclusive), ``start_time`` and ``end_time`` (likewise; with a time zone, or in
+    ms since 1970) apply to each partition; what is before the start is not read. A batch has at
+    most ``batch_rows`` rows.
+
+    Raises ValueError or TypeError for arguments that can't be meant, and PipelineError, now or
+    while it is read, naming topic, partition and offset: for what is missing, damaged or deleted.
+    ``fail_on_data_loss=False`` goes on with what is there, and says on stderr what is not.
+    """
+    settings = _settings(path, bootstrap_servers, config)
+    if isolation not in _ISOLATION:
+        raise ValueError(f"isolation is {isolation!r}: use {' or '.join(_ISOLATION)}")
+    if batch_rows < 1:
+        raise ValueError(f"batch_rows is {batch_rows}: a batch has one row or more")
+    numbers = None if partitions is None else items_of("partitions", partitions, int, "numbers")
+    committed = isolation == "read_committed"
+    found = Scan(
+        None if path is None else os.fspath(path),
+        Selected(
+            topic=topic,
+            partitions=None if numbers is None else tuple(numbers),
+            offsets=(start_offset, end_offset),
+            times=(_milliseconds("start_time", start_time), _milliseconds("end_time", end_time)),
+            committed=committed,
+            fails=fail_on_data_loss,
+            settings={**settings, "isolation.level": isolation} if settings else {},
+        ),
+        _names(columns),
+        batch_rows,
+    )
+    found.planned()
+    return found
+
+
+def _settings(
+    path: str | os.PathLike[str] | None,
+    servers: str | Items[str] | None,
+    config: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """A consumer's settings; none for files."""
+    if path is None and servers is None and not (config and "bootstrap.servers" in config):
+        raise ValueError("give the path of a log dir or an archive, or bootstrap_servers")
+    if path is not None:
+        if servers is not None or config:
+            raise ValueError("give either path or bootstrap_servers: files need no broker")
+        return {}
+    given = dict(config or {})
+    if servers is not None:
+        listed = servers
+        if not isinstance(servers, str):
+            listed = items_of("bootstrap_servers", servers, str, '"host:port"')
+        given["bootstrap.servers"] = listed
+    client_settings("consumer", given)
+    return given
+
+
+def _names(columns: Items[str] | None) -> tuple[str, ...]:
+    names = tuple(SCAN_COLUMNS if columns is None else items_of("columns", columns, str, "names"))
+    unknown = [name for name in names if name not in SCAN_COLUMNS]
+    if unknown or not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"columns has {unknown or list(names)}: use some of {', '.join(SCAN_COLUMNS)}, each"
+            " once"
+        )
+    return names
+
+
+def _milliseconds(name: str, at: datetime | int | None) -> int | None:
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ValueError(f"{name} is {at} without a zone: add one, tzinfo=timezone.utc say")
+        return int(at.timestamp() * 1000)
+    return at
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Records to be read: nothing is, until somebody asks. Each reading sees the records that are
+    there when it begins, and holds a few batches in memory.
+
+    DuckDB, Polars, pyarrow and others take it as it is, by Arrow's C stream interface.
+    """
+
+    path: str | None
+    selected: Selected = field(repr=False)
+    columns: tuple[str, ...]
+    batch_rows: int = 65536
+
+    def select(self, *columns: str) -> Scan:
+        """The same with these columns only."""
+        return replace(self, columns=_names(columns))
+
+    # ---- Arrow's C interface ----
+
+    def __arrow_c_schema__(self) -> Any:
+        """The schema as a capsule."""
+        return schema_capsule(fields(self.columns))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """The record batches as a capsule, in this schema whatever is requested."""
+        planned = self.planned()
+        if self._is_archive:
+            return self._pyarrow_reader(planned()).__arrow_c_stream__()
+        return stream_capsule(fields(self.columns), planned())
+
+    def planned(self) -> Planned:
+        """What there is to read now, to be read by a call: pieces as Arrow's C interface or, of an
+        archive, pyarrow has them.
+        """
+        if self._is_archive:
+            need_pyarrow()
+            schema = pyarrow_schema(self.columns)
+            return archive_batches(self.path or "", self.selected, schema, self.batch_rows)
+        decode = decoding(self.columns, self.selected.limits, self.batch_rows)
+        if self.path is not None:
+            return log_dir_batches(self.path, self.selected, decode)
+        return broker_batches(self.selected, decode)
+
+    @property
+    def _is_archive(self) -> bool:
+        return self.path is not None and is_archive(self.path)
+
+    def _pyarrow_reader(self, batches: Iterator[Any]) -> Any:
+        return need_pyarrow().RecordBatchReader.from_batches(pyarrow_schema(self.columns), batches)
+
+    # ---- as what users work with ----
+
+    def to_reader(self) -> pyarrow.RecordBatchReader:
+        """The record batches one after the other. Needs pyarrow."""
+        return need_pyarrow().RecordBatchReader.from_stream(self)
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        """The record batches. Needs pyarrow."""
+        return iter(self.to_reader())
+
+    def to_arrow(self) -> pyarrow.Table:
+        """All records in memory. Needs pyarrow."""
+        return self.to_reader().read_all()
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All records as a DataFrame of pandas; ``options`` are those of
+        `pyarrow.Table.to_pandas`. Needs pandas and pyarrow.
+        """
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> polars.DataFrame:
+        """All records in memory. Needs Polars."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def to_lazy(self) -> polars.LazyFrame:
+        """A lazy frame of Polars, which reads the columns that a query needs, as many rows as its
+        ``head`` asks for, batch by batch. Needs Polars.
+        """
+        from kstore.pipeline.scanning.frames import lazy_frame
+
+        return lazy_frame(self)
+
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """A relation of DuckDB on ``connection``, by default the one of the module, which reads the
+        columns that a query needs. Needs DuckDB, and, for that, pyarrow.
+        """
+        from kstore.pipeline.scanning.frames import relation
+
+        return relation(self, connection)

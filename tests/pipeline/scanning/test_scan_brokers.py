@@ -1,0 +1,99 @@
+"""Topics as Arrow through brokers: the same records as by the brokers' log dir."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstore
+from kstore.clients import AdminClient, Producer
+from kstore.clients.admin import NewTopic
+from kstore.pipeline.errors import PipelineError
+from kstore.testing.brokers import Broker
+
+BEGAN_MS = 1_700_000_000_000
+_numbers = itertools.count()
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture
+def make_topic(admin: AdminClient) -> MakeTopic:
+    """Makes topics whose names do not repeat."""
+
+    def make(partitions: int) -> str:
+        topic = f"scanned-{next(_numbers)}"
+        admin.create_topics([NewTopic(topic, partitions, -1, {"retention.ms": "-1"})])
+        return topic
+
+    return make
+
+
+def log_dir_of(broker: Broker) -> Path:
+    """Where its segments are."""
+    return broker.folder / "data"
+
+
+def test_aborted_transactions_are_left_out_where_that_is_asked_for(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    with Producer(broker.bootstrap_servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for number, ends in enumerate(("abort_transaction", "commit_transaction")):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % number, partition=1)
+            producer.flush()  # an abort leaves out what was not sent
+            getattr(producer, ends)()
+    given: dict[str, Any] = {
+        "topic": topic,
+        "bootstrap_servers": broker.bootstrap_servers,
+        "columns": ["value"],
+    }
+    assert kstore.scan(**given).to_polars()["value"].to_list() == [b"0", b"1"]
+    committed = kstore.scan(**given, isolation="read_committed")
+    assert committed.to_polars()["value"].to_list() == [b"1"]
+    log_dir = kstore.scan(log_dir_of(broker), topic, columns=["value"], isolation="read_committed")
+    assert log_dir.to_polars()["value"].to_list() == [b"1"]
+
+
+def test_brokers_give_what_their_log_dir_holds(broker: Broker, make_topic: MakeTopic) -> None:
+    topic = make_topic(3)
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(300):
+            producer.send(
+                topic, b"%d" % number, partition=number % 3, timestamp=BEGAN_MS + number,
+                headers=[("n", b"%d" % number)],
+            )  # fmt: skip
+    servers = broker.bootstrap_servers
+    options: dict[str, Any]
+    for rows, options in (
+        (300, {}),
+        (10, {"partitions": [2], "columns": ["value"], "start_offset": 10, "end_offset": 20}),
+        (30, {"start_time": BEGAN_MS + 100, "end_time": BEGAN_MS + 130, "columns": ["headers"]}),
+        (0, {"start_time": BEGAN_MS * 2}),
+    ):
+        found = kstore.scan(topic=topic, bootstrap_servers=[servers], **options).to_arrow()
+        assert found == kstore.scan(log_dir_of(broker), topic, **options).to_arrow()
+        assert found.num_rows == rows
+
+
+def test_brokers_that_lack_the_topic_say_so(broker: Broker) -> None:
+    with pytest.raises(PipelineError, match=r"topic missing: .* do not have this topic"):
+        kstore.scan(topic="missing", bootstrap_servers=broker.bootstrap_servers)
+
+
+def test_connections_end_with_the_reading(broker: Broker, make_topic: MakeTopic) -> None:
+    topic = make_topic(1)
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, bytes(100))
+    before = threading.active_count()
+    batches = iter(kstore.scan(topic=topic, bootstrap_servers=broker.bootstrap_servers))
+    assert next(batches).num_rows == 1
+    assert threading.active_count() > before
+    del batches
+    assert threading.active_count() == before
