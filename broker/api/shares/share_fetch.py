@@ -1,13 +1,13 @@
 """ShareFetch, versions 1 and 2 (KIP-932, KIP-1206, KIP-1222): acknowledges what a member had, and
 acquires records for it.
 
-What is acknowledged is decided first, so it is never of what is acquired now. The answer comes when
-records are there and what was acknowledged is kept.
+What is acknowledged is decided first, so it is never of what is acquired now. Records are acquired
+once that is kept: what the request releases can be among them, and no lock begins while the answer
+waits. (Kafka does both at a time, so a slow write of its state holds locks.)
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -75,15 +75,15 @@ async def handle_share_fetch(
     limits = manager.limits(session.group_id)
     rights: dict[UUID, bool] = {}
     ranges, told = _ranges(broker, ctx, asked, limits.renews and request.is_renew_ack, rights)
-    keeping = asyncio.ensure_future(manager.acknowledge(session, ranges))
-    fetched: Mapping[TopicIdPartition, Fetched] = {}
+    keeping = manager.acknowledge(session, ranges)
     if epoch != FINAL_EPOCH:
         session.update(asked, _forgotten(request))
-        if not request.is_renew_ack:
-            fetched = await _fetch(broker, request, ctx, session, rights)
     told |= await keeping
+    fetched: Mapping[TopicIdPartition, Fetched] = {}
     if epoch == FINAL_EPOCH:
         manager.end_session(session.group_id, session.member_id)
+    elif not request.is_renew_ack:
+        fetched = await _fetch(broker, request, ctx, session, rights)
     response = _answer(broker, ctx, fetched, told)
     response.acquisition_lock_timeout_ms = limits.lock_ms
     if broker.throttles is not None and ctx.connection is not None:

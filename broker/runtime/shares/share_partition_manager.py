@@ -222,7 +222,7 @@ class SharePartitionManager:
         waiter: asyncio.Future[bool] | None = None
         asked_of: list[SharePartition] = []
         try:
-            while True:
+            while self.sessions.get(session.group_id, session.member_id) is session:
                 errors: dict[TopicIdPartition, Fetched] = {}
                 opened = self._opened(session.group_id, asked)
                 if opened is None:
@@ -241,9 +241,7 @@ class SharePartitionManager:
                     found.wait(waiter, needs_more=limits.min_bytes > 1)
                 if not await self._wait(waiter, ends - loop.time()):
                     ends = 0.0
-                current = self.sessions.get(session.group_id, session.member_id)
-                if current is not session:
-                    return {}
+            return {}  # the session has ended
         finally:
             if waiter is not None:
                 _end_waits(waiter, asked_of)
