@@ -16,7 +16,7 @@ def spare_imports() -> None:
 
     Spark collects all garbage of a worker after each of its tasks: by then some hundred thousand
     objects of modules, which live as long as the process does. That was a fifth of the CPU of tasks
-    that read 100 MB. What is made later is collected as ever.
+    that read 100 MB. What is made later is collected as ever. To collect once before would cost as
+    much again.
     """
-    gc.collect()
     gc.freeze()

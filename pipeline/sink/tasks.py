@@ -13,9 +13,9 @@ from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.sink.rows import RowEncoder, groups
 from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer_settings
+from kstore.pipeline.sink.stager import Stager
 from kstore.pipeline.sink.staging import (
     JOURNAL,
-    LARGEST_RECORD,
     data_leaders,
     ensure_topic,
     key_of,
@@ -28,16 +28,6 @@ from kstore.types import TopicPartition
 __all__ = ["Task", "check_brokers"]
 
 NEEDED = ("kstore.kip391", "kstore.kip359", "kstore.copybatches")
-STAGING: dict[str, Any] = {
-    "compression.type": "none",  # the batches are compressed already, if they are to be
-    "batch.size": 64 << 10,  # a staged batch of any size has one of the topic's to itself
-    "max.request.size": LARGEST_RECORD,
-    "buffer.memory": 2 * LARGEST_RECORD,
-    "enable.idempotence": True,
-    "acks": "all",
-    "partitioner.class": None,
-    "kstore.auto.create.topics": False,
-}
 
 
 class Task:
@@ -86,20 +76,19 @@ class Task:
         attempt = os.urandom(16)
         topic = topic_of(self.sink)
         deliveries = []
-        with Producer(dict(self._settings.clients) | STAGING) as producer:
-            encoder = RowEncoder(producer_settings(self._settings), places.count)
+        settings = producer_settings(self._settings)
+        with Stager(settings, topic) as stager:
+            encoder = RowEncoder(settings, places.count)
             for encoded in _encoded(encoder, batches, self._settings.topic):
                 target = encoded.topic, encoded.partition
                 run = made.staged.get(target)
                 if run is None:
                     run = made.staged[target] = StagedRun(places.near(*target, attempt[0]))
                 key = key_of(attempt, *target)
-                sent = producer.send(topic, encoded.data, key, run.partition)
-                deliveries.append((run, sent))
+                deliveries.append((run, stager.put(run.partition, key, encoded.data)))
                 run.counts.append(encoded.records)
-            producer.flush()
-        for run, sent in deliveries:
-            run.offsets.append(sent.result())
+            for run, sent in deliveries:
+                run.offsets.append(sent.result())
         made.attempt = attempt.hex()
 
     def _send(self, batches: Iterable[Any]) -> Written:

@@ -5,9 +5,11 @@ defaults, tagged fields, and what is refused.
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
+from kstore._fast.protocol.encoder import encode_pieces
 from kstore.errors import ProtocolError
 from kstore.protocol.schema import (
     ZERO_UUID,
@@ -125,6 +127,17 @@ def test_records_are_a_view_of_a_bytes_frame_and_a_copy_of_any_other() -> None:
     copied = Everything.decode(changeable, 1)
     changeable[:] = bytes(len(raw))
     assert copied.batch == b"rec"
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 3), (3, 9000, 1), (9000, 0, 9000)])
+def test_records_in_parts_are_one_field(sizes: tuple[int, ...]) -> None:
+    parts: Any = tuple(bytes([n]) * size for n, size in enumerate(sizes))
+    message, whole = Everything(batch=parts), Everything(batch=b"".join(parts))
+    assert message.encode(1) == whole.encode(1)
+    plan = Everything.plan_for(1)
+    pieces = encode_pieces(plan, message, plan, Everything())
+    assert b"".join(pieces) == b"".join(encode_pieces(plan, whole, plan, Everything()))
+    assert all(any(piece is part for piece in pieces) for part in parts if len(part) == 9000)
 
 
 def test_a_field_the_version_lacks_gets_its_default() -> None:

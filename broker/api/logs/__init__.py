@@ -1,7 +1,7 @@
 """Requests about logs: ListOffsets, leader epochs, log dirs, copies. It reads logs and changes none
 but by moves and copies.
 
-May import: kstore._fast.broker, kstore._fast.log, kstore.acls, kstore.broker.api,
-    kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state, kstore.errors,
-    kstore.log, kstore.protocol.logs, kstore.record, kstore.types.
+May import: kstore._fast.broker, kstore._fast.log, kstore._fast.record, kstore.acls,
+    kstore.broker.api, kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state,
+    kstore.errors, kstore.log, kstore.protocol.logs, kstore.record, kstore.types.
 """

@@ -4,9 +4,9 @@ moving them.
 
 The records' partition has to have a replica here. A partition's batches are appended in order, and
 the first that fails is the last that is looked at; the answer comes when the others in sync have
-what was appended. Threads append, and unpack what the source has packed; the loop gives others
-their turn after each. Few partitions of a request are copied to at a time, as each has some batches
-in memory.
+what was appended. Threads read, check and append; the loop gives others their turn after each. A
+batch is not copied: it is signed anew and appended where it was read. Few partitions of a request
+are copied to at a time, as each has some batches in memory.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kstore._fast.record.nested import find_nested
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.logs.list_offsets import check_leader
 from kstore.broker.api.security.access import HasAuthorizer, allowed
-from kstore.broker.runtime.log_dirs.cold_reads import finished, read
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log.errors import LogError
 from kstore.protocol.logs.copy_batches import (
@@ -31,19 +31,20 @@ from kstore.protocol.logs.copy_batches import (
     CopyBatchesTopic,
     CopyBatchesTopicResult,
 )
-from kstore.record import InvalidBatchError, batches, decode
-from kstore.record.signing import signed
+from kstore.record import InvalidBatchError, batches
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore._fast.log.append_queue import CallbackJob
+    from kstore._fast.record.nested import NestedBatch
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.node import Node
+    from kstore.log import Log
 
 __all__ = ["CopyParts", "handle_copy_batches"]
 
@@ -71,22 +72,24 @@ class CopyParts(HasAuthorizer, Protocol):
 
     @property
     def unpacking(self) -> Lazy[Unpacking]:
-        """Who looks into packed batches."""
+        """The thread that looks into batches."""
 
     @property
     def partition_writer(self) -> Lazy[PartitionWriter]:
         """Who waits for followers and disk."""
 
 
-class _Found(NamedTuple):
-    """A record batch that a record of the source has, or why it can't be had."""
+class _Held(NamedTuple):
+    """A batch of the source that was read, and the offsets that it has."""
 
-    error_code: int = ErrorCode.NONE
-    data: bytes = b""
-    records: int = 0
+    partition: Partition
+    start: int
+    end: int
+    data: bytes
 
-
-NOTHING: tuple[Partition | None, int, int, bytes, bool] = (None, 0, 0, b"", False)
+    def has(self, partition: Partition, offset: int) -> bool:
+        """Whether a record of the partition is in it."""
+        return self.partition is partition and self.start <= offset < self.end
 
 
 async def handle_copy_batches(
@@ -129,7 +132,7 @@ class _Copy:
         self._asked = asked
         self._readable = readable
         self._deadline = deadline
-        self._held: tuple[Partition | None, int, int, bytes, bool] = NOTHING
+        self._held: _Held | None = None
         self._epoch = NO_EPOCH
         self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
 
@@ -137,7 +140,7 @@ class _Copy:
         """Copy until one fails."""
         async with at_once:
             await self._run()
-            self._held = NOTHING
+            self._held = None
         await self._settle()
 
     async def _run(self) -> None:
@@ -147,11 +150,11 @@ class _Copy:
             result.error_code = self._refusal(offset)
             if result.error_code != ErrorCode.NONE:
                 break
-            found = await self._found(source, at)
-            result.source_error_code = found.error_code
-            if found.error_code == ErrorCode.NONE:
-                result.error_code = await self._append(found, offset, sequence)
-            if result.error_code != ErrorCode.NONE or result.source_error_code != ErrorCode.NONE:
+            result.source_error_code, found = await self._found(source, at)
+            if found is None:
+                break
+            result.error_code = await self._append(found, offset, sequence)
+            if result.error_code != ErrorCode.NONE:
                 break
             result.copied += 1
             offset += found.records
@@ -189,39 +192,32 @@ class _Copy:
             return ErrorCode.REQUEST_TIMED_OUT
         return ErrorCode.NONE
 
-    async def _found(self, source: CopyBatchesSource, offset: int) -> _Found:
+    async def _found(
+        self, source: CopyBatchesSource, offset: int
+    ) -> tuple[int, NestedBatch | None]:
+        """The batch that a record of the source has, or the error code that tells why not."""
         if not self._readable[source.topic]:
-            return _Found(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         partition = self._broker.table.partition(source.topic.encode(), source.partition)
         if partition is None or partition.log is None:
-            return _Found(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
         if offset < partition.log_start_offset:
-            return _Found(ErrorCode.OFFSET_OUT_OF_RANGE)
+            return ErrorCode.OFFSET_OUT_OF_RANGE, None
         if offset >= partition.high_watermark:
-            return _Found(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return ErrorCode.OFFSET_NOT_AVAILABLE, None
+        held = self._held
+        if held is None or not held.has(partition, offset):
+            held = None
+        look = partial(_look, partition, partition.log, offset, source.key, held)
         try:
-            data, is_packed = await self._read(partition, offset)
-            if is_packed:
-                look = partial(_batch_at, data, offset, source.key)
-                return await self._broker.unpacking().look(look)
-            return _batch_at(data, offset, source.key)
+            self._held, found = await self._broker.unpacking().look(look)
         except InvalidBatchError:
-            return _Found(ErrorCode.CORRUPT_MESSAGE)
+            return ErrorCode.CORRUPT_MESSAGE, None
         except (LogError, OSError):
-            return _Found(ErrorCode.KAFKA_STORAGE_ERROR)
+            return ErrorCode.KAFKA_STORAGE_ERROR, None
+        return ErrorCode.INVALID_RECORD if found is None else ErrorCode.NONE, found
 
-    async def _read(self, partition: Partition, offset: int) -> tuple[bytes, bool]:
-        """The batch of the source that has a record at this offset, and whether it is packed."""
-        held, start, end, data, is_packed = self._held
-        if held is not partition or not start <= offset < end:
-            data, _ = await finished(read(partition.log, offset, partition.high_watermark, 1))
-            view = next(iter(batches(data)), None)
-            is_packed = view is not None and view.compression != 0
-            if view is not None:
-                self._held = partition, view.base_offset, view.next_offset, data, is_packed
-        return data, is_packed
-
-    async def _append(self, found: _Found, offset: int, sequence: int) -> int:
+    async def _append(self, found: NestedBatch, offset: int, sequence: int) -> int:
         """Have a batch appended at the offset; an error code."""
         refusal = self._refusal(offset)
         if refusal != ErrorCode.NONE:
@@ -230,13 +226,13 @@ class _Copy:
         assert partition is not None
         if partition.stored_codec >= 0:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # a Produce has it packed anew
-        if len(found.data) > partition.log.config.max_message_bytes:
+        if found.size_bytes > partition.log.config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
         asked = self._asked
-        data = signed(found.data, offset, asked.producer_id, sequence, asked.producer_epoch)
+        found.sign(offset, asked.producer_id, asked.producer_epoch, sequence)
         self._epoch = partition.leader_epoch
         done: asyncio.Future[CallbackJob] = self._loop.create_future()
-        code, _ = partition.append_later(data, done.set_result, origin=GIVEN_OFFSETS)
+        code, _ = partition.append_later(found, done.set_result, origin=GIVEN_OFFSETS)
         if code != ErrorCode.NONE:
             return code
         job = await done
@@ -247,7 +243,7 @@ class _Copy:
             if job.base_offset != offset:
                 return ErrorCode.INVALID_PRODUCE_OFFSET  # a duplicate, which lies elsewhere
             counts = partition.entry.counts
-            counts.note_appended(self._broker.table.counts, found.records, len(data))
+            counts.note_appended(self._broker.table.counts, found.records, found.size_bytes)
         return job.error_code
 
     async def _settle(self) -> None:
@@ -273,17 +269,14 @@ class _Copy:
             result.error_code = code
 
 
-def _batch_at(data: bytes, offset: int, key: bytes) -> _Found:
-    """The one batch that is the value of the record with this key at this offset. InvalidBatchError
-    for damage.
+def _look(
+    partition: Partition, log: Log, offset: int, key: bytes, held: _Held | None
+) -> tuple[_Held, NestedBatch | None]:
+    """In a thread: the batch that is the value of the record with this key at this offset, and the
+    batch of the source that it was found in. InvalidBatchError for damage.
     """
-    record = next(iter(decode(data, start_offset=offset, end_offset=offset + 1)), None)
-    if record is None or record.offset != offset or record.key != key:
-        return _Found(ErrorCode.INVALID_RECORD)
-    value = record.value
-    if value is None:
-        return _Found(ErrorCode.INVALID_RECORD)
-    view = next(iter(batches(value, verify=True)), None)
-    if view is None or view.size_bytes != len(value) or view.is_control or view.is_transactional:
-        return _Found(ErrorCode.INVALID_RECORD)
-    return _Found(ErrorCode.NONE, value, view.records_count)
+    if held is None:
+        data, _ = log.core.read(offset, log.core.log_end_offset, 1)
+        view = next(iter(batches(data)))
+        held = _Held(partition, view.base_offset, view.next_offset, data)
+    return held, find_nested(held.data, offset, key)

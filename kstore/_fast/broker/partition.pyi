@@ -8,6 +8,7 @@ from typing_extensions import Buffer
 from kstore._fast.broker.partition_events import TopicCounts, Wakeable
 from kstore._fast.broker.replica_state import ReplicaState
 from kstore._fast.log.append_queue import CallbackJob
+from kstore._fast.record.nested import NestedBatch
 
 class TopicEntry:
     """One topic: its name, id (16 bytes) and partitions by index (None where this broker
@@ -156,11 +157,15 @@ class Partition(Wakeable):
     def may_append_now(self, data: bytes) -> bool:
         """Whether the loop may append these batches itself, as nothing has to be waited for."""
     def append_later(
-        self, data: bytes | bytearray, callback: Callable[[CallbackJob], object], *, origin: int = 1
+        self,
+        data: bytes | bytearray | NestedBatch,
+        callback: Callable[[CallbackJob], object],
+        *,
+        origin: int = 1,
     ) -> tuple[int, int]:
         """Have a thread append ready batches; ``callback(job)`` is called when that is done, or has
-        failed, after who waits was woken. A bytearray is the thread's from now on; of bytes a copy
-        is made.
+        failed, after who waits was woken. A bytearray or a NestedBatch is the thread's from now on;
+        of bytes a copy is made.
 
         Returns (error code, the base offset that they get if all before them succeed). With an
         error nothing is appended, and nobody called back.

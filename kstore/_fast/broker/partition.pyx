@@ -409,8 +409,8 @@ cdef class Partition(Wakeable):
             <const uint8_t*><const char*>data, len(data), False))
 
     def append_later(self, data not None, callback, *, int origin=ORIGIN_COORDINATOR):
-        """Have a thread append ready batches, bytes or a bytearray that nobody changes from now on;
-        ``callback(job)`` is called when that ends.
+        """Have a thread append ready batches, bytes, or a bytearray or a NestedBatch that nobody
+        changes from now on; ``callback(job)`` is called when that ends.
 
         Returns (error code, the base offset that they get if all before them succeed). With an
         error nothing is appended, and nobody called back.
@@ -426,7 +426,7 @@ cdef class Partition(Wakeable):
         job = PartitionJob.__new__(PartitionJob)
         job.partition = self
         job.core = self.core
-        job.take(data if type(data) is bytearray else bytearray(data))
+        job.take(data)
         job.leader_epoch = self.leader_epoch
         job.origin = origin
         job.callback = callback

@@ -29,7 +29,7 @@ cdef class AppendJob:
     # were done by now, what waited for it goes on.
     cdef int ended(self) except -1
     cdef int go_on(self) except -1
-    cdef int take(self, bytearray data) except -1
+    cdef int take(self, object data) except -1
 
 # One that calls back: with this job.
 cdef class CallbackJob(AppendJob):

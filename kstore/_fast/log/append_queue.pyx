@@ -24,6 +24,7 @@ from kstore._fast.log.clock cimport now_us
 from kstore._fast.log.dir_calm cimport LANES
 from kstore._fast.log.log_core cimport DIRECT_BYTES
 from kstore._fast.record.memory cimport MemoryView, view_of
+from kstore._fast.record.nested cimport NestedBatch
 
 cdef enum:
     SAID_AFTER_US = 1000000         # an append hangs for so long: the operator is told
@@ -45,10 +46,18 @@ cdef class AppendJob:
     cdef int go_on(self) except -1:
         return 0
 
-    cdef int take(self, bytearray data) except -1:
-        """Append these batches, which nobody else changes from now on."""
-        cdef MemoryView view = view_of(data, True)
-        self.keeps = data
+    cdef int take(self, object data) except -1:
+        """Append these batches: a copy of bytes, or what nobody else changes from now on, in a
+        bytearray or a NestedBatch.
+        """
+        cdef MemoryView view
+        if type(data) is NestedBatch:
+            self.keeps = data
+            self.data = (<NestedBatch>data).data
+            self.size = (<NestedBatch>data).size_bytes
+            return 0
+        self.keeps = data if type(data) is bytearray else bytearray(data)
+        view = view_of(self.keeps, True)
         self.data = view.data
         self.size = view.size
 

@@ -154,9 +154,27 @@ cdef int write_blob(FieldPlan field, object value, Out* out, int kind) except -1
         text = PyUnicode_AsUTF8AndSize(value, &size)
         write_length(field, out, 2, size)
         return write_bytes(out, text, size)
+    if kind == KIND_RECORDS and type(value) is tuple:
+        size = 0
+        for part in <tuple>value:
+            size += len(part)
+        write_length(field, out, 4, size)
+        for part in <tuple>value:
+            write_part(part, out, kind)
+        return 0
     PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
     try:
         write_length(field, out, 4, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return write_part(value, out, kind)
+
+
+# Bytes behind their length: large records as a piece of their own.
+cdef int write_part(object value, Out* out, int kind) except -1:
+    cdef Py_buffer view
+    PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+    try:
         if out.pieces != NULL and kind == KIND_RECORDS and view.len >= LARGE_RECORDS:
             (<list>out.pieces).append(PyBytes_FromStringAndSize(<char*>out.data, out.size))
             (<list>out.pieces).append(value)

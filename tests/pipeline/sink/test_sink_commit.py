@@ -93,10 +93,11 @@ def test_no_batch_passes_the_driver(sink: Sink, monkeypatch: pytest.MonkeyPatch)
         sent += len(request.encode(request.MAX_VERSION)) + len(answer.encode(answer.MAX_VERSION))
         return answer
 
-    monkeypatch.setattr(ClusterClient, "ask", counted)
     sink.settings = SinkSettings({"bootstrap.servers": sink.bootstrap}, sink.topic, True)
     rows = pa.RecordBatch.from_pydict({"value": [b"%09d" % row * 100 for row in range(5000)]})
-    sink.commit(*(Task(sink.settings, sink.name, 0).write([rows]) for _ in range(2)))
+    staged = [Task(sink.settings, sink.name, 0).write([rows]) for _ in range(2)]
+    monkeypatch.setattr(ClusterClient, "ask", counted)
+    sink.commit(*staged)
     assert len(sink.values()) == 10_000
     assert sent < 20_000, "of 9,000,000 bytes"
 

@@ -1,0 +1,92 @@
+"""A batch in a record of another batch is found by offset and key, checked, and signed in place."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstore._fast.record.builder import build_batch
+from kstore._fast.record.crc32c import checksum
+from kstore._fast.record.nested import combined_checksum, find_nested
+from kstore.record import InvalidBatchError, batches, decode
+
+KEY = b"k"
+
+
+def inner(*values: Any, **fields: Any) -> bytes:
+    return build_batch(list(values), timestamp=7, **fields)
+
+
+def outer(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> bytes:
+    return build_batch(list(rows), timestamp=9, base_offset=100, **fields)
+
+
+@given(st.binary(), st.binary())
+def test_checksums_of_parts_are_combined(first: bytes, second: bytes) -> None:
+    made = combined_checksum(checksum(first), checksum(second), len(second))
+    assert made == checksum(first + second)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+@given(values=st.lists(st.binary(max_size=50), min_size=1, max_size=20), place=st.integers(0, 2))
+def test_a_batch_is_found_and_signed(codec: int, values: list[bytes], place: int) -> None:
+    batch = inner(*values, base_offset=5)
+    rows = [(KEY, inner(b"other")) for _ in range(3)]
+    rows[place] = KEY, batch
+    found = find_nested(outer(*rows, compression=codec), 100 + place, KEY)
+    assert found is not None
+    assert (found.records, bytes(found)) == (len(values), batch)
+    found.sign(77, 12, 3, 9)
+    (view,) = batches(bytes(found), verify=True)
+    signed = view.base_offset, view.producer_id, view.producer_epoch, view.base_sequence
+    assert signed == (77, 12, 3, 9)
+    assert [record.value for record in decode(bytes(found))] == values
+
+
+def test_a_large_batch_is_signed_where_it_lies() -> None:
+    data = outer((KEY, inner(b"x" * 100_000)), (KEY, inner(b"y")))
+    found = find_nested(data, 100, KEY)
+    assert found is not None
+    found.sign(1, 2, 3, 4)
+    assert bytes(found) in data
+    assert bytes(find_nested(data, 101, KEY) or b"") == inner(b"y")
+
+
+@pytest.mark.parametrize(
+    ("row", "offset", "key"),
+    [
+        ((KEY, inner(b"x")), 99, KEY),
+        ((KEY, inner(b"x")), 101, KEY),
+        ((KEY, inner(b"x")), 100, b"kk"),
+        ((None, inner(b"x")), 100, KEY),
+        ((KEY, None), 100, KEY),
+        ((KEY, b""), 100, KEY),
+        ((KEY, b"no batch" * 20), 100, KEY),
+        ((KEY, inner(b"x") * 2), 100, KEY),
+        ((KEY, inner(b"x", transactional=True, producer_id=1, base_sequence=0)), 100, KEY),
+    ],
+)
+def test_what_is_no_batch_is_not_found(
+    row: tuple[bytes | None, bytes | None], offset: int, key: bytes
+) -> None:
+    assert find_nested(outer(row), offset, key) is None
+
+
+@pytest.mark.parametrize("at", [21, 40, 60, 65, -1])
+def test_a_damaged_batch_is_no_batch(at: int) -> None:
+    damaged = bytearray(inner(b"some value"))
+    damaged[at] ^= 1
+    with pytest.raises(InvalidBatchError):
+        find_nested(outer((KEY, bytes(damaged))), 100, KEY)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_taken_without_harm(data: bytes) -> None:
+    batch = bytearray(outer((KEY, inner(b"x"))))
+    batch[61 : 61 + len(data)] = data
+    with contextlib.suppress(InvalidBatchError):
+        find_nested(bytes(batch), 100, KEY)
