@@ -36,7 +36,7 @@ def _append_rate(
 ) -> float:
     """Records per second, without open and close."""
     shutil.rmtree(folder, ignore_errors=True)
-    touch_memory(2 * len(batches) * sum(map(len, batches[0])) + (64 << 20))
+    touch_memory(2 * len(batches) * sum(map(len, batches[0])) + (64 << 20), folder.parent)
     store = kind(folder, synced=synced)
     try:
         for values in batches[:8]:

@@ -5,10 +5,10 @@ process has used so far. It knows nothing of what is measured.
 from __future__ import annotations
 
 import dataclasses
-import mmap
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -92,14 +92,17 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def touch_memory(size_bytes: int) -> None:
+def touch_memory(size_bytes: int, folder: Path) -> None:
     """Has the machine's memory backed, as far as a case is about to fill the page cache: in a
-    virtual machine the first touch of a page costs the host's page fault (here 5 s of system time
-    per GB), and would be charged to whoever writes first.
+    virtual machine the first touch of a page costs the host's page fault (here 2 to 5 s of system
+    time per GB), and would be charged to whoever writes first. A file is written and removed: what
+    it frees is what the next file gets. Pages of a process's memory that were touched and freed
+    left the next file with cold ones in half of the turns.
     """
-    with mmap.mmap(-1, size_bytes) as pages:
-        for offset in range(0, size_bytes, mmap.PAGESIZE):
-            pages[offset] = 1
+    data = bytes(1 << 20)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(0, size_bytes, len(data)):
+            file.write(data)
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -139,7 +139,7 @@ def _throughput(cluster: Cluster, topic: str, records: int) -> Figures:
     """Java's producer, acks=all, each record on three brokers."""
     _create_topic(cluster, topic, PARTITIONS)
     size_bytes = records * RECORD_BYTES
-    touch_memory(2 * SIZE * size_bytes)
+    touch_memory(2 * SIZE * size_bytes, cluster.folder)
     before = _all_cpu_seconds(cluster)
     found = perf_tools.produce(cluster, topic, records, RECORD_BYTES, {"acks": "all"})
     used = _all_cpu_seconds(cluster) - before

@@ -67,7 +67,7 @@ class _Runs:
         topic, records = f"{self._topic}-{next(self._numbers)}", self._records
         size_bytes = records * self._record_bytes
         create_topic(broker, topic, PARTITIONS)
-        touch_memory(6 * size_bytes)
+        touch_memory(6 * size_bytes, broker.folder)
         before = end_offset(broker, topic, PARTITIONS)
         found = _metered(
             broker,

@@ -32,7 +32,10 @@ class _Client:
         """Whether the peer is still there."""
         if len(self.held) - self.size < READ_BYTES // 2:
             self.held.extend(bytes(len(self.held)))
-        got = self.connection.recv_into(memoryview(self.held)[self.size :])
+        try:
+            got = self.connection.recv_into(memoryview(self.held)[self.size :])
+        except ConnectionResetError:
+            return False
         self.size += got
         return got > 0
 

@@ -79,13 +79,15 @@ class _BareServer:
 class _Turn:
     """One side under its load."""
 
-    def __init__(self, load: Load, pid: int, batch_bytes: int, stored: Callable[[], int]) -> None:
+    def __init__(
+        self, load: Load, pid: int, batch_bytes: int, stored: Callable[[], int], folder: Path
+    ) -> None:
         self._load, self._pid, self._batch_bytes = load, pid, batch_bytes
-        self._stored = stored
+        self._stored, self._folder = stored, folder
         load.run(1, at_most=500)
 
     def __call__(self, requests: int, records: int) -> Figures:
-        touch_memory(int(requests * self._batch_bytes * 1.1))
+        touch_memory(int(requests * self._batch_bytes * 1.1), self._folder)
         stored, before = self._stored(), cpu_seconds(self._pid)
         answers, elapsed = self._load.run(600, at_most=requests)
         used = cpu_seconds(self._pid) - before
@@ -121,7 +123,7 @@ def _measure(pair: Pair, settings: Settings, case: _Case) -> dict[str, Side]:
             stored: Callable[[], int],
         ) -> int:
             load = stack.enter_context(Load(address, requests, check, depth=case.depth))
-            turn = _Turn(load, pid, len(batch), stored)
+            turn = _Turn(load, pid, len(batch), stored, settings.scratch)
             sides[name] = lambda: turn(size // len(batch), case.records)
             return load.answer_bytes
 

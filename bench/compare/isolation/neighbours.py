@@ -84,7 +84,7 @@ def fill(broker: Broker, topic: str, size_bytes: int, *, keyed: bool = False) ->
         if code := frames.produce_error(answer, topic):
             raise RuntimeError(f"Produce to {topic} was answered with error {code}")
 
-    touch_memory(size_bytes)
+    touch_memory(size_bytes, broker.folder)
     requests = [frames.produce(topic, 0, batch, acks=1)] * 4
     with Load((broker.host, broker.port), requests, check) as load:
         load.run(DEADLINE_S, at_most=size_bytes // len(batch))
@@ -118,7 +118,7 @@ def nothing(place: Place) -> Iterator[Work]:
 def _producers(place: Place, count: int) -> Iterator[Work]:
     topic, partitions, seconds = _topic("bulk"), 4, place.sizes.seconds
     create_topic(place.broker, topic, partitions)
-    touch_memory(place.sizes.limit_bytes)
+    touch_memory(place.sizes.limit_bytes, place.broker.folder)
 
     def work() -> float:
         found = clients.run(
