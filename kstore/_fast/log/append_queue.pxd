@@ -55,6 +55,7 @@ cdef class AppendQueue:
     cdef dict threads                       # name -> Thread
     cdef list lanes
     cdef Lane watch
+    cdef Lane space                         # its jobs are files
     cdef int64_t watched_us                 # when the watch last had work
     cdef bint stopping
     cdef list done                          # jobs that the loop does not know of

@@ -6,6 +6,7 @@ from typing_extensions import Buffer
 
 from kstore._fast.log.dir_calm import DirCalm
 from kstore._fast.log.log_core import LogCore
+from kstore._fast.log.segment_file import SegmentFile
 
 class AppendJob:
     """One append that a thread does."""
@@ -63,12 +64,16 @@ class AppendQueue:
         """From now on appends to a log wait, and nobody else's, until ``release``."""
     def release(self, core: LogCore) -> None:
         """Those that waited are done now, in their order."""
+    def reserve(self, file: SegmentFile) -> None:
+        """Have a thread ask for disk space, so that the loop's appends never have to."""
     def start(self, name: str, run: Callable[..., None], *args: object) -> None:
         """Begin a thread that ends with the process."""
     def run_done(self) -> None:
         """Say what is done to those who asked for it."""
     def run_lane(self, number: int) -> None:
         """A lane's thread."""
+    def run_space(self) -> None:
+        """The thread that asks for disk space."""
     def run_next(self) -> bool:
         """Do one job here: the first of the lane that has any; False if none has."""
     def run_watch(self) -> None:

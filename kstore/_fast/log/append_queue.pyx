@@ -2,8 +2,9 @@
 and one for bulk, do them in order, and the loop is told when they are done.
 
 All appends of one log that are queued at a time are in one lane, so they keep their order; one that
-fails fails all that are queued behind it. A third thread says what hangs. The threads begin with
-the first append that is left to them, and wait without the GIL. What is appended at once, and what
+fails fails all that are queued behind it. A third thread says what hangs, a fourth asks for disk
+space before it is needed. The threads begin with the first that is left to them, and wait without
+the GIL. What is appended at once, and what
 becomes of an append, is decided by whoever asks.
 """
 
@@ -23,6 +24,7 @@ from kstore._fast.disk.write_back cimport WriteBack
 from kstore._fast.log.clock cimport now_us
 from kstore._fast.log.dir_calm cimport LANES
 from kstore._fast.log.log_core cimport DIRECT_BYTES
+from kstore._fast.log.segment_file cimport SegmentFile
 from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.nested cimport NestedBatch
 
@@ -136,6 +138,7 @@ cdef class AppendQueue:
         self.threads = {}
         self.lanes = [Lane() for _ in range(LANES)]
         self.watch = Lane()
+        self.space = Lane()
         self.watched_us = 0
         self.done = []
         self.told = False
@@ -212,6 +215,15 @@ cdef class AppendQueue:
             self.watch.wake()
         return 0
 
+    def reserve(self, SegmentFile file not None):
+        """Have a thread ask for disk space, so that the loop's appends never have to."""
+        if self.call_threadsafe is None or self.run_later is not None or self.stopping:
+            return
+        self.space.jobs.append(file)
+        if "kstore-append-space" not in self.threads:
+            self.start("kstore-append-space", self.run_space)
+        self.space.wake()
+
     def start(self, name, run, *args):
         """Begin a thread that ends with the process."""
         self.threads[name] = threading.Thread(target=run, args=args, name=name, daemon=True)
@@ -247,6 +259,14 @@ cdef class AppendQueue:
                 return
             with nogil:
                 lane.wait(FOR_EVER)
+
+    def run_space(self):
+        """The thread that asks for disk space."""
+        while not self.stopping:
+            while self.space.jobs:
+                self.space.jobs.popleft().reserve_ahead()
+            with nogil:
+                self.space.wait(FOR_EVER)
 
     def run_next(self):
         """Do one job here: the first of the lane that has any; False if none has."""
@@ -363,7 +383,7 @@ cdef class AppendQueue:
             self.calm.probe.close()
         while self.run_later is not None and self.run_next():
             pass
-        for lane in [*self.lanes, self.watch]:
+        for lane in [*self.lanes, self.watch, self.space]:
             lane.wake()
         for name, thread in self.threads.items():
             thread.join(max(until - now_us(), 0) / 1e6)

@@ -17,6 +17,9 @@ cdef class SegmentFile:
     cdef readonly int64_t durable_bytes     # end of what an fdatasync has covered
     cdef int64_t allocated_bytes            # end of the disk space that the file has for sure
     cdef bint reserves                      # asks for space ahead of its writes
+    cdef bint reserving                     # a thread is about to ask for more
+    # callable(file): has a thread call `reserve_ahead`; None: writes ask themselves
+    cdef public object reserve_later
     # The file is longer than its data: zeros lie behind it until give_back() or close().
     cdef public bint zeros_ahead
     cdef int process                        # who opened it
@@ -60,6 +63,7 @@ cdef class SegmentFile:
     cdef int _check_writable(self) except -1
     cdef int _cut(self) noexcept
     cdef int _note_written(self) except -1
+    cdef bint _wants_room(self) noexcept
     cdef void _reserve(self, Py_ssize_t size) noexcept
     cdef void _write_zeros(self, int64_t end) noexcept
     cdef int _write_one(self, const uint8_t* data, Py_ssize_t size, bint patient) except -1

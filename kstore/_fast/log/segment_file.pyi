@@ -1,6 +1,8 @@
 """One append-only file and its system calls. A Python subclass may replace any method to inject
 faults: the log core then goes through it."""
 
+from collections.abc import Callable
+
 from typing_extensions import Buffer
 
 from kstore._fast.disk.page_reader import PageReader
@@ -22,6 +24,9 @@ class SegmentFile:
     zeros_ahead: bool
     """Set it where every append is synced: small appends then go over zeros written before, which
     costs half of a sync. The file is longer than its data until ``give_back`` or ``close``."""
+    reserve_later: Callable[[SegmentFile], object] | None
+    """Where appends are timed: called when half of the disk space that was asked for ahead is
+    used, to have a thread call ``reserve_ahead``. None: the writes ask for it themselves."""
     write_back: WriteBack | None
     """Who has the system write early what is written here."""
     pages: PageReader | None
@@ -42,6 +47,8 @@ class SegmentFile:
         """Reads the size anew (another process may be writing) and returns it."""
     def preallocate(self, size_bytes: int) -> int:
         """Reserves disk space up to ``size_bytes``, if that is supported; the file's size stays."""
+    def reserve_ahead(self) -> None:
+        """Asks for disk space for the next writes, which may go on meanwhile."""
     shared: bool
     """Other processes append to it, too."""
     def share(self) -> None:

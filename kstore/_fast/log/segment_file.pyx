@@ -63,8 +63,11 @@ cdef extern from "<fcntl.h>" nogil:
         return fallocate(fd, FALLOC_FL_KEEP_SIZE, from, size);
     }
     # endif
+    static int kstore_duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
     """
     int kstore_fallocate(int fd, int64_t start, int64_t size)
+    int kstore_duplicate(int fd)
+    int close(int fd)
 
 cdef enum:
     RELEASE_GIL_ABOVE = 32768           # a smaller copy is cheaper than giving the GIL away
@@ -248,8 +251,12 @@ cdef class SegmentFile:
             if self._cut() != 0:
                 self.broken = True
             self.allocated_bytes = self.size_bytes
+            self.reserving = False
             self._fail(error)
         self.size_bytes += size
+        if self.timed and not self.reserving and self._wants_room():
+            self.reserving = True
+            self.reserve_later(self)
         if self.write_back is not None:
             self.write_back.loose_bytes += size
             if self.size_bytes - self.noted_end >= self.write_back.step_bytes \
@@ -302,6 +309,34 @@ cdef class SegmentFile:
             self.allocated_bytes = end
         else:
             self.reserves = False
+
+    # Whether a thread should ask for space now, so that the loop's next appends find it.
+    cdef bint _wants_room(self) noexcept:
+        return (
+            self.reserve_later is not None and self.reserves and not self.zeros_ahead
+            and self.size_bytes >= RESERVE_FROM // 2
+            and self.allocated_bytes - self.size_bytes
+            < min(self.size_bytes, <int64_t>RESERVE_AT_MOST) // 2)
+
+    def reserve_ahead(self):
+        cdef int64_t start = max(self.allocated_bytes, self.size_bytes)
+        cdef int64_t end = self.size_bytes + min(self.size_bytes, <int64_t>RESERVE_AT_MOST)
+        cdef int own, failed
+        if not self.reserving or self.fd < 0 or end <= start:
+            return
+        own = kstore_duplicate(self.fd)     # it may be closed meanwhile
+        if own < 0:
+            return                          # none is left: the writes ask from now on
+        with nogil:
+            failed = kstore_fallocate(own, start, end - start)
+            close(own)
+        # Where it was closed or cut meanwhile, some spare space stays until the file is cut again.
+        if self.reserving:
+            self.reserving = False
+            if failed:
+                self.reserves = False
+            else:
+                self.allocated_bytes = max(self.allocated_bytes, end)
 
     cdef void _write_zeros(self, int64_t end) noexcept:
         cdef Py_ssize_t size = max(ZEROS_AT_LEAST, min(end, <int64_t>ZEROS_AT_MOST))
@@ -382,6 +417,7 @@ cdef class SegmentFile:
             self._fail(error)
         self.size_bytes = size_bytes
         self.allocated_bytes = size_bytes
+        self.reserving = False
         self.noted_end = min(self.noted_end, size_bytes)
         self.broken = False
         if self.durable_bytes > size_bytes:
@@ -407,7 +443,7 @@ cdef class SegmentFile:
 
     def share(self):
         self.shared = True
-        self.reserves = self.zeros_ahead = False
+        self.reserves = self.zeros_ahead = self.reserving = False
 
     cpdef int follow(self, int64_t size_bytes) except -1:
         self.noted_end = max(self.noted_end + size_bytes - self.size_bytes, <int64_t>0)
@@ -417,11 +453,13 @@ cdef class SegmentFile:
         return 0
 
     cpdef int give_back(self) except -1:
+        self.reserving = False
         if self.allocated_bytes > self.size_bytes:
             self.truncate(self.size_bytes)
         return 0
 
     cpdef int close(self) except -1:
+        self.reserving = False
         # A forked child knows an old size.
         if self.fd >= 0 and self.writable and not self.shared and self.process == getpid() \
                 and self.allocated_bytes > self.size_bytes:

@@ -130,8 +130,7 @@ class LocalLog:
         self.topic_id = topic_id
         self.env = directory.env
         self.read_only = directory.read_only
-        self.closed = False
-        self.deleted = False
+        self.closed = self.deleted = False
         always = directory.flush_policy is FlushPolicy.ALWAYS
         self.opener = SegmentOpener(
             directory.env.fs,
@@ -139,6 +138,7 @@ class LocalLog:
             zeros_ahead=always and not directory.shared,
             write_back=directory.write_back,
             pages=directory.pages,
+            reserve_later=directory.appends.reserve,
             shared=directory.shared,
         )
         self.finishes_swaps = not self.read_only

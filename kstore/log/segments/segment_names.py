@@ -47,6 +47,7 @@ class SegmentOpener:
         zeros_ahead: bool = False,
         write_back: WriteBack | None = None,
         pages: PageReader | None = None,
+        reserve_later: Callable[[SegmentFile], object] | None = None,
         shared: bool = False,
     ) -> None:
         self.fs = fs
@@ -54,6 +55,7 @@ class SegmentOpener:
         self.zeros_ahead = zeros_ahead
         self.write_back = write_back
         self.pages = pages
+        self.reserve_later = reserve_later
         self.shared = shared
 
     def __call__(self, path: str, *, create: bool = False) -> SegmentFile:
@@ -63,6 +65,7 @@ class SegmentOpener:
         file.zeros_ahead = self.zeros_ahead
         file.write_back = self.write_back
         file.pages = self.pages
+        file.reserve_later = self.reserve_later
         if self.shared:
             file.share()
         return file

@@ -333,3 +333,64 @@ def test_jobs_give_the_logs_that_direct_appends_give(
 def test_the_queue_knows_its_directory(log_dir: LogDir) -> None:
     assert isinstance(log_dir.appends, AppendQueue)
     assert log_dir.appends.path == log_dir.path
+
+
+def spare_bytes(file: SegmentFile) -> int:
+    return os.fstat(file.fd).st_blocks * 512 - file.size_bytes
+
+
+def until_half_is_used(log: Log) -> SegmentFile:
+    """Append until a thread is to ask for disk space; the file that needs it."""
+    asked: list[SegmentFile] = []
+    log.append(b"x")
+    log.core.active.handle_or_open().reserve_later = asked.append
+    while not asked:
+        log.append(b"x" * 10_000)
+        assert log.log_end_offset < 100
+    return asked[0]
+
+
+def test_disk_space_is_asked_for_by_a_thread_before_appends_need_it(log_dir: LogDir) -> None:
+    log = log_dir.log("t")
+    file = until_half_is_used(log)
+    size = file.size_bytes
+    assert size < 256 * 1024  # from there on an append without space has to wait for it
+    log.append(b"x")
+    file.reserve_ahead()
+    if spare_bytes(file) > 64 * 1024:  # the file system can reserve
+        assert size < spare_bytes(file) <= size + 65536
+    reserved = spare_bytes(file)
+    file.reserve_ahead()  # nothing more is asked for before half of that is used
+    assert spare_bytes(file) == reserved
+
+
+def test_space_that_nobody_waits_for_any_more_is_not_taken(log_dir: LogDir) -> None:
+    log = log_dir.log("t")
+    file = until_half_is_used(log)
+    file.give_back()
+    reserved = spare_bytes(file)
+    file.reserve_ahead()
+    assert spare_bytes(file) == reserved
+    closed = SegmentFile(file.path, writable=True)
+    closed.close()
+    closed.reserve_ahead()
+    assert spare_bytes(file) == reserved
+
+
+def test_the_queue_has_a_thread_ask_for_space(log_dir: LogDir) -> None:
+    log = log_dir.log("t")
+    file = until_half_is_used(log)
+    begun, ended = threading.Event(), threading.Event()
+
+    class Asked(SegmentFile):
+        def reserve_ahead(self) -> None:
+            assert threading.current_thread() is not threading.main_thread()
+            begun.set()
+            assert ended.wait(WAIT_S)
+
+    other = Asked(file.path)
+    log_dir.appends.reserve(other)
+    assert begun.wait(WAIT_S)
+    log.append(b"goes on meanwhile")
+    ended.set()
+    other.close()
