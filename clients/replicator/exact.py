@@ -30,6 +30,7 @@ from kstore.record import BatchView, batches
 
 if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
+    from kstore.clients.replicator.topics import TopicCopier
     from kstore.protocol.logs.fetch import PartitionData
     from kstore.types import TopicPartition
 
@@ -42,6 +43,8 @@ class ExactCopier(Copier):
     """A Copier of whole logs."""
 
     exact = True
+    topics: TopicCopier
+    """Set by who makes it; the target's topics."""
     _least_id = 0
     """Ids from here on are the target's own."""
     _asked: frozenset[int] = frozenset()
@@ -55,6 +58,7 @@ class ExactCopier(Copier):
     async def _locate(self, copy: PartitionCopy) -> None:
         assert isinstance(copy, ExactCopy)
         await self.reserve_ids()
+        await self.topics.raise_least_id(copy.tp.topic, self._least_id)
         epoch = self._source.view.partition(copy.tp).leader_epoch
         theirs = self._target.view.partition(copy.tp).leader_epoch
         if theirs <= epoch:
@@ -150,8 +154,9 @@ class ExactCopier(Copier):
 
     async def _plan(self, copy: PartitionCopy, row: PartitionData) -> Plan:
         found = plan_exact(row.records or b"", copy.fetch_offset)
-        if found.largest_producer_id >= self._least_id:
+        if found.largest_producer_id >= self.topics.least_ids.get(copy.tp.topic, 0):
             await self.reserve_ids(found.largest_producer_id)
+            await self.topics.raise_least_id(copy.tp.topic, self._least_id)
         assert isinstance(copy, ExactCopy)
         if row.log_start_offset > max(copy.log_start, 0) and copy.position >= row.log_start_offset:
             await self._delete_before(copy, row.log_start_offset)

@@ -84,6 +84,7 @@ class Replicator:
         """
         try:
             await self._meet()
+            self._topics.switching = switch
             copier = self._copier = self._new_copier()
             await self._sync_topics(copier)
             moving = asyncio.create_task(copier.run())
@@ -127,6 +128,8 @@ class Replicator:
     def _new_copier(self) -> Copier:
         kind = ExactCopier if self._options.exact else Copier
         copier = kind(self._source, self._target, self._options, self._report)
+        if isinstance(copier, ExactCopier):
+            copier.topics = self._topics
         copier.groups_batches = self._groups_batches
         return copier
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from kstore.clients.io.cluster import ANY
+from kstore.clients.replicator.exact_wire import IDS_PER_CLUSTER
 from kstore.clients.replicator.options import (
     Event,
     ReplicationError,
@@ -49,8 +50,10 @@ TIMESTAMP_TYPE = "message.timestamp.type"
 NEVER = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
-MIRROR = "kstore.mirror"
-"""The target's alone: the topic is an exact copy, and takes nothing else."""
+MIRROR, LEAST_ID = "kstore.mirror", "kstore.least.producer.id"
+"""The target's alone: the topic is an exact copy, and takes nothing else; and which producer ids
+are never the source's.
+"""
 
 
 class TopicCopier:
@@ -67,6 +70,10 @@ class TopicCopier:
         self._options, self._report = options, report
         self._timeout_ms: int = source.settings["request.timeout.ms"]
         self._refused: set[tuple[str, str, str | None]] = set()
+        self.least_ids: dict[str, int] = {}
+        """Of each exact copy; no producer of the source has a larger id, or that one."""
+        self.switching = False
+        """Whether a topic that has been an exact copy is passed over: it is switched already."""
 
     async def sync(self) -> list[TopicPartition]:
         """The partitions of all topics that are asked for, once the target has them too."""
@@ -77,20 +84,23 @@ class TopicCopier:
         configs = await self._configs(self._source, names) if self._options.copy_configs else {}
         for of_topic in configs.values():
             of_topic.pop(MIRROR, None)  # of a source that is a copy itself
+            of_topic.pop(LEAST_ID, None)
         new = [name for name in names if name not in self._target.view.topics]
-        mirror = {MIRROR: "true"} if self._options.exact else {}
+        there = await self._configs(self._target, [name for name in names if name not in new])
+        for name in self._switched(there):
+            names.remove(name)
+            del there[name]
+        mirror = {MIRROR: "true", LEAST_ID: str(IDS_PER_CLUSTER)} if self._options.exact else {}
         for name in new:
             await self._create(name, configs.get(name, {}) | mirror)
         grown = [name for name in names if name not in new and await self._grow(name)]
         if new or grown:
             await self._target.refresh(names)
-        old = [name for name in names if name not in new]
-        if old:
-            there = await self._configs(self._target, old)
-            for name in old:
-                _check_kind(name, there[name].pop(MIRROR, None), exact=self._options.exact)
-                if self._options.copy_configs:
-                    await self._configure(name, configs[name], there[name])
+        for name, of_topic in there.items():
+            _check_kind(name, of_topic.pop(MIRROR, None), exact=self._options.exact)
+            self.least_ids[name] = int(of_topic.pop(LEAST_ID, None) or 0)
+            if self._options.copy_configs:
+                await self._configure(name, configs[name], of_topic)
         return [
             TopicPartition(name, row.partition)
             for name in names
@@ -110,6 +120,22 @@ class TopicCopier:
         await self._source.refresh(found)
         return sorted(name for name in found if name in view.topics)
 
+    def _switched(self, there: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+        """The topics that an earlier run has switched, before it came to an end."""
+        if not self.switching:
+            return []
+        return [
+            name
+            for name, of_topic in there.items()
+            if not _is_mirror(of_topic.get(MIRROR)) and int(of_topic.get(LEAST_ID) or 0) > 0
+        ]
+
+    async def raise_least_id(self, name: str, least: int) -> None:
+        """Have a copy refuse smaller ids of the target's producers, and others of the source's."""
+        if self.least_ids.get(name, 0) < least:
+            await self._set(LEAST_ID, str(least), name, self._target)
+            self.least_ids[name] = least
+
     async def set_mirror(self, cluster: ClusterClient, name: str, *, on: bool) -> None:
         """Let a topic take an exact copy's batches alone, or producers' records."""
         await self._set(MIRROR, "true" if on else None, name, cluster)
@@ -128,7 +154,7 @@ class TopicCopier:
         row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
         one_by_one = row.error_code == ErrorCode.INVALID_CONFIG and topic.configs
         if one_by_one:  # the target lacks one of them; set singly, the others are taken
-            topic.configs = [each for each in topic.configs if each.name == MIRROR]
+            topic.configs = [each for each in topic.configs if each.name in (MIRROR, LEAST_ID)]
             row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
         if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise error_for(row.error_code, f"topic {name!r}: {row.error_message or ''}")
@@ -221,9 +247,13 @@ class TopicCopier:
             raise error_for(result.error_code, result.error_message or None)
 
 
+def _is_mirror(value: str | None) -> bool:
+    return value is not None and value.strip().lower() == "true"
+
+
 def _check_kind(name: str, mirror: str | None, *, exact: bool) -> None:
     """ReplicationError if a topic of the target is not of the kind that is to be copied to."""
-    is_mirror = mirror is not None and mirror.strip().lower() == "true"
+    is_mirror = _is_mirror(mirror)
     if exact and not is_mirror:
         raise ReplicationError(
             f"topic {name!r} of the target is no exact copy, it takes records of its own: delete "

@@ -296,7 +296,7 @@ EXAMPLES = (
         43, 2, _raised_epoch(),
         "The leader of t-0 raises its leader epoch to 3 if it is smaller.",
     ),
-    Example(22, 6, _skipped_ids(), "No id below 2^40 is to be given out any more."),
+    Example(22, 5, _skipped_ids(), "No id below 2^40 is to be given out any more."),
     Example(
         25300, 0,
         leader_epoch_for_partition.LeaderEpochForPartitionRequest(

@@ -23,8 +23,8 @@ from kstore.config.definition import (
     replica_list,
 )
 
-__all__ = ["COUNT_REQUIRED", "INTERNAL_SEGMENT_BYTES", "ORDERED_EXPANSION", "TOPIC_CONFIGS",
-           "is_on"]  # fmt: skip
+__all__ = ["COUNT_REQUIRED", "INTERNAL_SEGMENT_BYTES", "LEAST_PRODUCER_ID", "MIRROR",
+           "ORDERED_EXPANSION", "TOPIC_CONFIGS", "is_on", "least_producer_id"]  # fmt: skip
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
@@ -33,6 +33,7 @@ _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 COUNT_REQUIRED = "kstore.partition.count.required"
 ORDERED_EXPANSION = "kstore.ordered.expansion"
 MIRROR = "kstore.mirror"
+LEAST_PRODUCER_ID = "kstore.least.producer.id"
 
 _NO_REMOTE = "No effect here: there is no tiered storage."
 
@@ -230,6 +231,14 @@ _ROWS = (
         Importance.MEDIUM,
     ),
     ConfigDef(
+        LEAST_PRODUCER_ID, _LONG, 0,
+        "The smallest producer id of this cluster's own producers in the topic. kstore replicate "
+        "--exact sets it. Smaller ids belong to the cluster that the topic is or was copied from: "
+        "a producer of this cluster with such an id is refused, and a copied batch with a larger "
+        "one, too.",
+        Importance.LOW, at_least(0),
+    ),
+    ConfigDef(
         ORDERED_EXPANSION, _BOOLEAN, False,
         "Whether groups of the consumer protocol get a partition that was added only after they "
         "have committed all that was written to the others before (KIP-253). Keys then stay in "
@@ -252,3 +261,8 @@ INTERNAL_SEGMENT_BYTES = ConfigDef(
 def is_on(configs: Mapping[str, str], name: str) -> bool:
     """Whether a topic config that is off by default is set to true for a topic."""
     return configs.get(name, "").strip().lower() == "true"
+
+
+def least_producer_id(configs: Mapping[str, str]) -> int:
+    """The smallest id of a topic's own producers; 0: the topic was never an exact copy."""
+    return int(configs.get(LEAST_PRODUCER_ID, "0"))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from docs.extensions.page import page
+from kstore.broker.api import API_TABLE
 from kstore.broker.state.metadata.features import FEATURES
 from kstore.errors import ErrorCode, error_for
 from kstore.protocol.registry import APIS
@@ -95,6 +96,13 @@ def test_kstores_codec_reads_and_writes_an_example(layout: Layout, text: str) ->
     message = message_class(layout).decode(body, layout.version)
     assert message.encode(layout.version) == body
     assert_same(message, values)
+
+
+@EACH_EXAMPLE
+def test_a_broker_serves_the_version_of_an_example(layout: Layout, text: str) -> None:
+    """It may serve fewer than kstore can read."""
+    row = API_TABLE[message_class(layout).API_KEY]
+    assert row.min_version <= layout.version <= row.max_version
 
 
 def message_class(layout: Layout) -> type[Message]:

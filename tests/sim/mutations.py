@@ -441,6 +441,10 @@ MUTATIONS: dict[str, Mutation] = {
         mirror_bugs.holes_in_copies, "exact_copy", "--faults none --seconds 5 --workloads mirror",
         "a replicator leaves batches out, which the gaps that a log may have hide",
     ),
+    "same-ids": Mutation(
+        mirror_bugs.same_ids, "acknowledged", "--faults none --seconds 5 --workloads mirror",
+        "a copy's cluster gives producers ids of the source's: their records are taken for doubles",
+    ),
     "lost-updates": Mutation(
         share_bugs.lost_updates, "share_state", "--faults kill --workloads produce,share",
         "some updates of share-partitions are passed over when a coordinator loads",

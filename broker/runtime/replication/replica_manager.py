@@ -19,7 +19,7 @@ from kstore.broker.runtime.replication.put_off import PutOff, Said, wait_for
 from kstore.broker.runtime.replication.replicas import NO_EPOCH
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.topic_rules import is_on
-from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR
+from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR, least_producer_id
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
 from kstore.protocol.controller.broker_requests import (
@@ -243,6 +243,7 @@ class ReplicaManager:
             self._counts.tell(entry, topic.partition_count)
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         entry.mirror = is_on(configs, MIRROR)
+        entry.least_producer_id = least_producer_id(configs)
         log_config = self._log_manager.log_config(configs)
         late = await self.replicas.open_logs(
             entry, topic.topic_id, topic.partition_states, log_config

@@ -34,7 +34,7 @@ from kstore.broker.state.metadata.topic_rules import (
     plan_partitions,
     plan_topic,
 )
-from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR, TOPIC_CONFIGS
+from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR, TOPIC_CONFIGS, least_producer_id
 from kstore.errors import ErrorCode
 from kstore.log.errors import LogError
 from kstore.types import TopicPartition
@@ -216,6 +216,7 @@ class Topics:
         entry = self._replicas.add_topic(topic)
         entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
         entry.mirror = is_on(topic.configs, MIRROR)
+        entry.least_producer_id = least_producer_id(topic.configs)
         log_config = self._replicas.log_config(topic.configs)
         for index in range(len(topic.partitions)):
             if self._replicas.is_offline(TopicPartition(topic.name, index)):
@@ -249,6 +250,7 @@ class Topics:
             entry = self._replicas.add_topic(topic)
             entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
             entry.mirror = is_on(topic.configs, MIRROR)
+            entry.least_producer_id = least_producer_id(topic.configs)
             try:
                 await self._open(topic, 0)
             except (LogError, OSError) as problem:  # too many open files, no space, ...
@@ -421,6 +423,7 @@ class Topics:
             return
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         entry.mirror = is_on(configs, MIRROR)
+        entry.least_producer_id = least_producer_id(configs)
         for partition in entry.partitions:
             if partition is None or partition.log is None:
                 continue  # it is on another broker

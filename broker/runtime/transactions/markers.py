@@ -111,8 +111,12 @@ class Markers:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         entry = partition.log.core.producers.entries.get(producer_id)
         is_open = entry is not None and entry.txn_first_offset >= 0
-        if partition.entry.mirror and not is_open:
-            return ErrorCode.NONE  # an exact copy took no records of it, and gets no marker
+        if partition.entry.mirror:
+            if not is_open:
+                return ErrorCode.NONE  # an exact copy took no records of it, and gets no marker
+            if producer_id < partition.entry.least_producer_id:
+                # It is the source's transaction, of a producer there that has the same id.
+                return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if transaction_version >= TV_2 and is_open and entry.producer_epoch == epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         kind = ControlType.COMMIT if committed else ControlType.ABORT

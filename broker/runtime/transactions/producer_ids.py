@@ -2,7 +2,8 @@
 hands them out.
 
 The node is Kafka's `/latest_producer_id_block`. What is left of a block when the broker stops is
-lost, as in Kafka.
+lost, as in Kafka. Where logs are copied from another cluster with their producer ids, the node also
+has the least id that this cluster gives out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.coordination.store import (
     BadVersionError,
@@ -24,10 +25,11 @@ from kstore.errors import ErrorCode, error_for
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
-__all__ = ["ProducerIds", "skip_blocks", "take_block"]
+__all__ = ["Block", "ProducerIds", "skip_blocks", "take_block"]
 
 LOGGER = logging.getLogger(__name__)
 NODE = "/latest_producer_id_block"
+LEAST = "kstore_least"
 BLOCK_SIZE = 1000
 NO_PRODUCER_ID = -1
 
@@ -46,6 +48,8 @@ class ProducerIds:
         self._run_blocking = run_blocking
         self._next = 0
         self._end = 0
+        self.least = 0
+        """No smaller id is given out any more; known once there was a block."""
         self._one_at_a_time = asyncio.Lock()
 
     async def next_id(self) -> int:
@@ -66,12 +70,13 @@ class ProducerIds:
         async with self._one_at_a_time:
             if not self.is_ready:
                 try:
-                    self._next = await self._run_blocking(
+                    block = await self._run_blocking(
                         lambda: take_block(self._store, self._broker_id)
                     )
                 except StoreError as error:
                     LOGGER.error("no producer ids can be had: %s", error)
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
+                self._next, self.least = block.first, block.least
                 self._end = self._next + BLOCK_SIZE
 
     async def skip_to(self, least: int) -> None:
@@ -85,6 +90,7 @@ class ProducerIds:
                 await self._run_blocking(lambda: skip_blocks(self._store, self._broker_id, least))
             except StoreError as error:
                 raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
+            self.least = max(self.least, least)
 
     @property
     def offered(self) -> int:
@@ -103,25 +109,31 @@ class ProducerIds:
         return self._next - 1
 
 
-def take_block(store: Store, broker_id: int) -> int:
-    """Take the next block for this broker and return its first id; other brokers may be taking
-    theirs.
-    """
+class Block(NamedTuple):
+    """Ids that one broker gives out, and the least one that any broker may give out."""
+
+    first: int
+    least: int
+
+
+def take_block(store: Store, broker_id: int) -> Block:
+    """Take the next block for this broker; other brokers may be taking theirs."""
     while True:
         try:
             data, version = store.get(NODE)
         except NoNodeError:
             try:
-                store.create(NODE, _block(broker_id, 0))
+                store.create(NODE, _node(broker_id, Block(0, 0)))
             except NodeExistsError:
                 continue
-            return 0
-        first = int(json.loads(data)["block_end"]) + 1
+            return Block(0, 0)
+        last, least = _read(data)
+        block = Block(last + 1, least)
         try:
-            store.set(NODE, _block(broker_id, first), version)
+            store.set(NODE, _node(broker_id, block), version)
         except BadVersionError:
             continue
-        return first
+        return block
 
 
 def skip_blocks(store: Store, broker_id: int, least: int) -> None:
@@ -132,20 +144,30 @@ def skip_blocks(store: Store, broker_id: int, least: int) -> None:
         except NoNodeError:
             take_block(store, broker_id)
             continue
-        if int(json.loads(data)["block_end"]) + 1 >= least:
+        last, known = _read(data)
+        if known >= least:
             return
+        first = max(last + 1, least) - BLOCK_SIZE
         try:
-            store.set(NODE, _block(broker_id, least - BLOCK_SIZE), version)
+            store.set(NODE, _node(broker_id, Block(first, least)), version)
         except BadVersionError:
             continue
         return
 
 
-def _block(broker_id: int, first: int) -> bytes:
+def _read(data: bytes) -> tuple[int, int]:
+    """The last id of the last block, and the least one that may be given out."""
+    node = json.loads(data)
+    return int(node["block_end"]), int(node.get(LEAST, 0))
+
+
+def _node(broker_id: int, block: Block) -> bytes:
     node = {
         "version": 1,
         "broker": broker_id,
-        "block_start": str(first),
-        "block_end": str(first + BLOCK_SIZE - 1),
+        "block_start": str(block.first),
+        "block_end": str(block.first + BLOCK_SIZE - 1),
     }
+    if block.least:
+        node[LEAST] = str(block.least)
     return json.dumps(node, separators=(",", ":")).encode()

@@ -202,7 +202,12 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         """
         partition = self.partition(transactional_id)
         decision = partition.shard.handle_init(
-            transactional_id, timeout_ms, claim, self.now_ms(), self.producer_ids.offered
+            transactional_id,
+            timeout_ms,
+            claim,
+            self.now_ms(),
+            self.producer_ids.offered,
+            self.producer_ids.least,
         )
         self.producer_ids.given(decision.producer.producer_id)
         return self._carry_out(partition, decision)

@@ -109,6 +109,7 @@ class TransactionShard:
         claim: Claim | None,
         now_ms: int,
         new_producer_id: int,
+        least_producer_id: int = 0,
     ) -> Decision:
         """InitProducerId with a transactional id."""
         if not transactional_id:
@@ -117,7 +118,13 @@ class TransactionShard:
             return Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         current = self.transactions.get(transactional_id)
         return init_producer_id(
-            current, transactional_id, timeout_ms, claim, now_ms, new_producer_id
+            current,
+            transactional_id,
+            timeout_ms,
+            claim,
+            now_ms,
+            new_producer_id,
+            least_producer_id,
         )
 
     def handle_add(

@@ -68,8 +68,10 @@ def init_producer_id(
     claim: Claim | None,
     now_ms: int,
     new_producer_id: int,
+    least_producer_id: int = 0,
 ) -> Decision:
-    """Give a producer its id and next epoch, which fences whoever had the one before.
+    """Give a producer its id and next epoch, which fences whoever had the one before. An id below
+    the least one is given up: a producer of a cluster whose logs are copied here may have it, too.
 
     A claim (KIP-360) is from a producer that goes on after an error: it must be the present one. An
     ongoing transaction is aborted first: CONCURRENT_TRANSACTIONS, with the prepared abort.
@@ -78,7 +80,7 @@ def init_producer_id(
         current = Transaction(transactional_id, new_producer_id, timeout_ms=timeout_ms)
     if current.state in PREPARED:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if claim is not None and not _is_known_producer(current, claim):
+    if claim is not None and not _is_known_producer(current, claim, least_producer_id):
         return Decision(ErrorCode.PRODUCER_FENCED)
     if current.state == ONGOING:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, fence(current, now_ms))
@@ -91,6 +93,9 @@ def init_producer_id(
             return Decision(ErrorCode.PRODUCER_FENCED)
         producer_id = current.producer_id
         epoch, last_epoch = found
+        if producer_id < least_producer_id:
+            producer_id, epoch = new_producer_id, 0
+            last_epoch = claim.producer_epoch if claim is not None else NO_PRODUCER_EPOCH
     successor = current._replace(
         producer_id=producer_id,
         previous_producer_id=current.producer_id,
@@ -105,16 +110,22 @@ def init_producer_id(
     return Decision(ErrorCode.NONE, successor, Claim(producer_id, epoch))
 
 
-def _is_known_producer(current: Transaction, claim: Claim) -> bool:
-    """Whether the id is the present one, or the one before whose epochs were used up (the producer
-    did not get the answer that told it the new one).
+def _is_known_producer(current: Transaction, claim: Claim, least_producer_id: int) -> bool:
+    """Whether the id is the present one, or the one before that was given up (the producer did not
+    get the answer that told it the new one).
     """
     return (
         current.producer_epoch == NO_PRODUCER_EPOCH
         or claim.producer_id == current.producer_id
         or (
             claim.producer_id == current.previous_producer_id
-            and is_epoch_exhausted(claim.producer_epoch)
+            and (
+                is_epoch_exhausted(claim.producer_epoch)
+                or (
+                    claim.producer_id < least_producer_id
+                    and claim.producer_epoch == current.last_producer_epoch
+                )
+            )
         )
     )
 

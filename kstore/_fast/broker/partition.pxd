@@ -63,3 +63,5 @@ cdef class TopicEntry:
     cdef public int32_t partition_count     # what producers have to know; -1: as many as are here
     cdef public bint count_required         # a producer has to say its count
     cdef public bint mirror                 # an exact copy: it takes Exact batches alone
+    # Of producers here; smaller ids are another cluster's, whose batches are, or were, copied.
+    cdef public int64_t least_producer_id

@@ -26,6 +26,8 @@ class TopicEntry:
     """
     mirror: bool
     """kstore.mirror: an exact copy, which takes nothing else."""
+    least_producer_id: int
+    """kstore.least.producer.id: smaller ones are of producers of another cluster."""
     count_required: bool
     """kstore.partition.count.required: a producer that doesn't say its count is refused."""
     def __init__(self, name: bytes, topic_id: bytes, *, internal: bool = False) -> None: ...

@@ -6,14 +6,18 @@ from kstore._fast.broker.partition cimport Partition, TopicEntry
 from kstore._fast.broker.produce_request cimport ProduceRequest
 from kstore._fast.error_codes cimport (
     FENCED_LEADER_EPOCH, INVALID_PARTITION_COUNT, KAFKA_STORAGE_ERROR, NONE,
-    NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, REQUEST_TIMED_OUT, UNKNOWN_LEADER_EPOCH,
-    UNKNOWN_TOPIC_OR_PARTITION)
+    INVALID_PRODUCER_ID_MAPPING, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, REQUEST_TIMED_OUT,
+    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION)
 from kstore._fast.log.append_plan cimport ORIGIN_CLIENT, ORIGIN_EXACT, ORIGIN_GIVEN_OFFSETS
 from kstore._fast.protocol.wire cimport WireBytes
+from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BATCH_PRODUCER_ID_AT
+from kstore._fast.record.buffer cimport load_int64
 
 cdef int16_t check_records(WireBytes records, ProduceRequest request) noexcept
-# The same of batches that are stored as they are, by a leader of this epoch.
-cdef int16_t check_exact(WireBytes records, int32_t leader_epoch) noexcept nogil
+# The same of batches that are stored as they are, by a leader of this epoch, in a topic whose own
+# producers have ids from that one on.
+cdef int16_t check_exact(
+    WireBytes records, int32_t leader_epoch, int64_t least_producer_id) noexcept nogil
 # Which records of a refused batch are to blame, as (index, words), added to found; returns the
 # error code that they mean. keyed: the topic's records need keys.
 cdef int16_t find_faults(
@@ -56,7 +60,8 @@ cdef inline int16_t check_place(
     TopicEntry entry, Partition partition, WireBytes records, int64_t known_count, bint exact
 ) except -1:
     """Whether the topic has the partition, and as many as the producer knows; and is a copy, which
-    takes another cluster's batches and nothing else, or none.
+    takes another cluster's batches and nothing else, or none; and, where it is or was a copy, that
+    the producer is not taken for one of the other cluster, which may have had the same id.
     """
     cdef int16_t error = POLICY_VIOLATION if entry.mirror != exact \
         else check_count(entry, known_count)
@@ -71,6 +76,10 @@ cdef inline int16_t check_place(
             return REQUEST_TIMED_OUT
     if error == NONE and partition is None:
         return UNKNOWN_TOPIC_OR_PARTITION
+    if error == NONE and entry.least_producer_id > 0 and not exact \
+            and records.size >= BATCH_HEADER_SIZE \
+            and 0 <= load_int64(records.data + BATCH_PRODUCER_ID_AT) < entry.least_producer_id:
+        return INVALID_PRODUCER_ID_MAPPING
     return error
 
 

@@ -13,8 +13,9 @@ from kstore._fast.broker.rights cimport (
     topic_rights,
 )
 from kstore._fast.error_codes cimport (
-    CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, NONE,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_COMPRESSION_TYPE)
+    CLUSTER_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, INVALID_PRODUCER_ID_MAPPING, INVALID_RECORD,
+    INVALID_TIMESTAMP, NONE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH,
+    UNSUPPORTED_COMPRESSION_TYPE)
 from kstore._fast.log.append_plan cimport NO_LIMIT, AppendPlan
 from kstore._fast.log.batch_facts cimport FAULT_NO_KEY, FAULT_TIME_TYPE, TimeRange, record_faults
 from kstore._fast.log.producer_table cimport ProducerEntry
@@ -90,9 +91,11 @@ cdef int16_t check_given(WireBytes records, ProduceRequest request) noexcept:
     return NONE
 
 
-cdef int16_t check_exact(WireBytes records, int32_t leader_epoch) noexcept nogil:
-    """Whole batches one after the other, of leader epochs below the leader's own: an epoch that it
-    has, or gives later, is then never one of the source's.
+cdef int16_t check_exact(
+    WireBytes records, int32_t leader_epoch, int64_t least_producer_id
+) noexcept nogil:
+    """Whole batches one after the other, of leader epochs and producer ids below those that are
+    given here: what is given later is then never one of the source's.
     """
     cdef BatchInfo info
     cdef const uint8_t* p = records.data
@@ -106,6 +109,8 @@ cdef int16_t check_exact(WireBytes records, int32_t leader_epoch) noexcept nogil
             return CORRUPT_MESSAGE                  # the log's end would go back, or nobody read it
         if info.partition_leader_epoch >= leader_epoch:
             return UNKNOWN_LEADER_EPOCH
+        if info.producer_id >= 0 and info.producer_id >= least_producer_id:
+            return INVALID_PRODUCER_ID_MAPPING
         p += info.size_bytes
     return NONE
 

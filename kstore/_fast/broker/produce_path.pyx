@@ -372,7 +372,8 @@ cdef class ProducePath:
         if error == NONE:
             error = check_leader(partition, part.known_epoch, part.known_life)
         if error == NONE and request.exact:
-            error = check_exact(part.records, partition.leader_epoch)
+            error = check_exact(
+                part.records, partition.leader_epoch, partition.entry.least_producer_id)
         if error == NONE and self.refused is not None:
             error = self.refused.get(partition, NONE)
         if (error == NONE and request.acks == -1

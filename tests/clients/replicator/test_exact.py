@@ -6,6 +6,7 @@ import asyncio
 import re
 import struct
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +22,22 @@ from kstore.protocol.logs.list_offsets import (
     ListOffsetsTopic,
 )
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.record import batches
+from kstore.protocol.transactions.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kstore.record import batches, build_batch
 from kstore.types import TopicPartition
 from tests.broker.harness.topic_client import until_true
-from tests.clients.replicator.sides import Running, Side
+from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
+from tests.conformance.kstore_broker import KstoreBroker
+
+COPY = {"kstore.mirror": "true", "kstore.least.producer.id": str(1 << 40)}
+"""What is set on an exact copy beside its source's configs."""
 
 
 def exact(
@@ -94,7 +104,7 @@ def test_the_copy_has_the_same_bytes(source: Side, target: Side) -> None:
     assert target.read("same") == source.read("same")
     assert {b.leader_epoch for b in batches(target.log_bytes("same"))} == {0, 7}
     assert epoch_of(target, "same") == 8  # above all of the source's
-    assert target.configs("same") == source.configs("same") | {"kstore.mirror": "true"}
+    assert target.configs("same") == source.configs("same") | COPY
 
 
 def test_read_committed_sees_on_the_copy_what_it_sees_at_the_source(
@@ -245,7 +255,7 @@ def test_a_copy_takes_no_records_though_its_configs_are_set_one_by_one(
     monkeypatch.setattr(TopicCopier, "_configure", tried)
     copy(source, target, "single")
     assert refused == [44]
-    assert target.configs("single") == source.configs("single") | {"kstore.mirror": "true"}
+    assert target.configs("single") == source.configs("single") | COPY
     assert values(target, "single") == [b"a"]
 
 
@@ -286,7 +296,7 @@ def test_after_the_switch_transactional_producers_go_on(source: Side, target: Si
     assert "switched" in [event.kind for event in events]
     assert target.log_bytes("moved") == source.log_bytes("moved")
     assert target.committed("g-moved") == {("moved", 0): 4}
-    assert target.configs("moved") == {}
+    assert target.configs("moved") == {"kstore.least.producer.id": str(1 << 40)}
 
     before = values(target, "moved")
     transactions(target, "moved", "t-moved", count=2)
@@ -294,3 +304,112 @@ def test_after_the_switch_transactional_producers_go_on(source: Side, target: Si
     seen = list(batches(target.log_bytes("moved")))
     assert 1 << 40 <= seen[-1].producer_id < 1 << 41  # none of the source's
     assert seen[-1].leader_epoch == epoch_of(target, "moved") > epoch_of(source, "moved")
+
+
+def test_a_switch_that_is_begun_again_passes_over_what_is_switched(
+    source: Side, target: Side
+) -> None:
+    for name in ("twice-1", "twice-2"):
+        source.create(name)
+        source.write(name, [b"a"])
+    copy(source, target, "twice-.*")
+    target.configure("twice-1", kstore_mirror=None)  # and then the first run was killed
+    target.write("twice-1", [b"its own"])
+    with pytest.raises(ReplicationError, match="no exact copy"):
+        copy(source, target, "twice-.*")
+    asyncio.run(exact(source, target, "twice-.*").run(switch=True))
+    assert values(target, "twice-1") == [b"a", b"its own"]
+    assert target.produce("twice-2").error_code == 0
+
+
+# ---- producers of both clusters that have the same id ----
+
+
+def with_id(producer_id: int, value: bytes = b"x", **how: Any) -> bytes:
+    """A batch of a producer."""
+    given = {"producer_epoch": 0, "base_sequence": 0} | how
+    return build_batch([value], timestamp=TIME, producer_id=producer_id, **given)
+
+
+def test_ids_of_the_source_and_of_the_target_are_told_apart_on_a_copy(
+    source: Side, target: Side
+) -> None:
+    source.create("ids")
+    assert produce_to(source, "ids", with_id(7)).error_code == 0
+    copy(source, target, "ids")
+    # A batch that is said to be the source's, with an id of the target's.
+    own = with_id(1 << 40, base_offset=1, leader_epoch=0)
+    assert produce_to(target, "ids", own, exact=True).error_code == 49
+    target.configure("ids", kstore_mirror=None)
+    # A producer that the target gave this id before it became the target; it is no duplicate.
+    assert produce_to(target, "ids", with_id(7)).error_code == 49
+    assert produce_to(target, "ids", with_id(7, base_sequence=1)).error_code == 49
+    assert produce_to(target, "ids", with_id(1 << 40)).error_code == 0
+    assert produce_to(target, "ids", build_batch([b"y"], timestamp=TIME)).error_code == 0
+    assert values(target, "ids") == [b"x", b"x", b"y"]
+
+
+def test_a_topic_that_is_no_copy_takes_every_id(target: Side) -> None:
+    target.create("plain-ids")
+    assert produce_to(target, "plain-ids", with_id(7)).error_code == 0
+
+
+def test_an_exact_copy_without_a_least_id_takes_no_batches_of_producers(target: Side) -> None:
+    target.create("bare", kstore_mirror="true")
+    raise_epoch(target, "bare", 1)
+    assert produce_to(target, "bare", with_id(7, leader_epoch=0), exact=True).error_code == 49
+    plain = build_batch([b"y"], timestamp=TIME, leader_epoch=0)
+    assert produce_to(target, "bare", plain, exact=True).error_code == 0
+
+
+def test_who_had_an_id_before_the_first_copy_gets_another_one(tmp_path: Path, source: Side) -> None:
+    """A transactional producer, which keeps its id else."""
+    with KstoreBroker(tmp_path / "late", overrides=SETTINGS) as broker:
+        late = Side(broker)
+        late.create("before")
+        transactions(late, "before", "t-both", count=1)
+        assert {b.producer_id >> 40 for b in batches(late.log_bytes("before"))} == {0}
+        source.create("both")
+        transactions(source, "both", "t-any", count=2)
+        asyncio.run(exact(source, late, "both").run(switch=True))
+        before = values(late, "both")
+        late.sock.close()
+        broker.stop()
+        broker.start()  # what it knows of ids is in its store
+        late = Side(broker)
+        transactions(late, "both", "t-both", count=1)
+        assert values(late, "both") == [*before, b"0-0", b"0-1", b"0-2"]
+        assert list(batches(late.log_bytes("both")))[-1].producer_id >> 40 == 1
+        late.sock.close()
+
+
+def test_no_marker_of_the_target_gets_into_a_copy(source: Side, target: Side) -> None:
+    """Its coordinator ends a transaction of a producer with the id of one whose transaction is open
+    at the source; so does an administrator.
+    """
+    source.create("marked")
+    with Producer(source.bootstrap, transactional_id="t-marked") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("marked", b"a", partition=0)
+        producer.flush()
+        copy(source, target, "marked")
+        [batch] = batches(target.log_bytes("marked"))
+        for epoch in (batch.producer_epoch, batch.producer_epoch + 1):
+            assert mark(target, "marked", batch.producer_id, epoch) == 52
+        assert mark(target, "marked", 1 << 40, 0) == 0  # it took nothing of it: there is no end
+        assert target.log_bytes("marked") == source.log_bytes("marked")
+        producer.commit_transaction()
+    copy(source, target, "marked")
+    assert target.log_bytes("marked") == source.log_bytes("marked")
+    assert values(target, "marked") == [b"a"]
+
+
+def mark(side: Side, name: str, producer_id: int, epoch: int) -> int:
+    """WriteTxnMarkers: an abort; its error."""
+    topic = WritableTxnMarkerTopic(name=name, partition_indexes=[0])
+    marker = WritableTxnMarker(
+        producer_id=producer_id, producer_epoch=epoch, transaction_result=False, topics=[topic]
+    )
+    answer = side.call(WriteTxnMarkersRequest(markers=[marker]))
+    return int(answer.markers[0].topics[0].partitions[0].error_code)

@@ -49,7 +49,7 @@ class TransactionalCopy(Transactional):
         client = self.client
         while True:
             await self._begin()
-            position = max(await committed_offset(client, self._name, self.source), 0)
+            position = max(await committed_offset(client, self.name, self.source), 0)
             try:
                 while True:
                     if 0 <= self.goal <= position:
@@ -71,7 +71,7 @@ class TransactionalCopy(Transactional):
             return after
         after = rows[-1].offset + 1
         self._attempts += 1
-        name = f"{self._name}#{self._attempts}"
+        name = f"{self.name}#{self._attempts}"
         values = [row.value + SEPARATOR + name.encode() for row in rows]
         outcome = "aborted"
         try:
@@ -86,7 +86,7 @@ class TransactionalCopy(Transactional):
         await self.client.pause(0.0, 0.04)
         if commits:
             return after
-        return max(await committed_offset(self.client, self._name, self.source), 0)
+        return max(await committed_offset(self.client, self.name, self.source), 0)
 
     async def _write_rows(self, rows: list[Row], values: list[bytes]) -> None:
         parts: dict[int, list[bytes]] = {}
@@ -98,16 +98,16 @@ class TransactionalCopy(Transactional):
         if self._first_version:
             await self._ask_coordinator(
                 AddOffsetsToTxnRequest(
-                    transactional_id=self._name,
+                    transactional_id=self.name,
                     producer_id=self._id[0],
                     producer_epoch=self._id[1],
-                    group_id=self._name,
+                    group_id=self.name,
                 ),
                 3,
             )
         request = TxnOffsetCommitRequest(
-            transactional_id=self._name,
-            group_id=self._name,
+            transactional_id=self.name,
+            group_id=self.name,
             producer_id=self._id[0],
             producer_epoch=self._id[1],
             topics=[
@@ -122,7 +122,7 @@ class TransactionalCopy(Transactional):
             ],
         )
         for _ in range(TRIES):
-            node = await self.client.coordinator(self._name, transactional=False)
+            node = await self.client.coordinator(self.name, transactional=False)
             answer = await self.client.ask(node, request, newest=4 if self._first_version else 5)
             code = answer.topics[0].partitions[0].error_code
             if code == ErrorCode.NONE:

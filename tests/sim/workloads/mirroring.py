@@ -20,7 +20,7 @@ from tests.sim.history import History, Place, Row
 from tests.sim.machines.loop import Life
 from tests.sim.machines.world import PORT
 from tests.sim.workloads.client import Client, UnansweredError
-from tests.sim.workloads.producing import IdempotentProducer
+from tests.sim.workloads.producing import IdempotentProducer, init_producer
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
 from tests.sim.workloads.transacting import FailedTransaction, Transactional
 
@@ -74,7 +74,7 @@ class Mover(Transactional):
 
     async def _one(self) -> None:
         self._number += 1
-        name = f"{self._name}#{self._number}"
+        name = f"{self.name}#{self._number}"
         parts: dict[int, list[bytes]] = {}
         for index in range(self.client.random.randint(1, 6)):
             value = f"{name}/{index}".encode()
@@ -182,6 +182,9 @@ class Mirror:
         """Until the producers have moved, and have come to something there."""
         client, there, loop = self.client, self._there, self.client.world.loop
         switch_at = loop.time() + self._switch_after_s
+        if client.random.random() < 0.5:  # they were producers of the other cluster before
+            for mover in self._movers:
+                await init_producer(there, mover.name)
         copying = client.spawn(self._copying.run())
         readers = [there.spawn(self._read(reader)) for reader in self._readers]
         producers = [*self._movers, *self._plain(client)]

@@ -37,20 +37,20 @@ class Transactional:
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
-        self._name = name
+        self.name = name
         self._id = (-1, -1)
         self._first_version = client.random.random() < 0.5
         """Whether it speaks the older transaction protocol, in which partitions are added first."""
 
     async def _begin(self) -> None:
-        self._id = await init_producer(self.client, self._name)
+        self._id = await init_producer(self.client, self.name)
 
     async def _write(self, topic: str, parts: dict[int, list[bytes]]) -> None:
         """Values of each partition."""
         if self._first_version:
             await self._ask_coordinator(
                 AddPartitionsToTxnRequest(
-                    v3_and_below_transactional_id=self._name,
+                    v3_and_below_transactional_id=self.name,
                     v3_and_below_producer_id=self._id[0],
                     v3_and_below_producer_epoch=self._id[1],
                     v3_and_below_topics=[
@@ -73,7 +73,7 @@ class Transactional:
             transactional=True,
         )
         request = ProduceRequest(
-            transactional_id=self._name,
+            transactional_id=self.name,
             acks=-1,
             timeout_ms=3000,
             topic_data=[
@@ -107,7 +107,7 @@ class Transactional:
     async def _end(self, commits: bool) -> None:
         answer = await self._ask_coordinator(
             EndTxnRequest(
-                transactional_id=self._name,
+                transactional_id=self.name,
                 producer_id=self._id[0],
                 producer_epoch=self._id[1],
                 committed=commits,
@@ -119,7 +119,7 @@ class Transactional:
 
     async def _ask_coordinator(self, request: object, newest: int) -> object:
         for _ in range(TRIES):
-            node = await self.client.coordinator(self._name, transactional=True)
+            node = await self.client.coordinator(self.name, transactional=True)
             answer = await self.client.ask(node, request, newest=newest)  # type: ignore[arg-type]
             code = _code_of(answer)
             if code == ErrorCode.NONE:

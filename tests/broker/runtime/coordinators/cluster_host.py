@@ -153,7 +153,7 @@ class Host:
         given: Any = self
         markers = Markers(given, given, self.writer, lambda *ended: None)
         sender = MarkerSender(given, given, given, markers, lambda: given)
-        ids: Any = SimpleNamespace(is_ready=True, offered=7, given=lambda _: None)
+        ids: Any = SimpleNamespace(is_ready=True, offered=7, least=0, given=lambda _: None)
         topic = self._topic(TRANSACTION_TOPIC)
         return TransactionCoordinator(given, topic, self.writer, ids, sender)
 

@@ -39,7 +39,7 @@ def ask(host: Host, **fields: Any) -> InitProducerIdResponse:
 
 def test_blocks_follow_each_other_and_are_written_as_kafka_did() -> None:
     store = MemoryStore()
-    assert [take_block(store, broker) for broker in (1, 2, 1)] == [0, 1000, 2000]
+    assert [take_block(store, broker).first for broker in (1, 2, 1)] == [0, 1000, 2000]
     assert json.loads(store.get(NODE)[0]) == {
         "version": 1,
         "broker": 1,
@@ -60,13 +60,13 @@ def test_a_block_that_another_broker_takes_at_the_same_time_is_left_to_it() -> N
             found = store.get(path)
             if not self.raced:
                 self.raced = True
-                assert take_block(rival, 2) == 1000
+                assert take_block(rival, 2) == (1000, 0)
             return found
 
         def set(self, path: str, data: bytes, version: int = -1) -> int:
             return store.set(path, data, version)
 
-    assert take_block(Racing(), 1) == 2000
+    assert take_block(Racing(), 1) == (2000, 0)
 
 
 def test_ids_are_handed_out_in_order_over_blocks_and_at_once() -> None:
@@ -82,6 +82,22 @@ def test_after_a_restart_no_id_is_given_again() -> None:
     store = MemoryStore()
     assert ask(Host(store)) == InitProducerIdResponse(producer_id=0, producer_epoch=0)
     assert ask(Host(store)).producer_id == 1000
+
+
+def test_ids_that_are_left_to_another_cluster_are_never_given_out_again() -> None:
+    store = MemoryStore()
+    first, other = Host(store), Host(store.new_session())
+    assert (ask(first).producer_id, ask(other).producer_id) == (0, 1000)
+    assert ask(first, least_producer_id=1 << 40).error_code == 0
+    assert ask(other).producer_id == 1001  # it was not asked yet
+    assert ask(first).producer_id == 1 << 40
+    assert ask(other, least_producer_id=1 << 40).error_code == 0
+    assert ask(other).producer_id == (1 << 40) + 1000
+    ask(other, least_producer_id=5000)  # a smaller one changes nothing
+    assert ask(other).producer_id == (1 << 40) + 1001
+    late = ProducerIds(store, 3, in_a_thread)
+    asyncio.run(late.prepare())
+    assert (late.offered, late.least) == ((1 << 40) + 2000, 1 << 40)
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def given(state: int = EMPTY, **fields: object) -> Transaction:
     return base._replace(**fields)  # type: ignore[arg-type]
 
 
-def init(current: Transaction | None, claim: Claim | None = None):
-    return init_producer_id(current, NAME, 500, claim, NOW, 99)
+def init(current: Transaction | None, claim: Claim | None = None, least: int = 0):
+    return init_producer_id(current, NAME, 500, claim, NOW, 99, least)
 
 
 def end(current: Transaction, epoch: int, *, committed: bool, version: int = TV_2):
@@ -118,6 +118,20 @@ def test_when_epochs_run_out_a_new_id_follows_and_the_old_one_may_repeat() -> No
     assert init(decision.transaction, Claim(ID, LAST_EPOCH - 1)).producer == Claim(99, 0)
     assert init(decision.transaction, Claim(ID, LAST_EPOCH - 2)).error_code == FENCED
     assert init(used, Claim(ID, 3)).error_code == FENCED
+
+
+def test_an_id_below_the_least_one_is_given_up_for_who_may_go_on() -> None:
+    assert init(given(), None, ID).producer == Claim(ID, EPOCH + 1)  # it is not below
+    decision = init(given(), None, 99)
+    assert decision.producer == Claim(99, 0)
+    assert init(decision.transaction, Claim(ID, EPOCH), 99).error_code == FENCED
+    claimed = init(given(), Claim(ID, EPOCH), 99)
+    assert claimed.producer == Claim(99, 0)
+    assert init(claimed.transaction, Claim(ID, EPOCH), 99).producer == Claim(99, 0)  # a repetition
+    assert init(claimed.transaction, Claim(99, 0), 99).producer == Claim(99, 1)
+    for epoch in (EPOCH - 1, 0):
+        assert init(given(), Claim(ID, epoch), 99).error_code == FENCED
+        assert init(claimed.transaction, Claim(ID, epoch), 99).error_code == FENCED
 
 
 @pytest.mark.parametrize(
