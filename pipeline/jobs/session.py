@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstore.errors import KafkaError
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.quiet import quiet_start
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "open_session",
+    "passing_trouble",
     "require_arrow",
     "require_spark",
     "sentence_of",
@@ -43,6 +45,12 @@ _LOCAL = {
 }
 _LOUD = {"spark.ui.showConsoleProgress": "true", "spark.log.level": "WARN"}
 
+
+_LASTING = frozenset({
+    "AnalysisException", "ParseException", "IllegalArgumentException", "PySparkTypeError",
+    "PySparkValueError", "PySparkAttributeError", "UnsupportedOperationException",
+})  # fmt: skip
+"""Errors of Spark's that come again: the job asked for what can't be."""
 
 # How an error of a task stands in Spark's text.
 _OURS = re.compile(r"(?:kstore[\w.]*\.)?(?:PipelineError|JobError): (.+)")
@@ -135,6 +143,24 @@ def _has_java() -> bool:
     if home:
         return Path(home, "bin", "java").exists()
     return shutil.which("java") is not None
+
+
+def passing_trouble(error: BaseException, spark: SparkSession) -> str | None:
+    """What is wrong, if the job may succeed when it is tried again: brokers, a service or Spark's
+    tasks had trouble, and Spark is still there. Else None.
+    """
+    if isinstance(error, KafkaError):
+        return str(error) if error.retriable else None
+    if isinstance(error, JobError):
+        return str(error) if error.passes else None
+    name = type(error).__name__
+    if not type(error).__module__.startswith(("py4j.", "pyspark.errors.")) or name in _LASTING:
+        return None
+    try:
+        ended = spark.sparkContext._jsc.sc().isStopped()
+    except Exception:  # noqa: BLE001 - the JVM is gone, however that shows
+        return None
+    return None if ended else sentence_of(error)
 
 
 def sentence_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ import typer
 from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
-from kstore.cli.pipeline.options import OnLoss, one_of, reader
+from kstore.cli.pipeline.options import ArchiveFolder, OnLoss, one_of, reader
 from kstore.cli.pipeline.run import (
     Confs,
     Engine,
@@ -132,7 +132,7 @@ def script() -> None:
 @spark_command
 def archive(
     topics: Topics,
-    path: Annotated[str, typer.Option("--archive", metavar="FOLDER", help="By path or URL.")],
+    path: ArchiveFolder,
     regex: Regex = False,
     by: Annotated[str, typer.Option(help="Make one folder per day or per hour.")] = "day",
     isolation_level: Isolation = "read_committed",
@@ -180,7 +180,7 @@ def archive(
 @spark_command
 def restore(
     topics: Topics,
-    path: Annotated[str, typer.Option("--archive", metavar="FOLDER", help="By path or URL.")],
+    path: ArchiveFolder,
     regex: Regex = False,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="OLD=NEW", help="Restore under another name.")

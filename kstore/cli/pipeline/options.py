@@ -8,13 +8,17 @@ import typer
 
 from kstore.cli.client_options import client_config
 
-__all__ = ["OnLoss", "one_of", "reader"]
+__all__ = ["ArchiveFolder", "Follow", "OnLoss", "one_of", "reader"]
 
 _WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
 
 OnLoss = Annotated[
     str,
     typer.Option(help="fail or skip, if the cluster has deleted records that were not copied yet."),
+]
+ArchiveFolder = Annotated[str, typer.Option("--archive", metavar="FOLDER", help="By path or URL.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", help="Begin another round when one is done, until Ctrl-C.")
 ]
 
 

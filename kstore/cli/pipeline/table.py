@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -10,8 +11,9 @@ import typer
 
 from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.options import Json
-from kstore.cli.pipeline.options import OnLoss, one_of, reader
+from kstore.cli.pipeline.options import Follow, OnLoss, one_of, reader
 from kstore.cli.pipeline.run import Confs, Master, Running, SparkOutput, Tasks, job, spark_command
+from kstore.clients.core.backoff import pause_ms
 
 if TYPE_CHECKING:
     from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
@@ -22,6 +24,8 @@ EXAMPLE = (
     "Example: kstore pipeline table orders --to iceberg:lake/shop -b broker:9092 "
     "--conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri=http://host:8181"
 )
+
+FIRST_PAUSE_MS, MAX_PAUSE_MS = 1_000, 60_000
 
 To = Annotated[
     str,
@@ -59,9 +63,7 @@ def table(
         str, typer.Option(help="fail or skip, for records without a key, with --rows latest.")
     ] = "fail",
     on_loss: OnLoss = "fail",
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until Ctrl-C, with a commit now and then.")
-    ] = False,
+    follow: Follow = False,
     every: Annotated[
         float, typer.Option(min=0.0, help="Seconds from commit to commit, with --follow.")
     ] = 60.0,
@@ -81,7 +83,8 @@ def table(
     """Keep a topic as an Iceberg table: each committed record is one row, partitioned by day.
 
     A commit holds rows and how far they reach, so you can kill it at any time and start it again:
-    no record is missing, and none is there twice.
+    no record is missing, and none is there twice. With --follow, what brokers, the catalog or
+    Spark's tasks fail with after the first round is told, and tried again.
     """
     from kstore.pipeline.jobs.tables.iceberg import PACKAGE
     from kstore.pipeline.jobs.tables.keep import TableOptions, table_name, target
@@ -125,13 +128,28 @@ def _rounds(running: Running, options: TableOptions, every_s: float | None) -> N
     """One round after the other: until nothing is left, or for ever."""
     from dataclasses import replace
 
+    from kstore.pipeline.jobs.session import passing_trouble
     from kstore.pipeline.jobs.tables.iceberg import Catalog
     from kstore.pipeline.jobs.tables.keep import keep_table
 
     catalog = Catalog(running.spark, options.catalog)
+    rounds = failures = 0
     while True:
         began = time.monotonic()
-        kept = keep_table(running.spark, options, running.say, catalog)
+        try:
+            kept = keep_table(running.spark, options, running.say, catalog)
+        except Exception as error:
+            # What fails in the first round may never have worked.
+            trouble = None if not rounds else passing_trouble(error, running.spark)
+            if every_s is None or trouble is None:
+                raise
+            failures += 1
+            pause_s = pause_ms(failures, FIRST_PAUSE_MS, MAX_PAUSE_MS, random.random()) / 1000
+            running.say(f"{trouble.rstrip('.')}; trying again in {pause_s:.0f} s")
+            time.sleep(pause_s)
+            continue
+        rounds += 1
+        failures = 0
         options = replace(options, resync=False)
         more = bool(kept.behind and kept.offsets)
         if kept.offsets or kept.lost or every_s is None:

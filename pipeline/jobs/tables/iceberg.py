@@ -73,6 +73,14 @@ class Head:
     progress: str | None
 
 
+PASSING = frozenset({
+    "IOException", "UncheckedIOException", "RuntimeIOException", "ServiceFailureException",
+    "ServiceUnavailableException", "CommitStateUnknownException", "SQLTransientException",
+    "SQLNonTransientConnectionException", "TTransportException",
+})  # fmt: skip
+"""Of Java, Iceberg and databases: what may go by itself."""
+
+
 @contextmanager
 def java(what: str) -> Iterator[None]:
     """An exception of Java's leaves as JobError."""
@@ -81,7 +89,20 @@ def java(what: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise JobError(f"{what}: {_said(error)}") from error
+        raise JobError(f"{what}: {_said(error)}", passes=_passes(error)) from error
+
+
+def _passes(error: Any) -> bool:
+    """Whether a service or a network was not there: one of these classes is among the causes."""
+    thrown = error.java_exception
+    while thrown is not None:
+        kind = thrown.getClass()
+        while kind is not None:
+            if str(kind.getSimpleName()) in PASSING:
+                return True
+            kind = kind.getSuperclass()
+        thrown = thrown.getCause()
+    return False
 
 
 def _said(error: Any) -> str:

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException, PythonException
 
 from kstore.cli.pipeline import table as command
+from kstore.errors import NetworkError, TopicAuthorizationFailedError
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.brokers import Brokers, Topic
+from kstore.pipeline.jobs.session import passing_trouble
 from kstore.pipeline.jobs.tables import iceberg, keep
 from kstore.pipeline.jobs.tables.iceberg import PACKAGE, Head
 from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
@@ -21,15 +24,22 @@ from tests.pipeline.jobs.tables.test_progress import topic
 OPTIONS = TableOptions({}, "t", "lake", "shop", "t", resync=True)
 
 
+def fake_spark(*, ended: bool = False) -> Any:
+    """A session that has ended, or not."""
+    scala = SimpleNamespace(isStopped=lambda: ended)
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: scala)))
+
+
 class Rounds:
     """A command whose rounds are these, with what it has called."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *rounds: Kept) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *rounds: Kept | Exception) -> None:
         self.left = list(rounds)
         self.catalogs: list[str] = []
         self.resyncs: list[bool] = []
         self.slept: list[float] = []
         self.told: list[int] = []
+        self.said: list[str] = []
         monkeypatch.setattr(iceberg, "Catalog", self.open)
         monkeypatch.setattr(keep, "keep_table", self.keep)
         # Not time.sleep itself, which other threads of this process call, too.
@@ -46,13 +56,16 @@ class Rounds:
         self.resyncs.append(options.resync)
         if not self.left:
             raise KeyboardInterrupt
-        return self.left.pop(0)
+        found = self.left.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def done(self, data: dict[str, Any], sentence: str) -> None:
         self.told.append(data["records"])
 
     def run(self, every_s: float | None) -> None:
-        running: Any = SimpleNamespace(spark=None, say=None, done=self.done)
+        running: Any = SimpleNamespace(spark=fake_spark(), say=self.said.append, done=self.done)
         command._rounds(running, OPTIONS, every_s)
 
 
@@ -73,6 +86,65 @@ def test_following_waits_between_commits_with_one_catalog_and_ends_with_ctrl_c(
     assert rounds.told == [3, 3, 0]  # nothing new is not told
     assert rounds.slept == [60.0] * 3  # not while something is left
     assert rounds.catalogs == ["lake"]  # each has connections of its own
+
+
+def test_following_goes_on_after_trouble_that_passes_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some = Kept("t", "lake.shop.t", records=3, offsets=5)
+    troubles = [
+        NetworkError("host:9092 does not answer."),
+        JobError("the catalog can't be read: ConnectException", passes=True),
+        PythonException("a task failed"),
+    ]
+    rounds = Rounds(monkeypatch, some, *troubles, some, NetworkError("again"))
+    with pytest.raises(KeyboardInterrupt):
+        rounds.run(0.5)
+    assert rounds.told == [3, 3]
+    assert [text.partition("; trying again in ")[0] for text in rounds.said] == [
+        "NETWORK_EXCEPTION (13): host:9092 does not answer",
+        "the catalog can't be read: ConnectException",
+        "Spark: a task failed", "NETWORK_EXCEPTION (13): again",
+    ]  # fmt: skip
+    growing = rounds.slept[1:4]
+    assert all(0.8 * 2**n <= pause <= 1.2 * 2**n for n, pause in enumerate(growing))
+    assert rounds.slept[5] <= 1.2, "after a good round the pauses are short again"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobError("table lake.shop.t holds topic other"),
+        TopicAuthorizationFailedError("no"),
+        AnalysisException("no such column"),
+        ValueError("a bug"),
+    ],
+)
+def test_following_ends_with_what_will_not_pass(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    rounds = Rounds(monkeypatch, Kept("t", "lake.shop.t", offsets=5), error)
+    with pytest.raises(type(error)):
+        rounds.run(60.0)
+    assert rounds.said == []
+
+
+@pytest.mark.parametrize(("good", "every_s"), [(0, 60.0), (1, None)])
+def test_the_first_round_and_a_single_run_are_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, good: int, every_s: float | None
+) -> None:
+    some = Kept("t", "lake.shop.t", offsets=5, behind=5)
+    rounds = Rounds(monkeypatch, *[some] * good, NetworkError("down"))
+    with pytest.raises(NetworkError):
+        rounds.run(every_s)
+
+
+def test_trouble_does_not_pass_once_spark_has_ended() -> None:
+    error = PythonException("a task failed")
+    assert passing_trouble(error, fake_spark()) == "Spark: a task failed"
+    assert passing_trouble(error, fake_spark(ended=True)) is None
+    broken: Any = SimpleNamespace()
+    assert passing_trouble(error, broken) is None
 
 
 def test_a_topic_that_grew_since_its_plan_is_behind_by_all_of_the_new_partition() -> None:
