@@ -11,6 +11,7 @@
 #   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again,
 #                       RESUME=1 goes on where the last run was stopped
 #   make soak           a cluster under load, churn and kills for MINUTES (120): growth, odd log lines
+#   make soak-sink      the Spark sink while everything is killed, for MINUTES (60): every record once
 #   make bench          measure, and write the table and the plots
 #   make docs           build the site of the documentation in build/site, and check its links
 #   make macos          compile the C code for macOS (arm64), with zig
@@ -44,7 +45,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-all works-with times check quick sim soak bench docs build build-test prepare-test lint types tidy audit lock debug asan dist ops macos sbom release-check clean
+.PHONY: help run test test-all works-with times check quick sim soak soak-sink bench docs build build-test prepare-test lint types tidy audit lock debug asan dist ops macos sbom release-check clean
 
 help:
 	@sed -n '3,19s/^# *//p' Makefile
@@ -149,6 +150,9 @@ MINUTES ?= 120
 
 soak: build-test
 	$(PY) -m tests.soak --minutes $(MINUTES)
+
+soak-sink: build-test
+	$(PY) -m tests.soak.sink --minutes $(if $(filter file,$(origin MINUTES)),60,$(MINUTES))
 
 docs: $(VENV)/.docs
 	@$(PY) -m docs.assemble

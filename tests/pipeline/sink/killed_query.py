@@ -52,7 +52,7 @@ def session(folder: Path, master: str) -> SparkSession:
 
 
 def main(given: dict[str, Any]) -> None:
-    """Run the query until it has read all that its source has now."""
+    """Run the query until it has read all that its source has now; with `follow`, for ever."""
     folder = Path(given["folder"])
     spark = session(folder, given.get("master", LOCAL_CLUSTER))
     source = (
@@ -65,15 +65,17 @@ def main(given: dict[str, Any]) -> None:
     )
     # The shuffle brings rows to tasks in an order that is not the same twice.
     rows = source.select("key", "value").repartition(3)
-    query = (
+    writer = (
         rows.writeStream.format("kstore")
         .option("kafka.bootstrap.servers", given["bootstrap"])
         .option("topic", given["target"])
         .option("kafka.batch.size", 1000)
         .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
     )
+    if given.get("follow"):
+        query = writer.trigger(processingTime="0 seconds").start()
+    else:
+        query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     print("finished", flush=True)
 
