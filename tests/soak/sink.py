@@ -38,7 +38,9 @@ DRIVER = "org.apache.spark.deploy.SparkSubmit"
 IN_EXECUTORS = {"executor": "CoarseGrainedExecutorBackend", "python worker": "pyspark.daemon"}
 KINDS = ("executor", "executor", "python worker", "driver", "broker", "broker")
 ROWS, ROWS_AT_THE_END = 500, 20_000
-START_S, END_S = 180.0, 900.0
+MOST_IN_A_ROW = 4
+"""Kills without a micro-batch that is written meanwhile."""
+START_S, END_S = 300.0, 900.0
 FATAL = "what was staged here is gone", "deleted and created again", "records were lost"
 
 
@@ -165,9 +167,13 @@ class _Soak:
     # ---- the faults ----
 
     def _disturb(self, deadline: float, every_s: float) -> None:
+        in_a_row, seen = 0, self.micro_batches()
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, every_s * self._rng.uniform(0.3, 1.7)))
             self._look()
+            if in_a_row == MOST_IN_A_ROW:
+                self._await_progress(seen)
+                in_a_row, seen = 0, self.micro_batches()
             kind = self._rng.choice(KINDS)
             try:
                 if not self._kill(kind):
@@ -176,9 +182,19 @@ class _Soak:
                 self._tell(f"put off: {error}")
                 continue
             self._report.killed[kind] += 1
+            in_a_row += 1
             with suppress(KafkaError):
                 told = ", ".join(f"{n} {what}s" for what, n in self._report.killed.items())
                 self._tell(f"{left:5.0f} s left: killed {told}; {self.micro_batches()} written")
+
+    def _await_progress(self, seen: int) -> None:
+        """Let the query write: who kills faster than executors start proves nothing."""
+
+        def has_come() -> bool:
+            self._look()
+            return self.micro_batches() > seen
+
+        until(has_come, f"a micro-batch after {MOST_IN_A_ROW} kills", START_S, 0.5)
 
     def _kill(self, kind: str) -> bool:
         """Kill one of a kind, if there is one."""

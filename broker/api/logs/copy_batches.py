@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.node import Node
+    from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
     from kstore.log import Log
 
 __all__ = ["CopyParts", "handle_copy_batches"]
@@ -53,6 +54,8 @@ GIVEN_OFFSETS = 3
 NO_ID = bytes(16)
 IS_A_COPY = "The topic is an exact copy (kstore.mirror=true): it takes its source's batches alone"
 NO_EPOCH = -1
+PRODUCE = 0
+"""What is copied counts as if it were produced."""
 AT_ONCE = 8
 """Partitions of one request."""
 SEQUENCE_BITS = 0x7FFFFFFF
@@ -69,6 +72,10 @@ class CopyParts(HasAuthorizer, Protocol):
     @property
     def table(self) -> PartitionTable:
         """The partitions that this broker knows."""
+
+    @property
+    def throttles(self) -> ClientThrottles | None:
+        """Who holds clients to their quotas; None while there are none."""
 
     @property
     def unpacking(self) -> Lazy[Unpacking]:
@@ -96,13 +103,10 @@ async def handle_copy_batches(
     broker: CopyParts, request: CopyBatchesRequest, ctx: RequestContext
 ) -> CopyBatchesResponse:
     """Copy to all partitions; what is not done after timeout_ms is REQUEST_TIMED_OUT."""
-    names = {s.topic for topic in request.topics for row in topic.partitions for s in row.sources}
-    readable = {
-        name: allowed(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, name) for name in names
-    }
+    may_read = _Rights(broker, ctx)
     deadline = broker.node.loop.time() + request.timeout_ms / 1000
     copies = [
-        [_Copy(broker, topic, row, readable, deadline) for row in topic.partitions]
+        [_Copy(broker, topic, row, may_read, deadline) for row in topic.partitions]
         for topic in request.topics
     ]
     at_once = asyncio.Semaphore(AT_ONCE)
@@ -111,7 +115,24 @@ async def handle_copy_batches(
         CopyBatchesTopicResult(name=topic.name, partitions=[copy.result for copy in row])
         for topic, row in zip(request.topics, copies, strict=True)
     ]
-    return CopyBatchesResponse(topics=topics)
+    response = CopyBatchesResponse(topics=topics)
+    size = sum(copy.appended_bytes for row in copies for copy in row)
+    if size and broker.throttles is not None and ctx.connection is not None:
+        response.throttle_time_ms = broker.throttles.charge_late(ctx.connection, size, PRODUCE)
+    return response
+
+
+class _Rights(dict[str, bool]):
+    """Which topics the client may read, asked when it matters: a request may name many."""
+
+    def __init__(self, broker: CopyParts, ctx: RequestContext) -> None:
+        super().__init__()
+        self._broker, self._ctx = broker, ctx
+
+    def __missing__(self, topic: str) -> bool:
+        action, kind = AclOperation.READ, AclResourceType.TOPIC
+        self[topic] = found = allowed(self._broker, self._ctx, action, kind, topic)
+        return found
 
 
 class _Copy:
@@ -122,7 +143,7 @@ class _Copy:
         broker: CopyParts,
         topic: CopyBatchesTopic,
         asked: CopyBatchesPartition,
-        readable: dict[str, bool],
+        may_read: _Rights,
         deadline: float,
     ) -> None:
         self._broker = broker
@@ -130,10 +151,11 @@ class _Copy:
         self._place = TopicPartition(topic.name, asked.partition_index)
         self._topic_id = topic.topic_id.bytes
         self._asked = asked
-        self._readable = readable
+        self._may_read = may_read
         self._deadline = deadline
         self._held: _Held | None = None
         self._epoch = NO_EPOCH
+        self.appended_bytes = 0
         self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
 
     async def run(self, at_once: asyncio.Semaphore) -> None:
@@ -196,7 +218,7 @@ class _Copy:
         self, source: CopyBatchesSource, offset: int
     ) -> tuple[int, NestedBatch | None]:
         """The batch that a record of the source has, or the error code that tells why not."""
-        if not self._readable[source.topic]:
+        if not self._may_read[source.topic]:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         partition = self._broker.table.partition(source.topic.encode(), source.partition)
         if partition is None or partition.log is None:
@@ -242,6 +264,7 @@ class _Copy:
         if job.error_code == ErrorCode.NONE:
             if job.base_offset != offset:
                 return ErrorCode.INVALID_PRODUCE_OFFSET  # a duplicate, which lies elsewhere
+            self.appended_bytes += found.size_bytes
             counts = partition.entry.counts
             counts.note_appended(self._broker.table.counts, found.records, found.size_bytes)
         return job.error_code

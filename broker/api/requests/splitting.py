@@ -57,6 +57,7 @@ PIECES: dict[int, Pieces] = {
     69: Pieces(once=True),
     89: Pieces(once=True),
     25300: Pieces(),
+    25301: Pieces(rows=32),
 }
 """API key to how its rows are divided."""
 _LEFT = Rows("members", "members", (), has_places=False)

@@ -224,11 +224,11 @@ class ClientThrottles:
         if wait_ms > 0:
             self.hold(connection, wait_ms)
 
-    def charge_late(self, connection: Connection, size: int) -> int:
-        """As `charge`, for a fetch that a handler answers: the connection is muted here, and `tell`
-        counts what the answer says.
+    def charge_late(self, connection: Connection, size: int, api_key: int = FETCH) -> int:
+        """As `charge`, for a handler's answer to what counts as a Fetch or a Produce: the
+        connection is muted here, and `tell` counts what the answer says.
         """
-        wait_ms = self._charge(connection, BYTE_RATES[FETCH], size)
+        wait_ms = self._charge(connection, BYTE_RATES[api_key], size)
         if wait_ms > 0:
             connection.mute()
         return wait_ms

@@ -10,6 +10,12 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
+from kstore.protocol.logs.copy_batches import (
+    CopyBatchesPartition,
+    CopyBatchesRequest,
+    CopyBatchesSource,
+    CopyBatchesTopic,
+)
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
@@ -95,6 +101,27 @@ def admin(broker: KstoreBroker) -> Client:
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     assert client.call(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
     return client
+
+
+def test_batches_that_a_leader_copies_count_as_produced(broker, admin):
+    staged = build_batch([(b"k", build_batch([(None, b"x" * 5000)]))])
+    data = PartitionProduceData(index=0, records=staged)
+    topics = [TopicProduceData(name="t", partition_data=[data])]
+    assert admin.call(ProduceRequest(acks=1, topic_data=topics), 9).throttle_time_ms == 0
+    source = CopyBatchesSource(topic="t", partition=0, key=b"k", offsets=[0])
+    row = CopyBatchesPartition(
+        base_offset=1, producer_id=7, producer_epoch=0, base_sequence=0, sources=[source]
+    )
+    named = CopyBatchesTopic(name="t", partitions=[row])
+    request = CopyBatchesRequest(timeout_ms=5000, topics=[named])
+    sink, other = Client(broker, "p"), Client(broker, "q")
+    admin.call(quota({"client-id": "p"}, "producer_byte_rate", 100.0))
+    answer = sink.call(request)
+    assert answer.topics[0].partitions[0].copied == 1
+    assert 30_000 < answer.throttle_time_ms < 50_000
+    assert sink.waits()
+    again = other.call(request)  # nothing is appended again
+    assert (again.topics[0].partitions[0].copied, again.throttle_time_ms) == (1, 0)
 
 
 @pytest.mark.parametrize("version", [3, 9, 12])
