@@ -9,6 +9,7 @@ May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core, ksto
 if __name__ != "kstore.pipeline":
     raise ImportError("this package is imported as kstore.pipeline, not as " + repr(__name__))
 
-from kstore.pipeline.this_python import use_this_python
+from kstore.pipeline.this_python import use_this_python, use_unix_sockets
 
 use_this_python()
+use_unix_sockets()

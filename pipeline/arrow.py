@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kstore._fast.record import columns as native
 from kstore.pipeline.ranges import Decoding, OffsetRange
-from kstore.pipeline.schema import COLUMNS, HEADERS, arrow_schema
+from kstore.pipeline.schema import COLUMNS, HEADERS, Wanted, arrow_schema
 from kstore.record.arrow import binary_array, fixed_array, headers_array
 from kstore.record.column_decoder import (
     MAX_BATCH_BYTES,
@@ -49,12 +49,13 @@ class ArrowDecoder(ColumnDecoder):
         verify: bool = True,
         max_rows: int = MAX_BATCH_ROWS,
         max_bytes: int = MAX_BATCH_BYTES,
+        texts: frozenset[str] = frozenset(),
     ) -> None:
         wanted = 0
         for name in columns:
             wanted |= _WANTED.get(name, 0)
         super().__init__(wanted, verify=verify, max_rows=max_rows, max_bytes=max_bytes)
-        self.schema = arrow_schema(tuple(columns))
+        self.schema = arrow_schema(tuple(columns), texts)
         self._topic = topic
         self._partition = partition
 
@@ -84,11 +85,13 @@ class ArrowDecoder(ColumnDecoder):
                 return _headers(field.type, found)
 
 
-def arrow_decoding(columns: Sequence[str]) -> Decoding:
+def arrow_decoding(columns: Wanted) -> Decoding:
     """How readers decode for Spark."""
 
     def decoder(wanted: OffsetRange, verify: bool) -> ArrowDecoder:
-        return ArrowDecoder(wanted.topic, wanted.partition, columns, verify=verify)
+        return ArrowDecoder(
+            wanted.topic, wanted.partition, columns.names, verify=verify, texts=columns.texts
+        )
 
     return decoder
 

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Work"]
 
-_SCHEMAS = {"only column value": "value BINARY", "only column offset": "offset BIGINT"}
+_SCHEMAS = {
+    "only column value": "value BINARY",
+    "only column offset": "offset BIGINT",
+    "only column value, as STRING": "value STRING",
+}
 
 
 class Work:
@@ -34,6 +38,7 @@ class Work:
         run = {
             "count": self._run_count,
             "sum": self._run_sum,
+            "text": self._run_text,
             "Parquet": self._run_parquet,
             "stream": self._run_stream,
         }[query]
@@ -84,6 +89,14 @@ class Work:
         from pyspark.sql.functions import sum as total
 
         row = self._frame(way, note).agg(total(length("value")), count("value")).collect()[0]
+        return int(row[1])
+
+    def _run_text(self, way: str, note: str) -> int:
+        from pyspark.sql.functions import col, count, octet_length
+        from pyspark.sql.functions import sum as total
+
+        text = col("value").cast("string")
+        row = self._frame(way, note).agg(total(octet_length(text)), count(text)).collect()[0]
         return int(row[1])
 
     def _run_parquet(self, way: str, note: str) -> int:

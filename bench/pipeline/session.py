@@ -29,7 +29,7 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-"""All else is Spark's default."""
+"""All else is Spark's default; importing kstore.pipeline has Spark use Unix sockets."""
 
 
 class Bench:
@@ -42,6 +42,8 @@ class Bench:
 
     def __enter__(self) -> Self:
         from pyspark.sql import SparkSession
+
+        import kstore.pipeline  # noqa: F401 (before the session is made, as docs/spark.md says)
 
         self.broker.start()
         (self.folder / "conf").mkdir(parents=True, exist_ok=True)
@@ -98,10 +100,11 @@ class Bench:
 
     # ---- topics ----
 
-    def create(self, topic: str) -> None:
-        """A new topic."""
+    def create(self, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
+        """A new topic; a config's dots are underscores."""
+        named = {name.replace("_", "."): value for name, value in config.items()}
         with AdminClient(bootstrap_servers=self.broker.bootstrap) as admin:
-            admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])
+            admin.create_topics([NewTopic(topic, partitions, configs=named)])
 
     def delete(self, topic: str) -> None:
         """One less."""

@@ -249,6 +249,8 @@ def _column(batch: Any, field: Any, wanted: OffsetRange) -> Any:
     elif field.name == "headers":
         empty = pc.equal(pc.list_value_length(found), 0)
         found = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, found.type), found)
+    if field.type == pa.string():
+        return found.view(field.type)  # a cast would refuse what is no UTF-8
     return found.cast(field.type)
 
 

@@ -83,7 +83,7 @@ class SegmentReader(BatchReader):
         else:
             from kstore.pipeline.segments.archive_reader import read_archive
 
-            found = read_archive(wanted, arrow_schema(self._columns))
+            found = read_archive(wanted, arrow_schema(*self._columns))
         spare_imports()
         for batch in found:
             yield self._conditions.filtered(batch)

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.pipeline.batch_reader import BatchReader
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.ranges import OffsetRange
-from kstore.pipeline.schema import checked_columns, source_schema
+from kstore.pipeline.schema import Wanted, checked_columns, source_schema
 from kstore.pipeline.source import KstoreDataSource
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
@@ -243,10 +243,16 @@ def test_a_schema_may_choose_columns_but_not_change_them() -> None:
     whole = source_schema(include_headers=True)
     assert whole.names[-1] == "headers"
     some = StructType([whole["value"], whole["offset"]])
-    assert checked_columns(some, include_headers=False) == ("value", "offset")
-    text = StructType([StructField("value", StringType())])
-    with pytest.raises(PipelineError, match="column 'value' as string, which is binary"):
-        checked_columns(text, include_headers=False)
+    assert checked_columns(some, include_headers=False) == Wanted(("value", "offset"))
+    text = StructType([StructField("offset", LongType()), StructField("value", StringType())])
+    asked = Wanted(("offset", "value"), frozenset({"value"}))
+    assert checked_columns(text, include_headers=False) == asked
+    number = StructType([StructField("value", LongType())])
+    with pytest.raises(PipelineError, match="'value' as bigint, which is binary or string"):
+        checked_columns(number, include_headers=False)
+    offset = StructType([StructField("offset", StringType())])
+    with pytest.raises(PipelineError, match="'offset' as string, which is bigint"):
+        checked_columns(offset, include_headers=False)
     with pytest.raises(PipelineError, match=r"'headers', which records have not .set includeH"):
         checked_columns(whole, include_headers=False)
 

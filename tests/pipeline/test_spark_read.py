@@ -100,6 +100,25 @@ def test_a_schema_of_some_columns_is_all_that_is_read(
     assert [int(row.value) for row in frame.collect()] == [0, 1, 2, 3]
 
 
+def test_values_as_text_are_what_a_cast_makes_of_them(
+    spark: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    values = [b"plain", "\u00e9".encode(), b"\xff no text \xc3", b"", None]
+    with Producer(broker.bootstrap_servers) as producer:
+        for value in values:
+            producer.send(topic, value, key=b"k")
+    reader = spark.read.format("kstore").option("subscribe", topic)
+    reader = reader.option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    cast = reader.load().selectExpr("cast(key as string) key", "cast(value as string) value")
+    text = reader.schema("key STRING, value STRING").load()
+    assert text.dtypes == [("key", "string"), ("value", "string")]
+    in_hex = ["key", "hex(cast(value as binary)) value"]
+    rows = text.selectExpr(*in_hex).collect()
+    assert rows == cast.selectExpr(*in_hex).collect()
+    assert [row.value for row in rows] == [v if v is None else v.hex().upper() for v in values]
+
+
 def stream(
     spark: SparkSession, broker: Broker, topic: str, folder: Path, **options: Any
 ) -> StreamingQuery:

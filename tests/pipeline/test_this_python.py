@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import kstore
-from kstore.pipeline.this_python import NAMES, use_this_python
+from kstore.pipeline.this_python import NAMES, SOCKETS, use_this_python, use_unix_sockets
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = """
@@ -100,3 +100,30 @@ def test_a_job_of_an_environment_that_is_not_activated(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert "values ['first', 'second']" in done.stdout, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("given", "gateway", "expected"),
+    [(None, None, "true"), ("false", None, "false"), (None, "12345", None)],
+)
+def test_unix_sockets_are_used_unless_somebody_decided_or_the_jvm_runs(
+    given: str | None, gateway: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.core.context", None)
+    for name, value in ((SOCKETS, given), ("PYSPARK_GATEWAY_PORT", gateway)):
+        monkeypatch.setenv(name, value or "")  # so that it is put back in any case
+        if value is None:
+            monkeypatch.delenv(name)
+    use_unix_sockets()
+    assert os.environ.get(SOCKETS) == expected
+
+
+def test_a_jvm_that_was_started_without_them_goes_on_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = SimpleNamespace(SparkContext=SimpleNamespace(_gateway=object()))
+    monkeypatch.setitem(sys.modules, "pyspark.core.context", running)
+    monkeypatch.setenv(SOCKETS, "")
+    monkeypatch.delenv(SOCKETS)
+    use_unix_sockets()
+    assert SOCKETS not in os.environ

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.layout import VERSION
@@ -96,6 +97,16 @@ def test_only_row_groups_that_may_hold_the_range_are_read(archive: Path) -> None
     assert isinstance(task.value, ArchiveRange)
     assert [numbers for _, numbers in task.value.groups] == [(1,)]
     assert _rows(reader) == [(0, 12), (0, 13), (0, 14)]
+
+
+def test_values_as_text_are_bytes_as_they_are(tmp_path: Path) -> None:
+    _run(tmp_path, "r", [_row(p, 0) | {"value": b"\xff" if p else b"0"} for p in (0, 1)])
+    schema = StructType([StructField("value", StringType()), StructField("key", StringType())])
+    reader = SegmentReader(schema, {"path": str(tmp_path)})
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert [batch.schema.types for batch in batches] == [[pa.string(), pa.string()]] * 2
+    found = [batch.column("value").view(pa.binary()).to_pylist() for batch in batches]
+    assert found == [[b"0"], [b"\xff"]]
 
 
 def test_times_choose_offsets(archive: Path) -> None:
