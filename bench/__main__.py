@@ -26,6 +26,7 @@ GROUPS = {
     "wide": "requests of 1 MB: how long they hold the loop, how long others wait, memory",
     "opening": "index look-up, and opening 10,000 partitions",
     "clients": "kstore's clients: confluent-kafka, kafka-python and aiokafka on the same broker",
+    "scan": "kstore.scan in DuckDB and Polars: Parquet files of the same records",
     "pipeline": "the Spark source and sink: Spark's own Kafka connector on the same broker",
     "compare": "the broker beside Kafka; rows may be named behind it",
 }

@@ -5,11 +5,12 @@ kstore broker, in the same Spark, in turns. CPU is that of the JVM with all its 
 from __future__ import annotations
 
 from bench.measure import Settings, Side, progress, take_turns
+from bench.pipeline.latency import Stream
 from bench.pipeline.queries import Work
 from bench.pipeline.session import Bench
 from bench.report import Goal, Row
 
-__all__ = ["compared", "rows"]
+__all__ = ["compared", "latencies", "rows"]
 
 PEER = "Spark's connector"
 TURNS = 3
@@ -26,11 +27,15 @@ READS: tuple[tuple[str, str, str, float | None], ...] = (
     ("sum", "brokers", "only column value", None),
     ("sum", "segments", "", FROM_SEGMENTS),
     ("sum", "segments", "only column value", None),
+    ("text", "brokers", "", THROUGH_BROKERS),
+    ("text", "brokers", "only column value, as STRING", None),
     ("Parquet", "brokers", "", THROUGH_BROKERS),
     ("Parquet", "segments", "", FROM_SEGMENTS),
     ("stream", "brokers", "", THROUGH_BROKERS),
 )
 WRITES = (("exactly once", None), ("at least once", 1.0))
+LATENCY = 0.7
+STREAM = "stream latency"
 
 
 def rows(settings: Settings) -> list[Row]:
@@ -45,6 +50,8 @@ def rows(settings: Settings) -> list[Row]:
                 found += _reads(settings, work, size)
             if settings.wants(f"write {size} B"):
                 found += _writes(settings, work, size)
+        if settings.wants(STREAM):
+            found += _latency(settings, bench)
     return found
 
 
@@ -76,6 +83,30 @@ def _writes(settings: Settings, work: Work, size: int) -> list[Row]:
         for delivery, goal in WRITES
         for row in compared(f"{label}, {delivery}", sides[delivery], sides[PEER], goal)
     ]
+
+
+def _latency(settings: Settings, bench: Bench) -> list[Row]:
+    progress(f"  {STREAM}")
+    stream = Stream(bench, settings.pick(20, 5))
+    return latencies(_turns(STREAM, {PEER: stream.by("kafka"), "": stream.by("kstore")}, settings))
+
+
+def latencies(sides: dict[str, Side]) -> list[Row]:
+    """p50 and p99 with the goal, and how much of a core Spark used."""
+    figures = (
+        ("p50_ms", "p50 from append to sink", "ms", Goal(LATENCY, at_least=False)),
+        ("p99_ms", "p99 from append to sink", "ms", Goal(LATENCY, at_least=False)),
+        ("cpu_share", "CPU s of Spark per s", "s", None),
+    )
+    ours, theirs = sides[""], sides[PEER]
+    return [
+        Row(
+            "pipeline", f"{STREAM}: {words}", ours.median(figure), unit, PEER,
+            theirs.median(figure), goal, spread=ours.spread(figure),
+            peer_spread=theirs.spread(figure), state=ours.state, peer_state=theirs.state,
+        )
+        for figure, words, unit, goal in figures
+    ]  # fmt: skip
 
 
 def _turns(label: str, cases: dict[str, object], settings: Settings) -> dict[str, Side]:

@@ -25,3 +25,11 @@ def test_rows_per_cpu_second_carry_the_goal() -> None:
     ]
     assert rows[0].ratio == pytest.approx(2.5)
     assert [row.reached for row in rows] == [False, None, None, None]
+
+
+def test_latency_is_to_be_at_most_its_share_of_the_connectors() -> None:
+    ours = Side({"p50_ms": [60.0], "p99_ms": [90.0], "cpu_share": [0.5]})
+    theirs = Side({"p50_ms": [100.0], "p99_ms": [100.0], "cpu_share": [0.5]})
+    rows = pipeline.latencies({"": ours, pipeline.PEER: theirs})
+    assert [row.reached for row in rows] == [True, False, None]
+    assert rows[0].case == "stream latency: p50 from append to sink"
