@@ -4,7 +4,7 @@ are opened when the controller says which (replica_manager.py).
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from kstore.broker.compose.broker import Broker
@@ -15,6 +15,7 @@ from kstore.broker.runtime.config_changes.config_reload import ConfigReload, Use
 from kstore.broker.runtime.config_changes.config_watch import ConfigWatch
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
 from kstore.broker.runtime.lazy import Lazy
+from kstore.broker.runtime.log_dirs.clean_shutdown import mark_clean, read_ended_epoch
 from kstore.broker.runtime.log_dirs.log_dir_events import LogDirEvents
 from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
 from kstore.broker.runtime.membership.member import ClusterMember
@@ -76,6 +77,8 @@ class ClusterBroker(Broker):
         """The partitions that are copied from other brokers."""
         self.leader_waits: LeaderWaits
         """Requests that are held until a leader is elected (runtime/metadata)."""
+        self.ended_epoch: Callable[[], int]
+        """The epoch of the life after which all is there, once its logs are closed."""
         self.repairs: Lazy[SegmentRepairs] = Lazy(self._make_repairs)
         """Who writes damaged parts of segments again, once a log of a cluster has damage."""
 
@@ -115,8 +118,10 @@ class ClusterBroker(Broker):
             self.node, self.table, self.metadata, self.plane.forget_answers
         )
         member = self.membership = ClusterMember(
-            self.node, myself, store, self.metadata, self.peers, lambda: self.replica_manager
-        )
+            self.node, myself, store, self.metadata, self.peers, lambda: self.replica_manager,
+            read_ended_epoch(config["log.dirs"]),
+        )  # fmt: skip
+        self.ended_epoch = lambda: member.ended_epoch
         member.suspicions.on_suspected.append(self.leader_waits.lost)
         member.suspicions.on_cleared.append(self.leader_waits.found)
         replicas = Replicas(
@@ -270,7 +275,11 @@ class ClusterBroker(Broker):
             self.fetchers.made.close()
         if self.repairs.made is not None:
             self.repairs.made.close()
+        manager = self.log_manager
+        paths = [each.path for each in manager.dirs if each.path not in manager.failed]
         super().close()
+        if hasattr(self, "isr"):  # not after a failed start
+            mark_clean(paths, self.ended_epoch())
 
 
 def _cluster_id(store: Store) -> str:

@@ -21,24 +21,29 @@ from kstore.broker.coordination.store import (
     Op,
     Set,
 )
+from kstore.broker.state.metadata.image import PartitionImage
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
-    from kstore.broker.state.metadata.image import PartitionImage
 
 __all__ = [
     "PARTITION_EPOCH",
+    "RECOVERING",
     "PartitionNode",
     "create_ops",
     "max_partition_epoch",
     "multi_with_epochs",
+    "partition_node",
     "prepare_epochs",
     "read_node",
+    "read_state",
     "state_node",
 ]
 
 PARTITION_EPOCH = "/partition_epoch"
 TOPICS = "/brokers/topics"
+RECOVERING = 1
+"""The `leader_recovery_state` of KIP-704; 0 is not written."""
 UPGRADE_CHUNK = 200
 """So many nodes per multi: an ensemble refuses requests of more than a megabyte."""
 
@@ -89,15 +94,44 @@ def create_ops(folder: str, partition: PartitionImage, controller_epoch: int) ->
 
 
 def state_node(partition: PartitionImage, controller_epoch: int) -> bytes:
-    """A partition's leader and in-sync replicas, as Kafka writes them."""
-    return _json(
-        {
-            "controller_epoch": controller_epoch,
-            "leader": partition.leader,
-            "version": 1,
-            "leader_epoch": partition.leader_epoch,
-            "isr": list(partition.isr),
-        }
+    """A partition's leader and in-sync replicas, as Kafka writes them; and what only some have.
+
+    A version that knows no eligible leader replicas finds those in the ISR of a partition without
+    one: it may elect them.
+    """
+    eligible = partition.elr or partition.last_known_elr
+    node: dict[str, Any] = {
+        "controller_epoch": controller_epoch,
+        "leader": partition.leader,
+        "version": 1,
+        "leader_epoch": partition.leader_epoch,
+        "isr": list(partition.isr or eligible),
+    }
+    if eligible:
+        node["elr"] = list(partition.elr)
+        node["elr_min_isr"] = partition.elr_min_isr
+        node["last_known_elr"] = list(partition.last_known_elr)
+        node["isr_is_empty"] = not partition.isr
+    if partition.recovering:
+        node["leader_recovery_state"] = RECOVERING
+    return _json(node)
+
+
+def read_state(data: bytes, version: int, own: PartitionNode) -> PartitionImage:
+    """A partition by its two nodes, without its replicas."""
+    state = json.loads(data)
+    return PartitionImage(
+        state["leader"],
+        state["leader_epoch"],
+        (),
+        () if state.get("isr_is_empty") else tuple(state["isr"]),
+        own.partition_epoch,
+        version,
+        prior_leader_epochs=own.prior_leader_epochs,
+        elr=tuple(state.get("elr", ())),
+        last_known_elr=tuple(state.get("last_known_elr", ())),
+        elr_min_isr=state.get("elr_min_isr", 0),
+        recovering=state.get("leader_recovery_state") == RECOVERING,
     )
 
 
@@ -107,6 +141,11 @@ def read_node(store: Store, topic: str, index: int) -> PartitionNode | None:
         data, _ = store.get(f"{TOPICS}/{topic}/partitions/{index}")
     except NoNodeError:
         return None
+    return partition_node(data)
+
+
+def partition_node(data: bytes) -> PartitionNode:
+    """What a partition's own node says."""
     node = json.loads(data)
     priors = node.get("prior_leader_epochs", {})
     return PartitionNode(

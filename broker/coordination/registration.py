@@ -1,5 +1,8 @@
 """What a broker of a cluster writes about itself into the coordination store, and reads about the
-others: `/brokers/ids/N`, `/controller` and `/controller_epoch`, as in Kafka.
+others: `/brokers/ids/N`, `/controller` and `/controller_epoch`, as in Kafka; and beside them
+
+    /brokers/lives/N              written with each registration: its mzxid is the last broker epoch
+    /brokers/unclean_shutdowns/N  the controller has yet to hear that a life of N ended uncleanly
 
 Plain calls that block; when they are made is cluster.py's business.
 """
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTROLLER",
     "CONTROLLER_EPOCH",
+    "UNCLEAN_SHUTDOWNS",
     "ClusterView",
     "claim_controller",
     "leave",
@@ -37,11 +41,15 @@ __all__ = [
     "read_view",
     "register",
     "resign",
+    "unclean_shutdowns",
     "unregister",
 ]
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
+LIVES = "/brokers/lives"
+UNCLEAN_SHUTDOWNS = "/brokers/unclean_shutdowns"
+NO_EPOCH = -1
 
 
 class ClusterView(NamedTuple):
@@ -56,20 +64,55 @@ class ClusterView(NamedTuple):
 
 
 def register(
-    store: Store, broker: BrokerImage, now_ms: int, protocols: Mapping[str, str] | None = None
+    store: Store,
+    broker: BrokerImage,
+    now_ms: int,
+    protocols: Mapping[str, str] | None = None,
+    ended_epoch: int = NO_EPOCH,
 ) -> int | None:
     """Say that this broker is alive, and return its broker epoch (the czxid of its node, KIP-380);
     None while a node of that id belongs to another session.
+
+    ``ended_epoch`` is the epoch of a life after which all that it had is there. If that was not its
+    last life, the controller finds an unclean shutdown.
     """
     path = f"{znodes.BROKER_IDS}/{broker.node_id}"
+    life = f"{LIVES}/{broker.node_id}"
+    for folder in (LIVES, UNCLEAN_SHUTDOWNS):
+        store.ensure(folder)
+    last = store.stat(life)
+    node = znodes.broker_node(broker, now_ms, protocols)
+    ops: list[Op] = [Create(path, node, ephemeral=True)]
+    ops.append(Create(life) if last is None else Set(life, b"", last.version))
+    if last is None or last.mzxid != ended_epoch:
+        unclean = f"{UNCLEAN_SHUTDOWNS}/{broker.node_id}"
+        ops.append(Set(unclean, b"") if store.exists(unclean) else Create(unclean))
     try:
-        znodes.register_broker(store, broker, now_ms, protocols)
-    except NodeExistsError:
+        store.multi(ops)
+    except (NodeExistsError, BadVersionError, NoNodeError):
         stat = store.stat(path)
         mine = stat is not None and stat.ephemeral_owner == store.session_id
         return stat.czxid if stat is not None and mine else None
     stat = store.stat(path)
     return None if stat is None else stat.czxid
+
+
+def unclean_shutdowns(store: Store, registered: Mapping[int, BrokerImage]) -> dict[int, int]:
+    """The brokers that have come back from an unclean shutdown in these registrations or before
+    them, each with the version of its node. What a later life says is left for when that is known:
+    an earlier one may still be in sync.
+    """
+    try:
+        names = store.children(UNCLEAN_SHUTDOWNS)
+    except NoNodeError:
+        return {}
+    nodes = store.read_many([f"{UNCLEAN_SHUTDOWNS}/{name}" for name in names])
+    found = {int(name): node[1] for name, node in zip(names, nodes, strict=True) if node}
+    return {
+        node_id: stat.version
+        for node_id, stat in found.items()
+        if node_id not in registered or stat.mzxid <= registered[node_id].epoch
+    }
 
 
 def read_broker(store: Store, node_id: int) -> BrokerImage | None:
@@ -86,7 +129,11 @@ def read_broker(store: Store, node_id: int) -> BrokerImage | None:
         again = store.stat(path)
         if again is not None and again.czxid == stat.czxid:  # else another life of it
             return BrokerImage(
-                node_id, tuple(map(_endpoint, node["endpoints"])), node.get("rack"), stat.czxid
+                node_id,
+                tuple(map(_endpoint, node["endpoints"])),
+                node.get("rack"),
+                stat.czxid,
+                znodes.ELR_FEATURE in node.get("features", {}),
             )
 
 

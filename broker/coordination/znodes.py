@@ -17,6 +17,7 @@ from kstore.broker.coordination.partition_nodes import (
     multi_with_epochs,
     prepare_epochs,
     read_node,
+    read_state,
     state_node,
 )
 from kstore.broker.coordination.store import Create, Delete, NoNodeError, Op, Set
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
 __all__ = [
+    "ELR_FEATURE",
     "TopicCount",
     "add_partitions",
     "announce_failed_log_dir",
     "begin_expansion",
     "broker_ids",
+    "broker_node",
     "cluster_id",
     "config_node",
     "create_topic",
@@ -59,6 +62,8 @@ BROKER_IDS = "/brokers/ids"
 DELETIONS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 CLUSTER_ID = "/cluster/id"
+ELR_FEATURE = "eligible.leader.replicas.version"
+"""Brokers that know partitions with eligible leader replicas say so."""
 CONTROLLER_EPOCH = 1
 MAX_NAME = 400  # bytes of a path's last part
 
@@ -90,6 +95,14 @@ def register_broker(
     """Say that this broker is alive, for as long as the session lasts. ``protocols``: by listener,
     those that are not PLAINTEXT.
     """
+    node = broker_node(broker, timestamp_ms, protocols)
+    store.create(f"{BROKER_IDS}/{broker.node_id}", node, ephemeral=True)
+
+
+def broker_node(
+    broker: BrokerImage, timestamp_ms: int, protocols: Mapping[str, str] | None = None
+) -> bytes:
+    """What a broker says of itself, as Kafka's brokers did."""
     first = broker.endpoints[0]
     names = [end.listener for end in broker.endpoints]
     node = {
@@ -101,8 +114,9 @@ def register_broker(
         "version": 5,
         "timestamp": str(timestamp_ms),
         "rack": broker.rack,
+        "features": {ELR_FEATURE: {"min_version": 0, "max_version": 1}},
     }
-    store.create(f"{BROKER_IDS}/{broker.node_id}", _json(node), ephemeral=True)
+    return _json(node)
 
 
 def broker_ids(store: Store) -> list[int]:
@@ -127,19 +141,12 @@ def read_topic(store: Store, name: str) -> TopicImage:
         if own is None:
             break
         data, version = store.get(f"{path}/partitions/{index}/state")
-        state = json.loads(data)
         key = str(index)
         partitions.append(
-            PartitionImage(
-                state["leader"],
-                state["leader_epoch"],
-                tuple(node["partitions"][key]),
-                tuple(state["isr"]),
-                own.partition_epoch,
-                version,
-                tuple(node.get("adding_replicas", {}).get(key, ())),
-                tuple(node.get("removing_replicas", {}).get(key, ())),
-                own.prior_leader_epochs,
+            read_state(data, version, own)._replace(
+                replicas=tuple(node["partitions"][key]),
+                adding=tuple(node.get("adding_replicas", {}).get(key, ())),
+                removing=tuple(node.get("removing_replicas", {}).get(key, ())),
             )
         )
     configs = read_topic_configs(store, name)

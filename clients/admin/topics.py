@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kstore.clients.admin.acls import AclOperation, operations_of
 from kstore.clients.admin.routing import AdminBase, AnyBroker, Controller, Results, item_error
-from kstore.errors import ErrorCode, KafkaError
+from kstore.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from kstore.items import Items, check_config, items_of, mapping_of
 from kstore.protocol.metadata.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
+    TopicRequest,
 )
 from kstore.protocol.metadata.topics import (
     CreatableReplicaAssignment,
@@ -59,7 +64,9 @@ class NewPartitions:
 class PartitionDescription:
     """A partition's leader (-1: none), its epoch, and its replicas by broker id.
 
-    partition_epoch is KIP-232's, -1 if the broker does not send it.
+    partition_epoch is KIP-232's, -1 if the broker does not send it. elr are the replicas that may
+    lead although they are out of the ISR, last_known_elr who led last of a partition without an ISR
+    (KIP-966); None if the broker does not send them.
     """
 
     partition: int
@@ -69,6 +76,8 @@ class PartitionDescription:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
     partition_epoch: int = -1
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +201,10 @@ class TopicsAdmin(AdminBase):
         *,
         authorized_operations: bool = False,
     ) -> list[TopicDescription]:
-        """Ids, partitions, leaders and replicas of topics by name or id (None: of all), by name."""
+        """Ids, partitions, leaders and replicas of topics by name or id (None: of all), by name.
+
+        Of topics that were named, who is eligible as a leader, if the broker knows (KIP-966).
+        """
         wanted = None
         if topics is not None:
             named = items_of("topics", topics, (str, uuid.UUID), "topic names or ids")
@@ -213,9 +225,42 @@ class TopicsAdmin(AdminBase):
                 if error is not None:
                     return error
             found = [_description(row) for row in answer.topics]
+            if found and wanted is not None and not by_id:
+                found = await self._with_eligible(node_id, found)
             return sorted(found, key=lambda topic: topic.name)
 
         return await self._one(AnyBroker(self._cluster), ask)
+
+    async def _with_eligible(
+        self, node_id: int, found: list[TopicDescription]
+    ) -> list[TopicDescription]:
+        """The topics as DescribeTopicPartitions tells them, as far as it does."""
+        rows: dict[tuple[uuid.UUID, int], DescribeTopicPartitionsResponsePartition] = {}
+        names = [TopicRequest(name=name) for name in sorted(topic.name for topic in found)]
+        request = DescribeTopicPartitionsRequest(topics=names)
+        while True:
+            try:
+                answer = await self._ask(node_id, request, DescribeTopicPartitionsResponse)
+            except UnsupportedVersionError:
+                return found
+            for topic in answer.topics:
+                rows |= {(topic.topic_id, row.partition_index): row for row in topic.partitions}
+            if answer.next_cursor is None:
+                break
+            request.cursor = DescribeTopicPartitionsRequestCursor(
+                topic_name=answer.next_cursor.topic_name,
+                partition_index=answer.next_cursor.partition_index,
+            )
+        return [
+            replace(
+                topic,
+                partitions=tuple(
+                    _as_told(part, rows.get((topic.topic_id, part.partition)))
+                    for part in topic.partitions
+                ),
+            )
+            for topic in found
+        ]
 
 
 def _new_topics(topics: Items[NewTopic | str] | Mapping[str, int]) -> list[NewTopic]:
@@ -266,6 +311,26 @@ def _named(topic: str | uuid.UUID) -> MetadataRequestTopic:
     if isinstance(topic, uuid.UUID):
         return MetadataRequestTopic(topic_id=topic, name=None)
     return MetadataRequestTopic(name=topic)
+
+
+def _as_told(
+    known: PartitionDescription, row: DescribeTopicPartitionsResponsePartition | None
+) -> PartitionDescription:
+    if row is None:
+        return known
+    return replace(
+        known,
+        leader=row.leader_id,
+        leader_epoch=row.leader_epoch,
+        isr=tuple(row.isr_nodes),
+        offline_replicas=tuple(row.offline_replicas),
+        elr=_ids(row.eligible_leader_replicas),
+        last_known_elr=_ids(row.last_known_elr),
+    )
+
+
+def _ids(nodes: list[int] | None) -> tuple[int, ...] | None:
+    return None if nodes is None else tuple(nodes)
 
 
 def _description(topic: MetadataResponseTopic) -> TopicDescription:

@@ -22,15 +22,36 @@ ROWS = (
         "There is no quorum.",
     ),
     Difference(
-        "Eligible leader replicas (KIP-966), leader recovery state (KIP-704)",
-        "Supported. A replica that has left an ISR below `min.insync.replicas` can still become "
-        "leader without loss.",
-        "Not supported. Only replicas in the ISR can become leader. The last replica stays in the "
-        "ISR when it fails, and the partition waits for it. After an unclean election the new "
-        "leader leads at once. DescribeTopicPartitions reports no eligible leader replicas.",
-        "Not built yet: the partition state in the store has no field for them. The high "
-        "watermark waits for `min.insync.replicas`, as in Kafka. While the ISR is at least that "
-        "large, elections are the same as in Kafka.",
+        "Eligible leader replicas (KIP-966) and replicas in the ISR",
+        "The first in the order of the replicas leads, if it is in either.",
+        "A replica in the ISR leads if one is alive, then an eligible one.",
+        "Replicas in the ISR also have what is not committed yet.",
+    ),
+    Difference(
+        "Eligible leader replicas after `min.insync.replicas` was lowered",
+        "They stay if the ISR is still smaller.",
+        "They are not eligible any more, except while the ISR is empty.",
+        "A leader can hear of the setting before the controller, and commit records that they do "
+        "not have.",
+    ),
+    Difference(
+        "`eligible.leader.replicas.version=1` in a cluster with older brokers",
+        "The feature cannot be raised before all brokers have it.",
+        "No replica becomes eligible while a broker of a version without this feature is alive.",
+        "Earlier versions already reported level 1, and would not know these replicas as the "
+        "controller.",
+    ),
+    Difference(
+        "`min.insync.replicas` at level 0 of `eligible.leader.replicas.version`",
+        "Can be set for one broker, and deleted for the cluster.",
+        "Refused, as at level 1.",
+        "Brokers of a cluster must agree on it before level 1 returns.",
+    ),
+    Difference(
+        "The last leader of a partition without a leader, from a store of an older version",
+        "Does not occur.",
+        "All replicas of the old ISR are last known leaders.",
+        "The older version did not store which of them led.",
     ),
     Difference(
         "`ControllerId` in Metadata and DescribeCluster",

@@ -60,7 +60,11 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "LeaderAndIsrTopic": {"partition_count": (25300, "4+")},
     "StopReplicaTopic": {"topic_id": (23203, "3+")},
     "UpdateMetadataRequest": {"max_partition_epoch": (23201, "6+")},
-    "UpdateMetadataPartition": {"partition_epoch": (23200, "6+")},
+    "UpdateMetadataPartition": {
+        "partition_epoch": (23200, "6+"),
+        "eligible_leader_replicas": (96600, "6+"),
+        "last_known_elr": (96601, "6+"),
+    },
     "LeaderEpochForPartitionResult": {"partition_epoch": (23200, "0+")},
     "UpdateMetadataBroker": {"epoch": (23202, "6+")},
     "HeartbeatRequest": {"need_position": (25301, "4+"), "position": (25302, "4+")},

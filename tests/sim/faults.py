@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -359,6 +360,38 @@ def _lose_alone(faults: Faults) -> None:
     faults.later(1.5, 5.0, lose)
 
 
+def _lose_unsynced(faults: Faults) -> None:
+    """One broker stops, then always the same other loses what it had not synced, then the third
+    stops: who has lost records comes back to a partition without a leader.
+    """
+    node = _one_bad_disk(faults)
+    others = [each for each in faults.world.nodes.values() if each is not node]
+    if node is None or not all(each.ready for each in others):
+        return
+    faults.random.shuffle(others)
+    gone, last = others[0], others[1:]
+    gone.terminate()
+
+    def lose() -> None:
+        if node.life is not None:
+            node.kill(power_loss=True)
+        faults.later(2.2, 3.0, end)
+
+    def end() -> None:
+        for each in last:
+            if each.life is not None:
+                each.terminate()
+        faults.start_again(node)
+        for each in others:
+            faults.later(4.0, 9.0, partial(start, each))
+
+    def start(each: Node) -> None:
+        if each.life is None:
+            each.start()
+
+    faults.later(1.0, 2.0, lose)
+
+
 def _damage_index(faults: Faults) -> None:
     _damage_while_down(faults, INDEX_DAMAGES)
 
@@ -391,11 +424,12 @@ FAULTS: dict[str, Fault] = {
     "files": Fault(_damage_segments, 2, True, "segments are cut, gone or rotten, after a stop"),
     "rot": Fault(_bit_rot, 2, True, "a bit of a segment turns while its broker runs"),
     "alone": Fault(_lose_alone, 1, True, "who is in sync alone stops, and its segments are cut"),
+    "unsynced": Fault(_lose_unsynced, 1, True, "one loses what it had not synced, others stop"),
 }
 """Every kind of fault by its name."""
 DAMAGES = ("files", "rot", "alone")
 """Those that damage what is in the log. They keep company with few workloads."""
-ON_REQUEST = ("alone", "deaf")
+ON_REQUEST = ("alone", "deaf", "unsynced")
 """Those that strike only where they are asked for: they lose more than others may, or last longer.
 """
 USUAL = tuple(kind for kind in FAULTS if kind not in ON_REQUEST)

@@ -107,11 +107,15 @@ def _any_replica_leads(put: Put) -> None:
 def _same_epoch(put: Put) -> None:
     change = controller_events._change
 
-    def same(state: Any, topic: str, index: int, before: Any, new: Any) -> Any:
-        made = change(state, topic, index, before, new)
+    def same(state: Any, topic: str, index: int, before: Any, new: Any, *rules: Any) -> Any:
+        made = change(state, topic, index, before, new, *rules)
         return made._replace(image=made.image._replace(leader_epoch=before.leader_epoch))
 
     put(controller_events, "_change", same)
+
+
+def _unclean_is_eligible(put: Put) -> None:
+    put(controller_store, "unclean_shutdowns", lambda store, registered: {})
 
 
 def _no_truncation(put: Put) -> None:
@@ -310,6 +314,11 @@ MUTATIONS: dict[str, Mutation] = {
     "any-replica-leads": Mutation(
         _any_replica_leads, "acknowledged", f"{CLUSTER} --faults behind,kill",
         "a replica that is not in sync may be elected",
+    ),
+    "unclean-is-eligible": Mutation(
+        _unclean_is_eligible, "acknowledged",
+        "--brokers 3 --faults unsynced --flush os --workloads produce --seconds 30",
+        "a broker that comes back from an unclean shutdown stays eligible",
     ),
     "commit-alone": Mutation(
         _commit_alone, "acknowledged", f"{CLUSTER} --faults behind,kill",

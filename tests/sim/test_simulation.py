@@ -44,6 +44,15 @@ def test_three_brokers_with_every_fault(seeds: int) -> None:
     assert_good(run_simulations("--seed", "0", "--seeds", str(seeds), *cluster), *cluster)
 
 
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_clean_election_loses_nothing_that_another_broker_has() -> None:
+    """KIP-966: who has lost what it had not synced waits for who is eligible."""
+    unsynced = ("--brokers", "3", "--faults", "unsynced", "--flush", "os", "--seconds", "30")
+    unsynced = (*unsynced, "--workloads", "produce")
+    assert_good(run_simulations("--seed", "1", "--seeds", "4", *unsynced), *unsynced)
+
+
 def fresh_seed() -> int:
     """Another one for every commit, so that who runs a commit again sees the same; by chance
     outside of a checkout.

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from kstore.broker.coordination import znodes
+from kstore.broker.coordination.partition_nodes import RECOVERING
 from kstore.broker.coordination.store import WatchEvent
 from kstore.broker.runtime.controller.decisions import UNCLEAN_ELECTION, Decisions
 from kstore.broker.runtime.controller.growth import ControllerGrowth
 from kstore.broker.runtime.controller.moves import ControllerMoves, Ongoing
 from kstore.broker.runtime.controller.topics import ControllerTopics
+from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.state.controller import events
 from kstore.broker.state.controller.state import Expansion, PartitionChange
 from kstore.errors import ErrorCode, KafkaError, error_for
@@ -70,6 +72,7 @@ class Controller(Decisions):
         self.moves = ControllerMoves(self)
         self._brokers_changed = asyncio.Event()
         self._changed_configs: set[str] = set()
+        self._changed_cluster = False
 
     # ---- life ----
 
@@ -111,6 +114,8 @@ class Controller(Decisions):
             store.watch(znodes.BROKER_IDS, self._on_watch),
             store.watch(znodes.TOPIC_CONFIGS, self._on_watch),
             store.watch(znodes.LOG_DIR_EVENTS, self._on_watch),
+            store.watch(znodes.BROKER_CONFIGS, self._on_watch),
+            store.watch(FEATURE_NODE, self._on_watch),
         ]
 
     def _on_watch(self, event: WatchEvent) -> None:
@@ -121,6 +126,7 @@ class Controller(Decisions):
     def _note(self, path: str) -> None:
         if path.startswith(znodes.TOPIC_CONFIGS):
             self._changed_configs.add(path.removeprefix(znodes.TOPIC_CONFIGS).strip("/"))
+        self._changed_cluster |= path.startswith((znodes.BROKER_CONFIGS, FEATURE_NODE))
         self._brokers_changed.set()
 
     async def _follow(self) -> None:
@@ -147,9 +153,14 @@ class Controller(Decisions):
         difference = self.state.compare(registered)
         if not difference.changed:
             return
+        shut_down = await self.in_store(self.store.unclean_shutdowns, registered)
         touched = difference.left | difference.joined
+        same = registered.keys() - touched
         self.state = self.state.with_brokers(registered).without_offline(touched)
-        changes = await self.changes(self.state.topics, reborn=difference.left)
+        await self._read_settings(touched)
+        changes = await self.changes(
+            self.state.topics, reborn=difference.left, unclean=frozenset(shut_down.keys() - same)
+        )
         await self.commit(changes)
         self.channels.follow(registered.values())
         self.channels.tell_brokers()
@@ -161,14 +172,44 @@ class Controller(Decisions):
             ],
             replicas=False,
         )
+        if shut_down:
+            await self.in_store(self.store.forget_shutdowns, shut_down)
+
+    async def _read_settings(self, touched: Collection[int]) -> None:
+        """Before somebody is elected: a leader may have let the high watermark move on, since
+        min.insync.replicas was lowered, before that was heard of here. Eligible replicas that
+        may not have all records then are not eligible.
+        """
+        self.state = await self.with_settings(self.state)
+        concerned = {
+            name
+            for name, _, partition in self.state.partitions()
+            if partition.elr and not set(partition.replicas).isdisjoint(touched)
+        }
+        await self._read_configs_of(concerned)
 
     async def _take_configs(self) -> None:
-        """Topic configs have changed; a leaderless partition may now have any leader."""
+        """Topic configs have changed; a leaderless partition may now have any leader, and others
+        may be eligible.
+        """
         names, self._changed_configs = self._changed_configs, set()
         if names:
             await self.exclusively(self._take_configs_of, names)
+        cluster, self._changed_cluster = self._changed_cluster, False
+        if cluster:
+            await self.exclusively(self._take_cluster)
+
+    async def _take_cluster(self) -> None:
+        known = self.state
+        self.state = await self.with_settings(known)
+        if self.state != known:
+            await self.commit(await self.changes(self.state.topics))
 
     async def _take_configs_of(self, names: set[str]) -> None:
+        await self.commit(await self.changes(await self._read_configs_of(names)))
+
+    async def _read_configs_of(self, names: set[str]) -> list[str]:
+        """Take over the configs of topics; returns those whose configs have changed."""
         changed = []
         for name in names & self.state.topics.keys() if "" not in names else self.state.topics:
             configs = await self.in_store(self.store.topic_configs, name)
@@ -176,7 +217,7 @@ class Controller(Decisions):
             if configs != topic.configs:
                 self.state = self.state.with_topics(topic._replace(configs=configs))
                 changed.append(name)
-        await self.commit(await self.changes(changed))
+        return changed
 
     async def _take_failed_log_dirs(self) -> None:
         """Brokers whose log dirs have failed are told anew what they lead and follow: they answer
@@ -250,6 +291,7 @@ class Controller(Decisions):
         answer.leader_id = partition.leader
         answer.leader_epoch = partition.leader_epoch
         answer.isr = list(partition.isr)
+        answer.leader_recovery_state = int(partition.recovering)
         answer.partition_epoch = partition.state_version
         if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
             self.channels.tell_leader(topic, answer.partition_index)
@@ -328,4 +370,5 @@ class Controller(Decisions):
 def _proposal(row: IsrPartition) -> events.Proposal:
     isr = row.new_isr or [each.broker_id for each in row.new_isr_with_epochs]
     epochs = {each.broker_id: each.broker_epoch for each in row.new_isr_with_epochs}
-    return events.Proposal(row.leader_epoch, row.partition_epoch, tuple(isr), epochs)
+    recovering = row.leader_recovery_state == RECOVERING
+    return events.Proposal(row.leader_epoch, row.partition_epoch, tuple(isr), epochs, recovering)

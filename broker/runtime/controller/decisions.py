@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore.broker.coordination.store import StoreClosedError, StoreError, Watch
 from kstore.broker.runtime.controller.channels import Channels
+from kstore.broker.runtime.controller.settings import (
+    MIN_INSYNC_REPLICAS,
+    keep_min_isr,
+    read_settings,
+)
 from kstore.broker.runtime.controller.store import ControllerStore, DeposedError, Found
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.controller import events
@@ -141,15 +146,31 @@ class Decisions(ABC):
         found: Found = await self.in_store(self.store.load)
         for name in found.half_deleted:
             await self.in_store(self.store.remove_topic_nodes, name)
+        unclean = await self.in_store(self.store.unclean_shutdowns, found.brokers)
         self.state = _state_of(found, self.state.leaving, self.config[UNCLEAN_ELECTION])
+        self.state = await self.with_settings(self.state)
         self._stale = False
         self.generation += 1
         self.channels.close()
-        changes = await self.changes(self.state.topics, written=found.written)
+        changes = await self.changes(
+            self.state.topics, written=found.written, unclean=frozenset(unclean)
+        )
         await self._write(changes)
         self.state = self.state.with_changes(changes)
+        if unclean:
+            await self.in_store(self.store.forget_shutdowns, unclean)
         self.channels.follow(self.state.brokers.values())
         self.loaded(found.expansions)
+
+    async def with_settings(self, state: ControllerState) -> ControllerState:
+        """The state with what is set for the whole cluster now."""
+        settings = await self.in_store(read_settings, self.coordination)
+        own: int = self.config[MIN_INSYNC_REPLICAS]
+        min_isr = own if settings.min_isr is None else settings.min_isr
+        state = state._replace(elr_level=settings.elr_level, min_isr=min_isr)
+        if settings.min_isr is None and state.keeps_elr:
+            await self.in_store(keep_min_isr, self.coordination, min_isr)
+        return state
 
     # ---- one decision at a time ----
 
@@ -251,12 +272,15 @@ class Decisions(ABC):
         topics: Iterable[str],
         reborn: Collection[int] = (),
         written: Mapping[tuple[str, int], int] = events.NOT_READ,
+        unclean: frozenset[int] = frozenset(),
     ) -> list[PartitionChange]:
         """What the live brokers call for, piece by piece, with turns for others in between."""
         changes: list[PartitionChange] = []
         slices = Slices()
         for name, indexes in self.state.pieces(list(topics)):
-            changes += events.after_brokers_changed(self.state, name, indexes, reborn, written)
+            changes += events.after_brokers_changed(
+                self.state, name, indexes, reborn, written, unclean
+            )
             await slices.breathe()
         return changes
 

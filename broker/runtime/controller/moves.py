@@ -156,8 +156,7 @@ class ControllerMoves:
         if new is None:
             words = f"No replica of {place} that is in sync and stays could lead it: start one."
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, words)
-        dropped = tuple(each for each in partition.replicas if each not in new.replicas)
-        return PartitionChange(name, index, new, dropped=dropped)
+        return events.move(state, name, index, new)
 
     async def list_reassignments(
         self, asked: Sequence[TopicPartition] | None = None

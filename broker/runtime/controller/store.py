@@ -14,11 +14,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.coordination import znodes
-from kstore.broker.coordination.partition_nodes import PARTITION_EPOCH, create_ops, state_node
-from kstore.broker.coordination.registration import read_brokers
+from kstore.broker.coordination.partition_nodes import (
+    PARTITION_EPOCH,
+    create_ops,
+    partition_node,
+    read_state,
+    state_node,
+)
+from kstore.broker.coordination.registration import (
+    UNCLEAN_SHUTDOWNS,
+    read_brokers,
+    unclean_shutdowns,
+)
 from kstore.broker.coordination.store import (
     BadVersionError,
     Check,
@@ -27,7 +38,6 @@ from kstore.broker.coordination.store import (
     NoNodeError,
     Op,
     Set,
-    Stat,
     StoreError,
 )
 from kstore.broker.state.controller.state import (
@@ -88,6 +98,16 @@ class ControllerStore:
         """The brokers that are registered."""
         return read_brokers(self._store)
 
+    def unclean_shutdowns(self, registered: Mapping[int, BrokerImage]) -> dict[int, int]:
+        """See registration; read after the brokers."""
+        return unclean_shutdowns(self._store, registered)
+
+    def forget_shutdowns(self, taken: Mapping[int, int]) -> None:
+        """Unclean shutdowns are taken into account, unless there was another one since."""
+        for node_id, version in taken.items():
+            with suppress(BadVersionError, NoNodeError):
+                self._multi([Delete(f"{UNCLEAN_SHUTDOWNS}/{node_id}", version)])
+
     def topic_configs(self, name: str) -> dict[str, str]:
         """What is set for a topic."""
         try:
@@ -146,7 +166,10 @@ class ControllerStore:
         found = {}
         for place, mine, state in zip(wanted, own, states, strict=True):
             if mine is not None and state is not None:
-                found[place] = _partition_image(json.loads(mine[0]), *state), state[1].mzxid
+                data, stat = state
+                found[place] = (
+                    read_state(data, stat.version, partition_node(mine[0])), stat.mzxid
+                )  # fmt: skip
         return found
 
     def _load_expansions(self) -> dict[TopicId, Expansion]:
@@ -382,20 +405,6 @@ class ControllerStore:
                     f"the controller of epoch {self._epoch} was replaced"
                 ) from problem
             raise
-
-
-def _partition_image(own: Mapping[str, Any], data: bytes, stat: Stat) -> PartitionImage:
-    """A partition by its two nodes, without its replicas."""
-    state = json.loads(data)
-    return PartitionImage(
-        state["leader"],
-        state["leader_epoch"],
-        (),
-        tuple(state["isr"]),
-        own["partition_epoch"],
-        stat.version,
-        prior_leader_epochs=_numbers(own.get("prior_leader_epochs", {})),
-    )
 
 
 def _topic_image(

@@ -15,7 +15,7 @@ from kstore.log.errors import LogStorageError, NewerFormatError
 from kstore.log.segments.segment_names import parse_directory_name
 from kstore.private_files import UnsafeFileError, open_private
 
-__all__ = ["claim_log_dirs"]
+__all__ = ["claim_log_dirs", "write_durably"]
 
 FILE = "meta.properties"
 VERSION = "0"
@@ -38,7 +38,7 @@ def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
                 )
         if not written:
             _refuse_logs_of_nobody(folder)
-            _write(path, mine)
+            write_durably(path, "".join(f"{name}={value}\n" for name, value in mine.items()))
 
 
 def _refuse_logs_of_nobody(folder: str) -> None:
@@ -60,11 +60,12 @@ def _read(path: str) -> dict[str, str]:
         return {}
 
 
-def _write(path: str, values: dict[str, str]) -> None:
+def write_durably(path: str, text: str) -> None:
+    """Write a file that only this user may read, whole or not at all. OSError."""
     unfinished = path + ".tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(_opened(unfinished, flags), "w", encoding="utf-8") as file:
-        file.write("".join(f"{name}={value}\n" for name, value in values.items()))
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(unfinished, path)

@@ -80,6 +80,7 @@ class ClusterMember:
         metadata: MetadataCache,
         peers: Lazy[Peers],
         replicas: Callable[[], Replicas],
+        ended_epoch: int = -1,
     ) -> None:
         """``myself`` is what all others are told; ``replicas`` are there before `start`."""
         self.node_id = node.node_id
@@ -87,6 +88,8 @@ class ClusterMember:
         """The czxid of this broker's registration; while it has none, larger than every earlier
         one: what is meant for an earlier life is refused.
         """
+        self.ended_epoch = ended_epoch
+        """That of the last life which lost nothing: while this process runs, its own."""
         self.registered = False
         self.controller_id = -1
         self.controller_epoch = 0
@@ -215,7 +218,7 @@ class ClusterMember:
                 begin = loop.time()  # sessions do not end while the ensemble is away
                 continue
             if epoch is not None:
-                self.broker_epoch, self.registered = epoch, True
+                self.broker_epoch, self.ended_epoch, self.registered = epoch, epoch, True
                 return
             if patience_s is not None and loop.time() - begin >= patience_s:
                 raise StoreError(
@@ -241,16 +244,13 @@ class ClusterMember:
 
     def _claim_id(self) -> int | None:
         protocols = self._node.config.listener_protocols
-        return registration.register(self._store, self._myself, self._node.now_ms(), protocols)
+        now = self._node.now_ms()
+        return registration.register(self._store, self._myself, now, protocols, self.ended_epoch)
 
     def _session_timeout_ms(self) -> int:
         config = self._node.config
-        shared = config["kstore.coordination.dir"]
-        return int(
-            config["kstore.coordination.session.timeout.ms"]
-            if shared
-            else config["zookeeper.session.timeout.ms"]
-        )
+        store = "kstore.coordination" if config["kstore.coordination.dir"] else "zookeeper"
+        return int(config[f"{store}.session.timeout.ms"])
 
     # ---- what others do ----
 

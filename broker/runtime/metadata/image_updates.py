@@ -265,4 +265,6 @@ def _partition_image(known: PartitionImage, state: UpdateMetadataPartition) -> P
         partition_epoch=state.partition_epoch,
         state_version=state.state_version,
         offline=tuple(state.offline_replicas),
+        elr=tuple(state.eligible_leader_replicas),
+        last_known_elr=tuple(state.last_known_elr),
     )

@@ -2,15 +2,16 @@
 go. Pure; the controller writes what comes out of here, and tells it to brokers.
 
 `alive` are registered brokers, `leaving` those of them that are in a controlled shutdown: they may
-lead on where nobody else can, but are not chosen. A partition's leader is in its ISR, and the ISR
-is never empty: the last replicas in sync stay in it when they are gone, because they alone have all
-acknowledged records.
+lead on where nobody else can, but are not chosen. A partition's leader is in its ISR. Without
+eligible leader replicas the ISR is never empty: the last replicas in sync stay in it when they are
+gone, because they alone have all acknowledged records. With them, eligible.py has those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from kstore.broker.state.controller.eligible import Rules, eligible, last_leaders, without
 from kstore.broker.state.metadata.image import PartitionImage
 
 __all__ = ["NO_LEADER", "after_change", "prefer", "unclean"]
@@ -25,13 +26,19 @@ def after_change(
     leaving: Collection[int] = NOBODY,
     *,
     allow_unclean: bool = False,
+    rules: Rules | None = None,
 ) -> PartitionImage | None:
-    """The next state after brokers came or went, with a new leader epoch; None if it stays.
+    """The next leader and ISR after brokers came or went, with a new leader epoch; None if they
+    stay.
 
     Dead and leaving brokers leave the ISR. Without a leader, the first replica in the ISR that is
     alive leads, or, if allowed, the first alive at all, which loses records; but none that has
-    just begun to copy.
+    just begun to copy. With ``rules`` an eligible replica comes before that one, and a broker in
+    another life is not in the ISR.
     """
+    if rules is not None:
+        return _among_eligible(partition, alive, leaving, rules, allow_unclean=allow_unclean)
+    partition = without(partition)
     staying = [each for each in partition.isr if each in alive and each not in leaving]
     leader = partition.leader
     if leader in alive and leader not in leaving:
@@ -48,6 +55,40 @@ def after_change(
     return _next(partition, NO_LEADER, partition.isr)
 
 
+def _among_eligible(
+    partition: PartitionImage,
+    alive: Collection[int],
+    leaving: Collection[int],
+    rules: Rules,
+    *,
+    allow_unclean: bool,
+) -> PartitionImage | None:
+    present = [each for each in partition.isr if each in alive and each not in rules.reborn]
+    staying = [each for each in present if each not in leaving]
+    leader = partition.leader
+    if leader in staying:
+        return _next(partition, leader, staying)
+    able = [each for each in partition.replicas if each in alive and each not in leaving]
+    chosen = next((each for each in able if each in staying), NO_LEADER)
+    if chosen != NO_LEADER:
+        return _next(partition, chosen, staying)
+    fit = eligible(partition, (), rules)
+    chosen = next((each for each in able if each in fit), NO_LEADER)
+    if chosen == NO_LEADER and leader in present:
+        return _next(partition, leader, present)
+    if chosen == NO_LEADER and not fit:
+        last = last_leaders(partition)
+        chosen = next((each for each in able if each in last), NO_LEADER)
+    if chosen != NO_LEADER:
+        return _next(partition, chosen, [chosen], reborn=rules.reborn)
+    if allow_unclean:
+        none_fit = partition._replace(isr=(), elr=())
+        taken = unclean(none_fit, set(alive) - set(partition.adding), leaving)
+        if taken is not None:
+            return taken
+    return _next(partition, NO_LEADER, ())
+
+
 def unclean(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
@@ -59,6 +100,9 @@ def unclean(
     clean = next((each for each in able if each in partition.isr), None)
     if clean is not None:
         return _next(partition, clean, [each for each in able if each in partition.isr])
+    clean = next((each for each in able if each in partition.elr), None)
+    if clean is not None:
+        return _next(partition, clean, [clean])
     return _next(partition, able[0], [able[0]]) if able else None
 
 
@@ -74,8 +118,10 @@ def prefer(
     return _next(partition, first, kept)
 
 
-def _next(partition: PartitionImage, leader: int, isr: Iterable[int]) -> PartitionImage | None:
+def _next(
+    partition: PartitionImage, leader: int, isr: Iterable[int], reborn: Collection[int] = NOBODY
+) -> PartitionImage | None:
     found = tuple(isr)
-    if leader == partition.leader and found == partition.isr:
+    if leader == partition.leader and found == partition.isr and leader not in reborn:
         return None
     return partition._replace(leader=leader, isr=found, leader_epoch=partition.leader_epoch + 1)

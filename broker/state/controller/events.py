@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kstore.broker.state.controller import election, reassignment_steps
+from kstore.broker.state.controller.eligible import Rules, settled
 from kstore.broker.state.controller.state import ControllerState, PartitionChange
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.errors import ErrorCode
@@ -22,6 +23,7 @@ __all__ = [
     "alter_partition",
     "elect",
     "led_by",
+    "move",
     "new_partition",
     "raise_epochs",
     "taken_from",
@@ -36,16 +38,19 @@ def after_brokers_changed(
     indexes: Iterable[int],
     reborn: Collection[int] = (),
     written: Mapping[tuple[str, int], int] = NOT_READ,
+    unclean: frozenset[int] = frozenset(),
 ) -> list[PartitionChange]:
     """The changes of these partitions that the brokers known as alive call for.
 
     ``reborn`` brokers live another life than the one that was known, and ``written`` says in which
     transaction of the store a partition's state was written, where that was just read: where a live
     broker's life began later, what the state says of it is about an earlier one, whose last records
-    may be lost. It leaves the ISR; if nobody else is in it, one of them leads alone.
+    may be lost. It leaves the ISR; if nobody else is in it, one of them leads alone. An ``unclean``
+    one has come back without all that it had, as far as is known, and is not eligible any more.
     """
     leaving = state.leaving.keys()
-    unclean = state.unclean_allowed(topic)
+    allowed = state.unclean_allowed(topic)
+    rules = state.eligible_rules(topic)
     partitions = state.topics[topic].partitions
     changes = []
     for index in indexes:
@@ -58,26 +63,57 @@ def after_brokers_changed(
             if each in alive
             and (each in reborn or (since is not None and state.brokers[each].epoch > since))
         }
-        new = partition
-        if lost:
-            new = election.after_change(new, alive - lost, leaving) or new
-        new = election.after_change(new, alive, leaving, allow_unclean=unclean) or new
-        if new.leader in lost:
-            new = new._replace(isr=(new.leader,))
-        if new is partition:
-            continue
-        changes.append(_change(state, topic, index, partition, new))
+        of_this = None
+        if rules is not None:
+            of_this = rules._replace(reborn=lost, unclean=unclean)
+            new = election.after_change(
+                partition, alive, leaving, allow_unclean=allowed, rules=of_this
+            ) or settled(partition, partition, of_this)
+        else:
+            new = _after_change(partition, alive, leaving, lost, unclean, allow_unclean=allowed)
+        if new.leader_epoch != partition.leader_epoch:
+            changes.append(_change(state, topic, index, partition, new, of_this))
+        elif new != partition:
+            changes.append(PartitionChange(topic, index, new))  # only who is eligible
     return changes
 
 
+def _after_change(
+    partition: PartitionImage,
+    alive: frozenset[int],
+    leaving: Collection[int],
+    lost: Collection[int],
+    unclean: frozenset[int],
+    *,
+    allow_unclean: bool,
+) -> PartitionImage:
+    """Where no eligible replicas are kept (any more)."""
+    new = partition
+    if not unclean.isdisjoint(partition.elr):
+        new = partition._replace(elr=tuple(e for e in partition.elr if e not in unclean))
+    if lost:
+        new = election.after_change(new, alive.difference(lost), leaving) or new
+    new = election.after_change(new, alive, leaving, allow_unclean=allow_unclean) or new
+    return new._replace(isr=(new.leader,)) if new.leader in lost else new
+
+
 def _change(
-    state: ControllerState, topic: str, index: int, before: PartitionImage, new: PartitionImage
+    state: ControllerState,
+    topic: str,
+    index: int,
+    before: PartitionImage,
+    new: PartitionImage,
+    rules: Rules | None = None,
 ) -> PartitionChange:
     """From one state to a new one, in the next leader epoch, at a reassignment's target if that is
     possible now.
     """
+    rules = rules or state.eligible_rules(topic)
+    new = settled(before, new, rules)
     alive = state.alive(topic, index)
-    new = reassignment_steps.complete(new, alive, state.leaving.keys()) or new
+    completed = reassignment_steps.complete(new, alive, state.leaving.keys())
+    if completed is not None:
+        new = settled(new, completed, rules)
     new = new._replace(leader_epoch=before.leader_epoch + 1)
     return PartitionChange(topic, index, new, dropped=_dropped(before, new))
 
@@ -116,6 +152,13 @@ def raise_epochs(
     return changes
 
 
+def move(state: ControllerState, topic: str, index: int, new: PartitionImage) -> PartitionChange:
+    """The change to what a reassignment makes of a partition."""
+    before = state.topics[topic].partitions[index]
+    new = settled(before, new, state.eligible_rules(topic))
+    return PartitionChange(topic, index, new, dropped=_dropped(before, new))
+
+
 def led_by(state: ControllerState, node: int) -> list[tuple[str, int]]:
     """The partitions with more than one replica that a broker leads."""
     return [
@@ -149,7 +192,8 @@ def taken_from(
         if partition.leader not in silent:
             continue
         able = state.alive(topic, index) - set(silent)
-        new = election.after_change(partition, able, state.leaving.keys())
+        rules = state.eligible_rules(topic)
+        new = election.after_change(partition, able, state.leaving.keys(), rules=rules)
         if new is not None and new.leader != election.NO_LEADER:
             changes.append(_change(state, topic, index, partition, new))
     return changes
@@ -162,6 +206,7 @@ class Proposal(NamedTuple):
     state_version: int
     isr: tuple[int, ...]
     broker_epochs: Mapping[int, int] = {}
+    recovering: bool = False
 
 
 class IsrAnswer(NamedTuple):
@@ -185,18 +230,22 @@ def alter_partition(
     if partition is None:
         return IsrAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     error = _refuse_proposal(state, node, topic, index, partition, proposal)
-    if error != ErrorCode.NONE or set(proposal.isr) == set(partition.isr):
+    same = set(proposal.isr) == set(partition.isr) and proposal.recovering == partition.recovering
+    if error != ErrorCode.NONE or same:
         return IsrAnswer(error)
-    new = partition._replace(isr=proposal.isr)
+    rules = state.eligible_rules(topic)
+    new = partition._replace(isr=proposal.isr, recovering=proposal.recovering)
     if node not in proposal.isr:
         able = state.alive(topic, index) - {node}
-        led = election.after_change(new, able, state.leaving.keys())
+        led = election.after_change(new, able, state.leaving.keys(), rules=rules)
         if led is None or led.leader == election.NO_LEADER:
             return IsrAnswer(ErrorCode.INELIGIBLE_REPLICA)
         return IsrAnswer(ErrorCode.NEW_LEADER_ELECTED, _change(state, topic, index, partition, led))
+    new = settled(partition, new, rules)
     completed = reassignment_steps.complete(new, state.alive(topic, index), state.leaving.keys())
     if completed is None:
         return IsrAnswer(ErrorCode.NONE, PartitionChange(topic, index, new, told=False))
+    completed = settled(new, completed, rules)
     change = PartitionChange(topic, index, completed, dropped=_dropped(partition, completed))
     return IsrAnswer(ErrorCode.NEW_LEADER_ELECTED, change)
 
@@ -216,7 +265,9 @@ def _refuse_proposal(
     if partition.leader != node:
         return ErrorCode.INVALID_REQUEST
     isr = set(proposal.isr)
-    if isr == set(partition.isr):
+    if proposal.recovering and (len(isr) > 1 or not partition.recovering):
+        return ErrorCode.INVALID_REQUEST
+    if isr == set(partition.isr) and proposal.recovering == partition.recovering:
         return ErrorCode.NONE
     if proposal.state_version > partition.state_version:
         return ErrorCode.NOT_CONTROLLER

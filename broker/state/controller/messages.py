@@ -65,6 +65,7 @@ def leaderships(
             removing_replicas=list(partition.removing),
             is_new=unused or (node in partition.adding and node not in partition.isr),
         )
+        row.leader_recovery_state = int(partition.recovering)
         _say_state(row, partition)
         told.partition_states.append(row)
     return told if told.partition_states else None
@@ -90,6 +91,8 @@ def metadata(
             partition_index=index,
             controller_epoch=controller_epoch,
             offline_replicas=[each for each in partition.replicas if each not in alive],
+            eligible_leader_replicas=list(partition.elr),
+            last_known_elr=list(partition.last_known_elr),
         )
         _say_state(row, partition)
         told.partition_states.append(row)

@@ -39,6 +39,7 @@ def begin(
         adding=tuple(each for each in target if each not in origin),
         removing=tuple(each for each in origin if each not in target),
         isr=tuple(each for each in partition.isr if each in full),
+        elr=tuple(each for each in partition.elr if each in full),
     )
     if not new.adding and not new.removing:
         return _led(new, alive, leaving)
@@ -55,6 +56,7 @@ def cancel(
         adding=(),
         removing=(),
         isr=tuple(each for each in partition.isr if each in kept),
+        elr=tuple(each for each in partition.elr if each in kept),
     )
     return _led(new, alive, leaving)
 
@@ -88,6 +90,7 @@ def _led(
         return partition._replace(leader_epoch=epoch)
     able = [each for each in partition.replicas if each in partition.isr and each in alive]
     chosen = next((each for each in able if each not in leaving), NO_LEADER)
-    if chosen == NO_LEADER and (partition.leader != NO_LEADER or not partition.isr):
+    has_all = partition.isr or partition.elr
+    if chosen == NO_LEADER and (partition.leader != NO_LEADER or not has_all):
         return None
     return partition._replace(leader=chosen, leader_epoch=epoch)

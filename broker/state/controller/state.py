@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from kstore.broker.state.controller.eligible import Rules
 from kstore.broker.state.metadata.image import (
     BrokerImage,
     MetadataImage,
@@ -100,7 +101,10 @@ class ControllerState(NamedTuple):
     deletions: Mapping[TopicId, Mapping[int, frozenset[int]]] = MappingProxyType({})
     partition_epoch: int = 0
     allow_unclean: bool = False
-    """What holds for topics that have no setting of their own."""
+    min_isr: int = 1
+    """What holds for topics that have no settings of their own."""
+    elr_level: int = 0
+    """The finalized level of eligible.leader.replicas.version."""
 
     # ---- questions ----
 
@@ -141,6 +145,20 @@ class ControllerState(NamedTuple):
         """Whether a replica that is not in sync may lead the topic's partitions."""
         value = self.topics[topic].configs.get("unclean.leader.election.enable")
         return self.allow_unclean if value is None else value.strip().lower() == "true"
+
+    @property
+    def keeps_elr(self) -> bool:
+        """Whether eligible leader replicas are kept: not while a broker is alive that would not
+        know them if it became the controller.
+        """
+        return self.elr_level > 0 and all(each.keeps_elr for each in self.brokers.values())
+
+    def eligible_rules(self, topic: str) -> Rules | None:
+        """Those for the topic's eligible leader replicas; None if there are none."""
+        if not self.keeps_elr:
+            return None
+        value = self.topics[topic].configs.get("min.insync.replicas")
+        return Rules(self.min_isr if value is None else int(value))
 
     def partitions(self) -> Iterable[tuple[str, int, PartitionImage]]:
         """Every partition."""

@@ -46,6 +46,10 @@ class BrokerImage(NamedTuple):
     rack: str | None = None
     epoch: int = -1
     """The czxid of its registration (KIP-380): another life of the broker has a larger one."""
+    keeps_elr: bool = True
+    """Whether it understands partitions with eligible leader replicas (KIP-966): a registration
+    tells.
+    """
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Its endpoint on a listener, or None."""
@@ -70,6 +74,16 @@ class PartitionImage(NamedTuple):
     """KIP-253: (partition, its leader epoch) of those that were there when this one was added."""
     offline: tuple[int, ...] = ()
     """Replicas that can't serve, on brokers that may be alive."""
+    elr: tuple[int, ...] = ()
+    """KIP-966: out of the ISR, and yet with all committed records."""
+    last_known_elr: tuple[int, ...] = ()
+    """Who led last, of a partition without an ISR."""
+    elr_min_isr: int = 0
+    """The largest min.insync.replicas under which the ELR was kept: under a smaller one the high
+    watermark may have passed it.
+    """
+    recovering: bool = False
+    """KIP-704: elected uncleanly, and the leader has not said yet that it has recovered."""
 
 
 def partition_epoch_error(asked: int, known: int) -> int:

@@ -165,6 +165,8 @@ def _show(out: Output, found: dict[str, Any]) -> None:
     for row in found["partitions"]:
         replicas = ",".join(map(str, row["replicas"]))
         behind = "" if set(row["isr"]) == set(row["replicas"]) else f"  isr {row['isr']}"
+        for name in ("elr", "last_known_elr"):
+            behind += f"  {name} {row[name]}" if row[name] else ""
         lines.append(
             f"  {row['partition']:>4}  leader {row['leader']}  replicas {replicas}{behind}  "
             f"offsets {row['log_start_offset']} to {row['end_offset']}"
@@ -196,6 +198,8 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
                 "leader_epoch": row.leader_epoch,
                 "replicas": row.replicas,
                 "isr": row.isr,
+                "elr": row.elr,
+                "last_known_elr": row.last_known_elr,
                 "log_start_offset": offsets.get(tp, (None, None))[0],
                 "end_offset": offsets.get(tp, (None, None))[1],
             }

@@ -191,6 +191,8 @@ class UpdateMetadataPartition(Struct):
     replicas: list[Int32] = field("0+", default=[])
     offline_replicas: list[Int32] = field("4+", default=[])
     partition_epoch: Int32 = field("6+", default=-1, tag=23200, ignorable=True)
+    eligible_leader_replicas: list[Int32] = field("6+", default=[], tag=96600, ignorable=True)
+    last_known_elr: list[Int32] = field("6+", default=[], tag=96601, ignorable=True)
 
 
 class UpdateMetadataTopic(Struct):

@@ -122,14 +122,15 @@ def test_a_new_controller_bumps_nothing_needlessly() -> None:
     run(story)
 
 
-def test_the_only_replica_in_sync_stays_in_the_isr_and_leads_again() -> None:
+def test_the_only_replica_in_sync_is_eligible_when_it_is_gone_and_leads_again() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.controller.create_topic(NewTopic("t", 1, 1, {}, {}))
         only = cluster.leader("t", 0)
         only.stop()
         await cluster.settle()
         state = cluster.controller.state.topics["t"].partitions[0]
-        assert (state.leader, state.isr, state.leader_epoch) == (-1, (only.node_id,), 1)
+        assert (state.leader, state.isr, state.leader_epoch) == (-1, (), 1)
+        assert state.elr == state.last_known_elr == (only.node_id,)
         only.start()
         await cluster.settle()
         state = cluster.controller.state.topics["t"].partitions[0]

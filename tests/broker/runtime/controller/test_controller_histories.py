@@ -200,6 +200,9 @@ class History:
             for replica in partition.replicas:
                 hosted = self.cluster.nodes[replica].hosted[name, index]
                 assert (hosted.leader, hosted.leader_epoch) == partition[:2]
+            if partition.leader == -1:  # who could lead is about to stop
+                assert set(partition.elr) <= state.leaving.keys()
+                continue
             assert partition.leader in partition.isr
         known = {(name, index) for name, index, _ in state.partitions()}
         for node in self.cluster.nodes.values():

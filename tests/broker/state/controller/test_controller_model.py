@@ -19,8 +19,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kstore.broker.state.controller import election, events
+from kstore.broker.state.controller import election, eligible, events
 from kstore.broker.state.controller import reassignment_steps as steps
+from kstore.broker.state.controller.eligible import Rules
 from kstore.broker.state.controller.state import ControllerState, PartitionChange
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage
 from kstore.errors import ErrorCode
@@ -37,9 +38,13 @@ replica_sets = st.lists(nodes, min_size=1, max_size=3, unique=True)
 class Controller(RuleBasedStateMachine):
     """The state, and for each partition the brokers that have all its committed records."""
 
+    keeps_elr = False
+
     def __init__(self) -> None:
         super().__init__()
-        self.state = ControllerState()
+        self.state = ControllerState(elr_level=int(self.keeps_elr))
+        self.min_isr = {SAFE: 1, UNSAFE: 1}
+        """What leaders go by; the controller may not have heard of it yet."""
         self.registered: dict[int, BrokerImage] = {}
         self.epoch = 0
         self.complete: dict[tuple[str, int], set[int]] = {}
@@ -55,21 +60,27 @@ class Controller(RuleBasedStateMachine):
             configs = {"unclean.leader.election.enable": str(name == UNSAFE).lower()}
             topic = TopicImage(name, UUID(int=number + 1), tuple(partitions), configs)
             self.state = self.state.with_topics(topic)
+        self._hear()
 
     def _register(self, node: int) -> None:
         self.epoch += 1
         end = Endpoint("PLAINTEXT", "localhost", 9000 + node)
-        self.registered[node] = BrokerImage(node, (end,), None, self.epoch)
+        self.registered[node] = BrokerImage(node, (end,), None, self.epoch, self.keeps_elr)
 
     # ---- what happens ----
 
-    def _brokers_changed(self) -> None:
+    def _brokers_changed(self, unclean: frozenset[int] = frozenset()) -> None:
         """As the runtime does."""
         difference = self.state.compare(self.registered)
         touched = difference.left | difference.joined
         self.state = self.state.with_brokers(self.registered).without_offline(touched)
+        self._hear()
         for name in self.state.topics:
-            self._take(events.after_brokers_changed(self.state, name, INDEXES, difference.left))
+            self._take(
+                events.after_brokers_changed(
+                    self.state, name, INDEXES, difference.left, unclean=unclean
+                )
+            )
         for name, index, partition in self.state.partitions():
             if partition.leader != -1:
                 for node in difference.left & difference.joined:
@@ -80,6 +91,21 @@ class Controller(RuleBasedStateMachine):
         """Or another life of one that is there."""
         self._register(node)
         self._brokers_changed()
+
+    def _hear(self) -> None:
+        """The controller reads min.insync.replicas."""
+        for name, least in self.min_isr.items():
+            topic = self.state.topics[name]
+            configs = {**topic.configs, "min.insync.replicas": str(least)}
+            self.state = self.state.with_topics(topic._replace(configs=configs))
+
+    @rule(place=places)
+    def write(self, place: tuple[str, int]) -> None:
+        """Records are committed: all in sync have them, no other need have them."""
+        partition = self._partition(place)
+        least = min(self.min_isr[place[0]], len(partition.replicas))
+        if partition.leader != -1 and len(partition.isr) >= least:
+            self.complete[place] = set(partition.isr)
 
     @rule(gone=st.sets(nodes, max_size=3), joined=st.sets(nodes, max_size=2))
     def several_at_once(self, gone: set[int], joined: set[int]) -> None:
@@ -226,7 +252,7 @@ class Controller(RuleBasedStateMachine):
         assert set(change.dropped) == set(old.replicas) - set(new.replicas)
         complete = self.complete[place]
         if new.leader != -1 and new.leader not in complete:
-            assert place[0] == UNSAFE or how["unclean"], "records are lost without permission"
+            self._may_lose(place, new, **how)
             self.complete[place] = {new.leader}
         if new.leader != -1 and new.leader_epoch > old.leader_epoch:
             alive = self.state.alive(*place)
@@ -234,11 +260,20 @@ class Controller(RuleBasedStateMachine):
             assert new.leader == old.leader or new.leader not in self.state.leaving
         self.complete[place] &= set(new.replicas)
 
+    def _may_lose(self, place: tuple[str, int], new: PartitionImage, *, unclean: bool) -> None:
+        assert new.recovering, "who follows has to know"
+        assert place[0] == UNSAFE or unclean, "records are lost without permission"
+
+    def _eligible_are_sound(self, place: tuple[str, int], partition: PartitionImage) -> None:
+        assert partition.isr, place
+        assert not partition.elr
+        assert not partition.last_known_elr
+
     @invariant()
     def partitions_are_sound(self) -> None:
         for name, index, partition in self.state.partitions():
             replicas, isr = set(partition.replicas), set(partition.isr)
-            assert isr, (name, index)
+            self._eligible_are_sound((name, index), partition)
             assert isr <= replicas
             assert isr <= self.complete[name, index]
             assert len(isr) == len(partition.isr)
@@ -259,8 +294,56 @@ class Controller(RuleBasedStateMachine):
                 ), "a reassignment that could be complete is"
 
 
+class EligibleController(Controller):
+    """Eligible leader replicas are kept; brokers come back from unclean shutdowns, in which they
+    lose what they had, and leaders hear of min.insync.replicas before the controller does.
+    """
+
+    keeps_elr = True
+
+    @rule(name=st.sampled_from([SAFE, UNSAFE]), least=st.integers(1, 3))
+    def set_min_isr(self, name: str, least: int) -> None:
+        self.min_isr[name] = least
+
+    @rule()
+    def hear(self) -> None:
+        self._hear()
+        for name in self.state.topics:
+            self._take(events.after_brokers_changed(self.state, name, INDEXES))
+
+    @rule(node=nodes)
+    def come_back_uncleanly(self, node: int) -> None:
+        for complete in self.complete.values():
+            complete.discard(node)
+        self._register(node)
+        self._brokers_changed(frozenset({node}))
+
+    def _may_lose(self, place: tuple[str, int], new: PartitionImage, *, unclean: bool) -> None:
+        assert new.recovering
+        if place[0] == SAFE and not unclean:
+            before = self._partition(place)
+            last = before.leader if before.leader != -1 else before.last_known_elr[0]
+            assert new.leader == last, "only who led last leads where nobody is eligible"
+            assert not self.complete[place] & {*before.isr, *before.elr}
+
+    def _eligible_are_sound(self, place: tuple[str, int], partition: PartitionImage) -> None:
+        isr, elr = set(partition.isr), set(partition.elr)
+        assert bool(isr) == (partition.leader != -1), place
+        assert elr <= set(partition.replicas) - isr
+        known = int(self.state.topics[place[0]].configs["min.insync.replicas"])
+        if len(isr) >= min(known, len(partition.replicas)):
+            assert not elr
+        if not isr:
+            able = self.state.alive(*place) - self.state.leaving.keys()
+            assert not elr & able
+            assert elr or not {*partition.last_known_elr} & able
+        if self.min_isr[place[0]] >= partition.elr_min_isr:
+            assert elr <= self.complete[place], "who is eligible has all that is committed"
+
+
 TestController = Controller.TestCase
-TestController.settings = settings(
+TestEligibleController = EligibleController.TestCase
+TestController.settings = TestEligibleController.settings = settings(
     max_examples=60,
     stateful_step_count=30,
     deadline=None,
@@ -282,8 +365,9 @@ def _any_replica(
 
 
 def _same_epoch(
-    state: ControllerState, topic: str, index: int, before: PartitionImage, new: PartitionImage
-) -> PartitionChange:
+    state: ControllerState, topic: str, index: int, before: PartitionImage, new: PartitionImage,
+    *_: Any,
+) -> PartitionChange:  # fmt: skip
     """Another leader in the epoch of the one before."""
     return PartitionChange(topic, index, new._replace(leader_epoch=before.leader_epoch))
 
@@ -311,6 +395,29 @@ def _grants_all(*_: Any) -> int:
     return ErrorCode.NONE
 
 
+def _unclean_stays(before: PartitionImage, isr: Collection[int], rules: Rules) -> Any:
+    """A broker that comes back from an unclean shutdown is as eligible as before."""
+    return ELIGIBLE(before, isr, rules._replace(unclean=()))
+
+
+def _no_end(before: PartitionImage, isr: Collection[int], rules: Rules) -> Any:
+    """Who was eligible once stays so, however many are in sync."""
+    return tuple(sorted({*before.isr, *before.elr} - {*isr, *rules.unclean}))
+
+
+def _any_last(before: PartitionImage) -> tuple[int, ...]:
+    """Any replica counts as the last leader."""
+    return before.replicas
+
+
+ELIGIBLE = eligible.eligible
+PLANTED_ELIGIBLE: list[tuple[str, Any]] = [
+    ("eligible", _unclean_stays),
+    ("eligible", _no_end),
+    ("last_leaders", _any_last),
+]
+
+
 PLANTED: list[tuple[Any, str, Any]] = [
     (election, "after_change", _any_replica),
     (election, "after_change", _empty_isr),
@@ -325,9 +432,22 @@ def test_a_planted_bug_is_noticed(
     module: Any, name: str, planted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, planted)
+    _is_noticed(Controller)
+
+
+@pytest.mark.parametrize(("name", "planted"), PLANTED_ELIGIBLE)
+def test_a_planted_bug_in_who_is_eligible_is_noticed(
+    name: str, planted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (eligible, election):
+        monkeypatch.setattr(module, name, planted)
+    _is_noticed(EligibleController)
+
+
+def _is_noticed(machine: type[Controller]) -> None:
     with pytest.raises((AssertionError, KeyError, BaseExceptionGroup)):
         run_state_machine_as_test(
-            Controller,
+            machine,
             settings=settings(
                 max_examples=300,
                 stateful_step_count=20,

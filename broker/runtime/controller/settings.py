@@ -1,0 +1,61 @@
+"""What the elections of the whole cluster hang on, in the coordination store: whether eligible
+leader replicas are kept, and min.insync.replicas. Calls block.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.store import BadVersionError, Create, NodeExistsError, Op, Set
+from kstore.broker.runtime.metadata.features import FEATURE_NODE
+from kstore.broker.state.metadata.features import FEATURES
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+
+__all__ = ["MIN_INSYNC_REPLICAS", "ClusterSettings", "keep_min_isr", "read_settings"]
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+FOLDER = znodes.BROKER_CONFIGS
+DEFAULTS = f"{FOLDER}/<default>"
+
+
+class ClusterSettings(NamedTuple):
+    """The finalized level of eligible.leader.replicas.version, and what is set for all brokers;
+    None where that is nothing.
+    """
+
+    elr_level: int
+    min_isr: int | None
+
+
+def read_settings(store: Store) -> ClusterSettings:
+    """What holds for the whole cluster now."""
+    features, defaults = store.read_many([FEATURE_NODE, DEFAULTS])
+    level = FEATURES[znodes.ELR_FEATURE].default_level
+    if features is not None:
+        level = json.loads(features[0])["features"].get(znodes.ELR_FEATURE, level)
+    text = None
+    if defaults is not None:
+        text = json.loads(defaults[0])["config"].get(MIN_INSYNC_REPLICAS)
+    return ClusterSettings(level, None if text is None else int(text))
+
+
+def keep_min_isr(store: Store, value: int) -> None:
+    """Set min.insync.replicas for all brokers, where it is not set, as Kafka does: who is eligible
+    follows from it, and brokers may have been started with other values.
+    """
+    [known] = store.read_many([DEFAULTS])
+    op: Op
+    if known is None:
+        store.ensure(FOLDER)
+        op = Create(DEFAULTS, znodes.config_node({MIN_INSYNC_REPLICAS: str(value)}))
+    else:
+        configs = json.loads(known[0])["config"]
+        configs.setdefault(MIN_INSYNC_REPLICAS, str(value))
+        op = Set(DEFAULTS, znodes.config_node(configs), known[1].version)
+    with suppress(BadVersionError, NodeExistsError):  # its writer's change is read next
+        store.multi([op])

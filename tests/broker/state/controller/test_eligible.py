@@ -1,0 +1,135 @@
+"""broker/state/controller/eligible.py and election.py: who is eligible beside an ISR (KIP-966), and
+who leads. The states are those that a Kafka 4.3.1 went through when its brokers were stopped and
+killed in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from kstore.broker.state.controller import election
+from kstore.broker.state.controller.eligible import Rules, settled
+from kstore.broker.state.metadata.image import PartitionImage
+
+RULES = Rules(2)
+REPLICAS = (2, 3, 4)
+
+
+def partition(leader: int, isr: tuple[int, ...], *elr: int, **more: Any) -> PartitionImage:
+    least = 2 if elr else 0
+    return PartitionImage(leader, 5, REPLICAS, isr, elr=elr, elr_min_isr=least)._replace(**more)
+
+
+def after(
+    known: PartitionImage, alive: Collection[int], rules: Rules = RULES, **how: Any
+) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Leader, ISR, ELR and last known ELR once these brokers are alive."""
+    new = election.after_change(known, alive, rules=rules, **how) or known
+    new = settled(known, new, rules)
+    return new.leader, new.isr, new.elr, new.last_known_elr
+
+
+def test_with_enough_in_sync_nobody_else_is_eligible() -> None:
+    assert after(partition(2, REPLICAS), {2, 3}) == (2, (2, 3), (), ())
+
+
+def test_who_leaves_an_isr_below_min_isr_is_eligible() -> None:
+    assert after(partition(2, (2, 3)), {2}) == (2, (2,), (3,), ())
+
+
+def test_the_last_leaves_an_empty_isr_and_is_known_as_the_last_leader() -> None:
+    assert after(partition(2, (2,), 3), set()) == (-1, (), (2, 3), (2,))
+
+
+def test_who_is_alive_and_neither_in_sync_nor_eligible_does_not_lead() -> None:
+    leaderless = partition(-1, (), 2, 3, last_known_elr=(2,))
+    assert after(leaderless, {4}) == (-1, (), (2, 3), (2,))
+
+
+def test_who_is_eligible_and_comes_back_leads_and_the_others_stay_eligible() -> None:
+    leaderless = partition(-1, (), 2, 3, last_known_elr=(2,))
+    assert after(leaderless, {3, 4}) == (3, (3,), (2,), ())
+
+
+def test_after_an_unclean_shutdown_nobody_is_eligible() -> None:
+    leaderless = partition(-1, (), 2, 3, last_known_elr=(2,))
+    rules = RULES._replace(unclean={3})
+    assert after(leaderless, {3, 4}, rules) == (-1, (), (2,), (2,))
+
+
+def test_who_led_last_leads_when_nobody_is_eligible_any_more() -> None:
+    leaderless = partition(-1, (), 2, last_known_elr=(2,))
+    rules = RULES._replace(unclean={2})
+    new = election.after_change(leaderless, {2, 3}, rules=rules)
+    assert new is not None
+    new = settled(leaderless, new, rules)
+    assert (new.leader, new.isr, new.elr, new.last_known_elr) == (2, (2,), (), ())
+    assert new.recovering
+
+
+def test_who_led_last_waits_for_those_that_are_eligible() -> None:
+    leaderless = partition(-1, (), 2, 3, last_known_elr=(2,))
+    rules = RULES._replace(unclean={2})
+    assert after(leaderless, {2}, rules) == (-1, (), (3,), (2,))
+
+
+def test_an_unclean_election_ends_who_is_eligible() -> None:
+    leaderless = partition(-1, (), 2, 3, last_known_elr=(2,))
+    new = election.after_change(leaderless, {4}, rules=RULES, allow_unclean=True)
+    assert new is not None
+    new = settled(leaderless, new, RULES)
+    assert (new.leader, new.isr, new.elr, new.last_known_elr) == (4, (4,), (), ())
+    assert new.recovering
+
+
+def test_a_leader_in_another_clean_life_leads_again_cleanly() -> None:
+    rules = RULES._replace(reborn={2})
+    known = partition(2, (2,), 3)
+    new = election.after_change(known, {2}, rules=rules)
+    assert new is not None
+    assert new.leader_epoch == known.leader_epoch + 1
+    new = settled(known, new, rules)
+    assert (new.leader, new.isr, new.elr, new.recovering) == (2, (2,), (3,), False)
+
+
+@pytest.mark.parametrize("min_isr", [1, 2, 3])
+def test_a_partition_needs_no_more_in_sync_than_it_has_replicas(min_isr: int) -> None:
+    alone = PartitionImage(2, 0, (2,), (2,))
+    assert after(alone, set(), Rules(min_isr)) == (-1, (), (2,), (2,))
+    assert after(alone, {2}, Rules(min_isr)) == (2, (2,), (), ())
+
+
+def test_under_a_lower_min_isr_who_was_eligible_may_lack_what_was_committed_since() -> None:
+    known = partition(2, (2, 3), 4, elr_min_isr=3)
+    # The leader could commit with two before the controller heard that two are enough.
+    shrunk = settled(known, known._replace(isr=(2,)), RULES)
+    assert shrunk.elr == (3,)
+
+
+def test_under_a_lower_min_isr_nothing_was_committed_where_nobody_leads() -> None:
+    leaderless = partition(-1, (), 2, 3, last_known_elr=(2,))
+    assert after(leaderless, {3}, Rules(1)) == (3, (3,), (), ())
+
+
+def test_a_higher_min_isr_keeps_who_was_eligible() -> None:
+    raised = settled(partition(2, (2,), 3), partition(2, (2,), 3), Rules(3))
+    assert (raised.elr, raised.elr_min_isr) == ((3,), 3)
+
+
+def test_where_none_are_kept_any_more_they_are_the_isr() -> None:
+    leaderless = partition(-1, (), 2, 3, last_known_elr=(2,))
+    new = election.after_change(leaderless, {3})
+    assert new is not None
+    new = settled(leaderless, new, None)
+    assert (new.leader, new.isr, new.elr, new.last_known_elr) == (3, (3,), (), ())
+    assert not new.recovering
+
+
+def test_who_was_in_sync_when_they_begin_to_be_kept_may_lead() -> None:
+    old = PartitionImage(-1, 5, REPLICAS, (2, 3))
+    assert after(old, set()) == (-1, (), (2, 3), (2, 3))
+    unclean = RULES._replace(unclean={2, 3})
+    assert after(old, {3}, unclean) == (3, (3,), (), ())
