@@ -19,8 +19,6 @@ import kstore.broker.runtime.metadata.image_updates as image_updates
 import kstore.broker.runtime.replication.counts as counts
 import kstore.broker.runtime.replication.replicas as replicas
 import kstore.broker.runtime.transactions.markers as markers
-import kstore.broker.state.controller.election as election
-import kstore.broker.state.controller.events as controller_events
 import kstore.broker.state.groups.classic.step as classic_step
 import kstore.broker.state.groups.consumer.ordered_expansion as ordered_expansion
 import kstore.broker.state.groups.consumer.reconcile as consumer_reconcile
@@ -37,7 +35,7 @@ from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
 from kstore.clients.core.consumer import epoch_history
 from kstore.errors import ErrorCode
-from tests.sim.bugs import commit_bugs, mirror_bugs, share_bugs
+from tests.sim.bugs import commit_bugs, election_bugs, mirror_bugs, share_bugs
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
@@ -86,36 +84,6 @@ def _unchecked(put: Put) -> None:
 def _nothing_is_told(put: Put) -> None:
     put(logging.Logger, "error", lambda *told, **more: None)
     _commit_alone(put)  # the other replicas make good what one has lost, else
-
-
-def _any_replica_leads(put: Put) -> None:
-    clean = election.after_change
-
-    def after_change(partition: Any, alive: Any, leaving: Any = (), **given: Any) -> Any:
-        if partition.leader in alive and partition.leader not in leaving:
-            return clean(partition, alive, leaving, **given)
-        others = tuple(each for each in partition.replicas[::-1] if each != partition.leader)
-        careless = partition._replace(
-            isr=(*others, partition.leader), replicas=(*others, partition.leader)
-        )
-        found = clean(careless, alive, leaving, **given)
-        return None if found is None else found._replace(replicas=partition.replicas)
-
-    put(election, "after_change", after_change)
-
-
-def _same_epoch(put: Put) -> None:
-    change = controller_events._change
-
-    def same(state: Any, topic: str, index: int, before: Any, new: Any, *rules: Any) -> Any:
-        made = change(state, topic, index, before, new, *rules)
-        return made._replace(image=made.image._replace(leader_epoch=before.leader_epoch))
-
-    put(controller_events, "_change", same)
-
-
-def _unclean_is_eligible(put: Put) -> None:
-    put(controller_store, "unclean_shutdowns", lambda store, registered: {})
 
 
 def _no_truncation(put: Put) -> None:
@@ -312,11 +280,11 @@ MUTATIONS: dict[str, Mutation] = {
         "acks=all is answered before the record is on the disk",
     ),
     "any-replica-leads": Mutation(
-        _any_replica_leads, "acknowledged", f"{CLUSTER} --faults behind,kill",
+        election_bugs.any_replica_leads, "acknowledged", f"{CLUSTER} --faults behind,kill",
         "a replica that is not in sync may be elected",
     ),
     "unclean-is-eligible": Mutation(
-        _unclean_is_eligible, "acknowledged",
+        election_bugs.unclean_is_eligible, "acknowledged",
         "--brokers 3 --faults unsynced --flush os --workloads produce --seconds 30",
         "a broker that comes back from an unclean shutdown stays eligible",
     ),
@@ -335,11 +303,11 @@ MUTATIONS: dict[str, Mutation] = {
         "a change of the ISR takes the high watermark back",
     ),
     "same-epoch": Mutation(
-        _same_epoch, "one_leader", f"{CLUSTER} --faults behind,kill",
+        election_bugs.same_epoch, "one_leader", f"{CLUSTER} --faults behind,kill",
         "an election does not raise the leader epoch",
     ),
     "same-epoch-diverges": Mutation(
-        _same_epoch, "prefixes", f"{CLUSTER} --faults behind,kill",
+        election_bugs.same_epoch, "prefixes", f"{CLUSTER} --faults behind,kill",
         "an election does not raise the leader epoch, so followers see no reason to truncate",
     ),
     # Its log would differ from the leader's, but an epoch that falls is refused at the append.
