@@ -63,8 +63,11 @@ class SchemaRegistry:
                 return 200, self._row(subject, self._register(subject, body))
             case "POST", ["subjects", subject] if body in self._of(subject):
                 return 200, self._row(subject, self.schemas.index(body) + 1)
-            case "GET", ["subjects", subject, "versions", _] if self.subjects.get(subject):
-                return 200, self._row(subject, self.subjects[subject][-1])
+            case "GET", ["subjects", subject, "versions"] if self.subjects.get(subject):
+                return 200, [at + 1 for at in range(len(self.subjects[subject]))]
+            case "GET", ["subjects", subject, "versions", version] if self.subjects.get(subject):
+                at = int(version) - 1 if version.isdecimal() else -1
+                return 200, self._row(subject, self.subjects[subject][at])
         return 404, {"error_code": 40403, "message": "not found"}
 
     def _of(self, subject: str) -> list[dict[str, Any]]:

@@ -12,12 +12,16 @@ import shutil
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kstore.clients import Consumer, Producer, SerializationContext
+from kstore.pipeline.columns.decoding import ValueFormat
+from kstore.pipeline.columns.registry import subject_schemas
 from tests.clients.schema_registry import AVRO_ORDER, JSON_ORDER, order_class
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_jars import java_program
@@ -164,6 +168,15 @@ def client(registry: Registry) -> Any:
     return SchemaRegistryClient({"url": registry.url})
 
 
+def column(registry: Registry, kind: str, subject: str, raw: bytes) -> Any:
+    """What `kstore pipeline table --columns` has of a value."""
+    schemas = ValueFormat(subject_schemas(registry.url, subject, kind))
+    values = replace(schemas, type=schemas.schema_type())
+    found, bad = values.decode(pa.array([raw]))
+    assert not bad
+    return found.to_pylist()[0]
+
+
 def test_avro(broker: KstoreBroker, registry: Registry) -> None:
     from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 
@@ -174,6 +187,7 @@ def test_avro(broker: KstoreBroker, registry: Registry) -> None:
     assert value == {"amount": 7}
     number = schemas.get_latest_version(subject).schema_id
     assert raw == b"\x00" + number.to_bytes(4) + b"\x0e", "7 as Avro's zigzag"
+    assert column(registry, "avro", subject, raw) == {"amount": 7}
 
 
 def test_json_schema(broker: KstoreBroker, registry: Registry) -> None:
@@ -186,6 +200,7 @@ def test_json_schema(broker: KstoreBroker, registry: Registry) -> None:
     assert value == {"amount": 7}
     assert json.loads(raw[5:]) == {"amount": 7}
     assert schemas.get_latest_version(subject).schema.schema_type == "JSON"
+    assert column(registry, "json", subject, raw) == {"amount": 7}
 
 
 def test_protobuf(broker: KstoreBroker, registry: Registry) -> None:
@@ -198,6 +213,7 @@ def test_protobuf(broker: KstoreBroker, registry: Registry) -> None:
     assert value == order(amount=7)
     assert raw[5:] == b"\x00" + order(amount=7).SerializeToString()
     assert schemas.get_latest_version(subject).schema.schema_type == "PROTOBUF"
+    assert column(registry, "protobuf", subject, raw) == {"amount": 7}
 
 
 @pytest.mark.parametrize("kind", ["avro", "json"])

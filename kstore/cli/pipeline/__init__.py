@@ -1,4 +1,5 @@
 """`kstore pipeline`: the jobs' command line. It imports Spark only when a job runs.
 
-May import: kstore.cli, kstore.clients, kstore.pipeline.jobs, kstore.record.
+May import: kstore.cli, kstore.clients, kstore.pipeline.columns, kstore.pipeline.jobs,
+    kstore.record.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from kstore.clients.core.backoff import pause_ms
 
 if TYPE_CHECKING:
     from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
+    from kstore.pipeline.jobs.tables.typed import ColumnOptions
 
 __all__ = ["EXAMPLE", "table"]
 
@@ -40,6 +42,42 @@ Rows = Annotated[
     typer.Option(
         help="all: a row for each record; latest: the latest value of each key; auto: latest "
         "for a new table of a topic with cleanup.policy=compact, else all."
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", metavar="avro|json|protobuf",
+        help="Read values by schemas of this kind: the column value gets their fields. By default "
+        "values are bytes.",
+    ),
+]  # fmt: skip
+SchemaRegistry = Annotated[
+    str | None,
+    typer.Option(
+        "--schema-registry", metavar="URL",
+        help="With --columns: the registry that has the schemas, by the ids in the values.",
+    ),
+]  # fmt: skip
+Subject = Annotated[
+    str | None, typer.Option(help="The registry's subject; by default TOPIC-value.")
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema", metavar="FILE", exists=True, dir_okay=False,
+        help="With --columns, instead of a registry: the schema of values without ids (for "
+        "protobuf: a descriptor set, see --message).",
+    ),
+]  # fmt: skip
+Message = Annotated[
+    str | None, typer.Option(help="The full name of the Protobuf message in --schema.")
+]
+BadRecords = Annotated[
+    str,
+    typer.Option(
+        help="fail, or keep: values that are not of their schema stay as bytes in the column "
+        "undecoded."
     ),
 ]
 Resync = Annotated[
@@ -71,6 +109,12 @@ def table(
         int, typer.Option(min=0, help="Of one commit, at most; 0: all that there are.")
     ] = 0,
     resync: Resync = False,
+    columns: Columns = None,
+    schema_registry: SchemaRegistry = None,
+    subject: Subject = None,
+    schema: SchemaFile = None,
+    message: Message = None,
+    bad_records: BadRecords = "fail",
     bootstrap: Servers = None,
     properties: Properties = None,
     profile: ProfileName = None,
@@ -105,11 +149,34 @@ def table(
         null_keys=one_of("--null-keys", null_keys, "fail", "skip"),
         resync=resync,
         tasks=tasks,
+        columns=_columns(columns, schema_registry, subject, schema, message, bad_records),
     )
     with job(
         "table", master, _with_iceberg(conf, PACKAGE), json, options.settings, loud=spark_output
     ) as running:
         _rounds(running, options, every if follow else None)
+
+
+def _columns(
+    kind: str | None, registry: str | None, subject: str | None, schema: Path | None,
+    message: str | None, bad_records: str,
+) -> ColumnOptions | None:  # fmt: skip
+    """How values are read, if not as bytes."""
+    from kstore.pipeline.columns.decoding import FORMATS
+    from kstore.pipeline.jobs.tables.typed import ColumnOptions
+
+    keep_bad = one_of("--bad-records", bad_records, "fail", "keep") == "keep"
+    if kind is None:
+        if registry or subject or schema or message or keep_bad:
+            raise typer.BadParameter("say how values are read: --columns avro, json or protobuf")
+        return None
+    one_of("--columns", kind, *FORMATS)
+    if (registry is None) == (schema is None):
+        raise typer.BadParameter("--columns needs either --schema-registry or --schema")
+    if (message is not None) != (kind == "protobuf" and schema is not None):
+        raise typer.BadParameter("--message goes with --columns protobuf and --schema")
+    file = None if schema is None else str(schema)
+    return ColumnOptions(kind, registry, subject, file, message, keep_bad)
 
 
 def _with_iceberg(confs: list[str] | None, package: str) -> list[str]:

@@ -84,6 +84,10 @@ class Scan:
     hourly: bool = False
     ranges: Sequence[Range] = field(default_factory=tuple)
 
+    def spark_schema(self) -> Any:
+        """The columns of the entries, for Spark."""
+        return spark_schema()
+
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Any]:
         """Spark's `mapInArrow` over the numbers of ranges."""
         for batch in tasks:
@@ -174,4 +178,4 @@ def _spans(entry: str, part: Range, spans: Sequence[tuple[int, int, str]]) -> An
 def scan(spark: SparkSession, plan: Scan, ranges: Sequence[Range]) -> DataFrame:
     """The entries of the ranges, one task each."""
     numbers = spark.range(0, len(ranges), 1, max(len(ranges), 1))
-    return numbers.mapInArrow(replace(plan, ranges=tuple(ranges)), spark_schema())
+    return numbers.mapInArrow(replace(plan, ranges=tuple(ranges)), plan.spark_schema())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.tables.progress import COMMIT, PROGRESS, RESYNC
+from kstore.pipeline.jobs.tables.schema import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -258,6 +259,31 @@ class Table:
         """Where its files go."""
         location = str(self._table.location()).rstrip("/")
         return self.properties.get("write.data.path", f"{location}/data").rstrip("/")
+
+    def column_type(self, name: str) -> Any:
+        """The type of a column in Iceberg's JSON. Raises JobError."""
+        with java(f"the schema of table {self.name} can't be read"):
+            schema = json.loads(self.catalog.library("SchemaParser").toJson(self._table.schema()))
+        for field in schema["fields"]:
+            if field["name"] == name:
+                return field["type"]
+        raise JobError(f"table {self.name} has no column {name} any more: add it again")
+
+    def grow(self, columns: Mapping[str, Any]) -> None:
+        """Let columns have these types (Iceberg's JSON without ids), which have all that they have
+        now. Raises JobError, and ConflictError if somebody else has changed the table meanwhile.
+        """
+        from py4j.protocol import Py4JJavaError
+
+        schema = self.catalog.library("SchemaParser").fromJson(json.dumps(schema_of(columns)))
+        try:
+            self._table.updateSchema().unionByNameWith(schema).commit()
+        except Py4JJavaError as error:
+            said = _said(error)
+            if said.startswith(DEFINITELY_NOT):
+                raise ConflictError(_FASTER) from error
+            raise JobError(f"the columns of table {self.name} can't grow: {said}") from error
+        self.refresh()
 
     def refresh(self) -> None:
         """Look again. Raises JobError."""

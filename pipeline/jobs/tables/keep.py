@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kstore.pipeline.columns.types import iceberg_type
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.brokers import Brokers, Topic
 from kstore.pipeline.jobs.scans.scan import Scan
@@ -30,7 +31,16 @@ from kstore.pipeline.jobs.tables.progress import (
     policies,
     tombstones_may_be_gone,
 )
-from kstore.pipeline.jobs.tables.rows import DAY, RAW, Written, schema_of, write_all
+from kstore.pipeline.jobs.tables.rows import DAY, RAW, Written, write_all
+from kstore.pipeline.jobs.tables.schema import schema_of
+from kstore.pipeline.jobs.tables.typed import (
+    COLUMNS,
+    UNDECODED,
+    ColumnOptions,
+    TypedScan,
+    followed,
+    values_of,
+)
 from kstore.pipeline.jobs.topics import topic_configs
 from kstore.types import TopicPartition
 
@@ -66,6 +76,8 @@ class TableOptions:
     """fail or skip, for records without a key among those of rows=latest."""
     resync: bool = False
     tasks: int = 0
+    columns: ColumnOptions | None = None
+    """How values are read; None: as bytes."""
 
 
 @dataclass
@@ -229,9 +241,15 @@ class _Keeping:
             rows = LATEST if policies(configs) == {"compact"} else ALL
         what = "the latest value of each key" if rows == LATEST else "each record"
         self.report(f"creating table {self.name}, with a row for {what}")
+        columns, properties = RAW, {"format-version": "2", OWNER: options.topic, ROWS: rows}
+        if options.columns is not None:
+            typed = iceberg_type(values_of(options.columns, options.topic).type)
+            columns = {"key": RAW["key"], "value": typed, UNDECODED: "binary"}
+            columns |= {name: kind for name, kind in RAW.items() if name not in columns}
+            properties[COLUMNS] = options.columns.kind
         return self.catalog.create(
-            options.namespace, options.table, schema_of(RAW), None if rows == LATEST else DAY,
-            {"format-version": "2", OWNER: options.topic, ROWS: rows},
+            options.namespace, options.table, schema_of(columns), None if rows == LATEST else DAY,
+            properties,
         )  # fmt: skip
 
     def _known(
@@ -255,6 +273,7 @@ class _Keeping:
                 f"table {self.name} has rows={rows}, not {self.options.rows}: choose another table "
                 "with --table"
             )
+        self._check_columns(table)
         first = first_progress(topic, cluster_id, rows, now_ms)
         head = table.head()
         if self._resync:
@@ -275,18 +294,37 @@ class _Keeping:
         table.append([], first.text(), uuid.uuid4().hex, None)
         return first, table.head().snapshot
 
+    def _check_columns(self, table: Table) -> None:
+        """That the table's values are read as those before."""
+        has = table.properties.get(COLUMNS)
+        asked = None if self.options.columns is None else self.options.columns.kind
+        if has != asked:
+            shown = "values as bytes" if has is None else f"typed values (--columns {has})"
+            raise JobError(
+                f"table {self.name} has {shown}: run the job so, or choose another with --table"
+            )
+
     def _write(self, table: Table, plan: Round) -> Written:
         folder = f"{table.data_folder}/kstore-{uuid.uuid4().hex}"
         if not plan.ranges:
             return Written(folder, ())
         partitions = len({each.partition for each in plan.ranges})
         self.report(f"{self.name}: {plan.offsets} offsets of {partitions} partitions")
-        scan = Scan(self.options.settings, wanted=frozenset({"record", "hole"}))
+        scan = self._scan(table)
         tasks = self.options.tasks
         if plan.after.rows == LATEST:
             null_keys = self.options.null_keys
             return write_latest(table, scan, plan.ranges, folder, tasks, null_keys=null_keys)
         return write_all(table, scan, plan.ranges, folder, tasks)
+
+    def _scan(self, table: Table) -> Scan:
+        """What tasks do. Whoever wrote what the round reads has registered its schema before."""
+        settings, wanted = self.options.settings, frozenset({"record", "hole"})
+        columns = self.options.columns
+        if columns is None:
+            return Scan(settings, wanted=wanted)
+        values = followed(table, columns, self.options.topic)
+        return TypedScan(settings, wanted=wanted, values=values, keep_bad=columns.keep_bad)
 
     def _forget(self) -> None:
         """Files that continue what is no longer so: no snapshot has them, nor will have."""

@@ -17,6 +17,7 @@ from kstore.pipeline.jobs.scans.scan import Range, Scan
 from kstore.pipeline.jobs.session import small_frame
 from kstore.pipeline.jobs.tables.iceberg import Live, Prepared, Table
 from kstore.pipeline.jobs.tables.rows import Written, write_all
+from kstore.pipeline.jobs.tables.typed import UNDECODED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,6 +51,7 @@ def write_latest(
     if not all_of_them.files:
         return Written(folder, ())
     records = spark.read.parquet(f"{staged}/entry=record").drop("timestamp_day")
+    nulls = [f"`{name}` IS NULL" for name in ("value", UNDECODED) if name in records.columns]
     if null_keys != "skip":
         _check_keys(ranges[0].topic, records)
     kept = (
@@ -67,7 +69,7 @@ def write_latest(
         )
         .where("`of_partitions` = 1")
         .drop("nth", "of_partitions")
-        .selectExpr("*", "if(`value` IS NULL, 'gone', 'row') AS `kind`")
+        .selectExpr("*", f"if({' AND '.join(nulls)}, 'gone', 'row') AS `kind`")
     )
     kept.sortWithinPartitions("kind", "key").write.partitionBy("kind").option(
         "compression", "zstd"

@@ -5,19 +5,19 @@ Every offset of a round is a row, or was found to have no record: else the round
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.scan import Range, Scan, scan, split
 from kstore.pipeline.jobs.tables.iceberg import DataFile, Prepared, Table
+from kstore.pipeline.jobs.tables.typed import UNDECODED, TypedScan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DAY", "RAW", "Written", "scanned", "schema_of", "task_ranges", "write_all"]
+__all__ = ["DAY", "RAW", "Written", "scanned", "task_ranges", "write_all"]
 
 DAY = "timestamp"
 FEW = 100_000
@@ -55,33 +55,6 @@ _SELECTED = (
 )  # fmt: skip
 
 
-def schema_of(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema in Iceberg's JSON, with ids in the order of a walk."""
-    fields = [
-        {"name": name, "required": name in ("partition", "offset"), "type": kind}
-        for name, kind in columns.items()
-    ]
-    made: dict[str, Any] = _with_ids({"type": "struct", "fields": fields}, count(1))
-    return {"schema-id": 0} | made
-
-
-def _with_ids(kind: Any, counter: Iterator[int]) -> Any:
-    if isinstance(kind, str):
-        return kind
-    if kind["type"] == "struct":
-        fields = [{"id": next(counter)} | field for field in kind["fields"]]
-        fields = [field | {"type": _with_ids(field["type"], counter)} for field in fields]
-        return {"type": "struct", "fields": fields}
-    if kind["type"] == "list":
-        made = {"element-id": next(counter)} | kind
-        return made | {"element": _with_ids(kind["element"], counter)}
-    made = {"key-id": next(counter), "value-id": next(counter)} | kind
-    return made | {
-        "key": _with_ids(kind["key"], counter),
-        "value": _with_ids(kind["value"], counter),
-    }
-
-
 @dataclass(frozen=True)
 class Written:
     """The files of one round, in a folder of their own."""
@@ -109,11 +82,12 @@ def task_ranges(spark: SparkSession, ranges: Sequence[Range], asked: int) -> lis
 
 def scanned(spark: SparkSession, plan: Scan, ranges: Sequence[Range]) -> DataFrame:
     """The entries of these ranges: records with the columns of a table, holes with their ends."""
+    selected = (*_SELECTED, f"`{UNDECODED}`") if isinstance(plan, TypedScan) else _SELECTED
     return scan(spark, plan, ranges).selectExpr(
         "`entry`",
         f"CASE WHEN `date` <> 'none' THEN `date` END AS `{DAY}_day`",
         *(f"CASE WHEN `entry` = 'hole' THEN {_HOLE} ELSE `headers` END AS `headers`"
-          if name == "`headers`" else name for name in _SELECTED),
+          if name == "`headers`" else name for name in selected),
     )  # fmt: skip
 
 

@@ -72,6 +72,28 @@ def test_without_spark_a_command_says_how_to_get_it(name: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--subject", "x"], "say how values are read: --columns avro, json or protobuf"),
+        (["--bad-records", "keep"], "say how values are read"),
+        (["--columns", "xml"], "--columns is avro or json or protobuf"),
+        (["--columns", "avro"], "--columns needs either --schema-registry or --schema"),
+        (["--columns", "protobuf", "--schema", __file__], "--message goes with"),
+        (
+            ["--columns", "avro", "--schema-registry", "http://x", "--message", "m"],
+            "--message goes with",
+        ),
+    ],
+)
+def test_how_values_are_read_is_said_once(
+    command: Command, arguments: list[str], said: str
+) -> None:
+    code, _, err = command("table", "t", "--to", "iceberg:a/b", *arguments)
+    assert code == 2
+    assert said in err
+
+
 def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
     code, out, _ = command("script")
     assert code == 0
@@ -81,7 +103,7 @@ def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("verify", "t"), "compare two of --from, --to and --archive"),
+        (("verify", "t"), "give two of --from, --to and --archive"),
         (("verify", "t", "--archive", "x", "--match", "keys"), "--match keys compares two"),
         (("verify", "t", "--archive", "x", "--match", "all"), "--match is offsets or keys"),
         (("archive", "t", "--archive", "x", "--by", "week"), "--by is day or hour, not 'week'"),

@@ -26,17 +26,6 @@ def extended() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-metadata = sys.argv[1]
-table = StaticTable.from_metadata(metadata)
-columns = ["partition", "offset", "key", "value", "timestamp"]
-rows = table.scan(selected_fields=tuple(columns)).to_arrow().select(columns)
-by_duckdb = extended().execute(
-    f"SELECT {', '.join(f'{chr(34)}{c}{chr(34)}' for c in columns)} FROM iceberg_scan(?)",
-    [metadata],
-)
-by_polars = pl.scan_iceberg(table).select(columns).collect()
-
-
 def plain(found: list[tuple[object, ...]]) -> list[list[str]]:
     """Rows that compare: nothing is left of how each program shows bytes and times."""
     return sorted(
@@ -45,13 +34,24 @@ def plain(found: list[tuple[object, ...]]) -> list[list[str]]:
     )  # fmt: skip
 
 
-print(
-    json.dumps(
-        {
-            "pyiceberg": plain([tuple(row.values()) for row in rows.to_pylist()]),
-            "duckdb": plain(by_duckdb.fetchall()),
-            "polars": plain(by_polars.rows()),
-            "days": len({str(f.file.partition) for f in table.scan().plan_files()}),
-        }
+if __name__ == "__main__":
+    metadata = sys.argv[1]
+    table = StaticTable.from_metadata(metadata)
+    columns = ["partition", "offset", "key", "value", "timestamp"]
+    rows = table.scan(selected_fields=tuple(columns)).to_arrow().select(columns)
+    by_duckdb = extended().execute(
+        f"SELECT {', '.join(f'{chr(34)}{c}{chr(34)}' for c in columns)} FROM iceberg_scan(?)",
+        [metadata],
     )
-)
+    by_polars = pl.scan_iceberg(table).select(columns).collect()
+
+    print(
+        json.dumps(
+            {
+                "pyiceberg": plain([tuple(row.values()) for row in rows.to_pylist()]),
+                "duckdb": plain(by_duckdb.fetchall()),
+                "polars": plain(by_polars.rows()),
+                "days": len({str(f.file.partition) for f in table.scan().plan_files()}),
+            }
+        )
+    )

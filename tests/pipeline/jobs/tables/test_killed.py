@@ -4,14 +4,12 @@ record once, as PyIceberg, Polars and DuckDB read it.
 
 from __future__ import annotations
 
-import json
 import random
-import sqlite3
 import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +18,7 @@ from kstore.testing.brokers import Broker
 from tests.conformance.kafka_jars import iceberg_jars
 from tests.pipeline.jobs.conftest import records_of
 from tests.pipeline.jobs.killed_jobs import Jobs
+from tests.pipeline.jobs.tables.readers import READERS, metadata_of, read
 from tests.pipeline.own_processes import ROOT
 from tests.works_with.environments import environment
 
@@ -31,30 +30,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough, pytest.m
 PARTITIONS, RECORDS, COMMIT = 3, 3000, 700
 DAY_MS = 86_400_000
 KILLS = 2
-READERS = [
-    "pyiceberg[sql-sqlite]==0.12.0", "pyarrow==26.0.1", "polars==2.1.0", "pytz",
-    "duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5",
-]  # fmt: skip
-
-
-def metadata_of(catalog: Path) -> str:
-    """The metadata file that the catalog names."""
-    with sqlite3.connect(catalog) as connection:
-        (found,) = connection.execute("SELECT metadata_location FROM iceberg_tables").fetchone()
-    connection.close()
-    return str(found)
-
-
-def read(metadata: str) -> Any:
-    """See read_table.py."""
-    python = environment("lake-readers", READERS)
-    program = Path(__file__).with_name("read_table.py")
-    done = subprocess.run(
-        [str(python), str(program), metadata], check=False, capture_output=True, text=True,
-        timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def read_as_the_page_says(metadata: str) -> str:
