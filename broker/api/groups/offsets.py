@@ -40,6 +40,8 @@ from kstore.protocol.groups.offsets import (
 )
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import GroupParts
     from kstore.broker.state.metadata.image import TopicImage
@@ -130,9 +132,9 @@ def _split_by_existence(
 def _merged(
     first: list[OffsetCommitResponseTopic], second: list[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
-    """One entry per topic."""
-    topics = {(topic.name, topic.topic_id): topic for topic in first}
-    for topic in second:
+    """One entry per topic, however often it was named."""
+    topics: dict[tuple[str, UUID], OffsetCommitResponseTopic] = {}
+    for topic in (*first, *second):
         present = topics.setdefault((topic.name, topic.topic_id), topic)
         if present is not topic:
             present.partitions += topic.partitions

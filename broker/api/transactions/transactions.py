@@ -198,9 +198,9 @@ def _hide_loading(response: TxnOffsetCommitResponse) -> None:
 def _merged(
     first: list[TxnOffsetCommitResponseTopic], second: list[TxnOffsetCommitResponseTopic]
 ) -> list[TxnOffsetCommitResponseTopic]:
-    """One entry per topic."""
-    topics = {topic.name: topic for topic in first}
-    for topic in second:
+    """One entry per topic, however often it was named."""
+    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+    for topic in (*first, *second):
         present = topics.setdefault(topic.name, topic)
         if present is not topic:
             present.partitions += topic.partitions

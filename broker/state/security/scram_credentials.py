@@ -106,7 +106,7 @@ def refusals(
             found.setdefault(row.user, problem)
     counts = Counter(row.user for row in rows)
     for user, count in counts.items():
-        if count > 1:
+        if count > 1 and user:  # one without a name has that error already
             words = f"User {user!r} is named {count} times: send one change of a user at a time."
             found[user] = (ErrorCode.DUPLICATE_RESOURCE, words)
     for gone in deletions:
