@@ -1,13 +1,14 @@
 """Asks a kstore broker and a real Kafka the same requests and compares the answers structurally.
 
 `python -m tests.conformance.probe` starts both and prints each difference: between the API tables,
-between the answers to stories (probes/story.py) and to requests and frames that a machine made
-wrong (probes/malformed/bent.py). `--only PART` restricts to cases whose name holds PART, `--full`
-bends every version instead of those where an API's form changes, `--accepted` shows the known
-differences too (probes/accepted.py says why each is there). `--recorded` takes Kafka's answers from
-the file that `--record` has written, and starts no Kafka; `--record --only PART` writes those cases
-anew and keeps the others. Ids, hosts, session numbers and the
-words of error messages are not compared; records are, byte for byte.
+between the answers to stories (probes/story.py), to requests and frames that a machine made wrong
+(probes/malformed/bent.py), and to requests whose structure is drawn from a seed (drawn.py; --seed).
+`--only PART` restricts to cases whose name holds PART, `--full` bends every version instead of
+those where an API's form changes, `--accepted` shows the known differences too (probes/accepted.py
+says why each is there). `--recorded` takes Kafka's answers from the file that `--record` has
+written, and starts no Kafka; `--record --only PART` writes those cases anew and keeps the others.
+Ids, hosts, session numbers and the words of error messages are not compared; records are, byte for
+byte.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes import CASES
 from tests.conformance.probes.accepted import ACCEPTED
 from tests.conformance.probes.compare import Difference, together
-from tests.conformance.probes.malformed import bent
+from tests.conformance.probes.malformed import bent, drawn
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.recorded.answers import Answers, record
 from tests.conformance.probes.story import Case, run_case
@@ -108,7 +109,7 @@ def _versions(kafka: Kafka, kstore: Peer) -> Iterator[Difference]:
             yield Difference("ApiVersions ranges", -1, str(APIS.get(key, key)), theirs, ours)
 
 
-def _tasks(kafka: Kafka, kstore: Peer, full: bool) -> Iterator[tuple[str, Task]]:
+def _tasks(kafka: Kafka, kstore: Peer, full: bool, seed: int) -> Iterator[tuple[str, Task]]:
     """Everything to be asked, with the name that its differences begin with."""
     yield "ApiVersions ranges", _versions
     for name, frame in (*_RAW.items(), *bent.wrong_versions(kafka)):
@@ -119,6 +120,8 @@ def _tasks(kafka: Kafka, kstore: Peer, full: bool) -> Iterator[tuple[str, Task]]
     for case in CASES:
         if case.api_key in kafka.versions:
             yield case.name, partial(_story, case)
+    for key, version in drawn.draw_units(kafka, kstore, seed):
+        yield f"drawn {APIS[key].name}", partial(drawn.probe_drawn, seed, key, version)
 
 
 def _unit(key: int, version: int, frames: bool, kafka: Kafka, kstore: Peer) -> Iterator[Difference]:
@@ -135,6 +138,7 @@ def compare(
     wanted: Callable[[str], bool],
     *,
     full: bool = False,
+    seed: int = drawn.RECORDED_SEED,
     workers: int = WORKERS,
 ) -> list[Difference]:
     """All differences of the wanted cases, the accepted ones included; equal ones of several
@@ -156,7 +160,7 @@ def compare(
                     peer.reset()
             return [Difference(name, -1, "failed", None, repr(error))]
 
-    tasks = [named for named in _tasks(kafka, kstore, full) if wanted(named[0])]
+    tasks = [named for named in _tasks(kafka, kstore, full, seed) if wanted(named[0])]
     with ThreadPoolExecutor(workers) as pool:
         return together([row for rows in pool.map(run, tasks) for row in rows])
 
@@ -164,7 +168,7 @@ def compare(
 def _name(difference: Difference) -> str:
     """The name of the task that a difference comes from."""
     case = difference.case
-    return case.partition(",")[0] if case.startswith("bent ") else case
+    return case.partition(",")[0] if case.startswith(("bent ", "drawn ")) else case
 
 
 @contextmanager
@@ -183,7 +187,13 @@ def _both(folder: Path, *, recorded: bool) -> Iterator[tuple[Kafka, Peer]]:
 
 
 def probe(
-    folder: Path, only: str = "", *, full: bool = False, recorded: bool = False, write: bool = False
+    folder: Path,
+    only: str = "",
+    *,
+    full: bool = False,
+    seed: int = drawn.RECORDED_SEED,
+    recorded: bool = False,
+    write: bool = False,
 ) -> list[Difference]:
     """Starts both brokers and compares them. The cases with differences that are not accepted are
     asked once more, of new brokers and one after the other: what was only a matter of time, on
@@ -191,12 +201,12 @@ def probe(
     live Kafka's answers are recorded.
     """
     with _both(folder / "first", recorded=recorded) as peers:
-        found = compare(*peers, lambda name: only in name, full=full)
+        found = compare(*peers, lambda name: only in name, full=full, seed=seed)
     noted = peers[0].noted if isinstance(peers[0], Peer) else {}
     doubtful = {_name(row) for row in found if accepted(row, ACCEPTED) is None}
     if doubtful:
         with _both(folder / "second", recorded=recorded) as peers:
-            again = compare(*peers, lambda name: name in doubtful, full=full, workers=1)
+            again = compare(*peers, lambda name: name in doubtful, full=full, seed=seed, workers=1)
         found = [row for row in found if _name(row) not in doubtful] + again
     if write and isinstance(peers[0], Peer):
         peers[0].noted = noted | peers[0].noted
@@ -215,15 +225,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.probe")
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--full", action="store_true", help="bend every version of every API")
+    parser.add_argument(
+        "--seed", type=int, default=drawn.RECORDED_SEED, help="of the structures that are drawn"
+    )
     parser.add_argument("--accepted", action="store_true", help="show accepted differences too")
     parser.add_argument("--recorded", action="store_true", help="Kafka's answers from their file")
     parser.add_argument("--record", action="store_true", help="write Kafka's answers to their file")
     asked = parser.parse_args()
+    if (asked.record or asked.recorded) and asked.seed != drawn.RECORDED_SEED:
+        parser.error(f"answers are recorded of seed {drawn.RECORDED_SEED}")
     if asked.record and (asked.full or asked.recorded):
         parser.error("--record asks a live Kafka: give it alone, or with --only")
     with tempfile.TemporaryDirectory(prefix="kstore-probe-") as folder:
         found = probe(
-            Path(folder), asked.only, full=asked.full, recorded=asked.recorded, write=asked.record
+            Path(folder),
+            asked.only,
+            full=asked.full,
+            seed=asked.seed,
+            recorded=asked.recorded,
+            write=asked.record,
         )
     unexplained = 0
     for difference in found:

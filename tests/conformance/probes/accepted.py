@@ -141,6 +141,33 @@ ACCEPTED: dict[str, str] = {
     r"bent AlterReplicaLogDirs, .* = a long name ": (
         "a name that can't be is unknown; Kafka fails with UNKNOWN_SERVER_ERROR"
     ),
+    # Structures that are drawn
+    r"drawn (Txn)?OffsetCommit, .*: ([\w-]* again|topics: |topics\.\S*( again)?: |\S+, .* again)": (
+        "a topic that is named twice has one row in the answer; Kafka gives two"
+    ),
+    r"drawn AddPartitionsToTxn, .*( again|Kafka None, kstore .*'results_by_partition': \[\])": (
+        "what is named twice is answered twice, and a topic without partitions is answered; Kafka "
+        "answers once, and leaves it out"
+    ),
+    r"drawn EndTxn, .*Kafka \[51, -1, -1\], kstore \[0, ": (
+        "Kafka answers before its markers are written, so the next EndTxn may come too early"
+    ),
+    r"drawn DescribeLogDirs, .* again": "a partition that is asked twice is told twice",
+    r"drawn DescribeQuorum, .* v2: CONTROLLER, PLAINTEXT: ": (
+        "kstore's controller is reached on the broker's own listeners"
+    ),
+    r"drawn DescribeTopicPartitions, .*: Kafka \[-1, ": (
+        "a wrong name is refused alone; Kafka fails with UNKNOWN_SERVER_ERROR for all topics"
+    ),
+    r"drawn ShareGroupHeartbeat, .* v1: error_message: Kafka None": "an error says why in words",
+    r"drawn Metadata, .*error_code, partitions: Kafka \[3, ": (
+        "Kafka answers UNKNOWN_TOPIC_OR_PARTITION and creates the topic behind the answer; kstore "
+        "has created it by then"
+    ),
+    r"drawn AlterShareGroupOffsets, .*(Kafka \[-1, | again|kstore \S*\{'.*'partitions': \[\])": (
+        "what is named twice, is unknown or has no partitions has its own row; Kafka gives one "
+        "row, or none, or fails"
+    ),
     # Produce: [8] to [27] are the flaws of probes/data.py in their order, one less from version 13
     r"Produce v[\d,-]+: \[1[34]\]\."
     r".*(error_code: Kafka 0, kstore 87|offset: Kafka \d+, kstore -1)": (

@@ -33,7 +33,7 @@ class Difference(NamedTuple):
         return f"{where}: Kafka {said[0]}, kstore {said[1]}"
 
 
-_OWN_NAME = re.compile(r"\b(pm)-\d+-v\d+(?:-\d+)?|\b(probe(?:-[a-z]+)+)-\d+\b")
+_OWN_NAME = re.compile(r"\b(p[dm])-\d+-v\d+(?:-\d+)?|\b(probe(?:-[a-z]+)+)-\d+\b")
 
 
 def _without_numbers(text: str) -> str:

@@ -27,7 +27,7 @@ from tests.conformance.probes.groups import join
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.topics import create
 
-__all__ = ["NOT_BENT", "Unit", "prepare", "seed"]
+__all__ = ["NOT_BENT", "Shape", "Unit", "prepare", "seed"]
 
 # Requests that would end Kafka's only broker or change what it is.
 NOT_BENT = {
@@ -41,11 +41,11 @@ NOT_BENT = {
 class Unit:
     """One API at one version, asked of one broker: names of its own, and what was prepared."""
 
-    def __init__(self, peer: Peer, api_key: int, version: int) -> None:
+    def __init__(self, peer: Peer, api_key: int, version: int, prefix: str = "pm") -> None:
         self.peer = peer
         self.api_key = api_key
         self.version = version
-        self.name = f"pm-{api_key}-v{version}"
+        self.name = f"{prefix}-{api_key}-v{version}"
         self.number = 0  # of the request, for names that are used once
         self.topic_id = ZERO_UUID
         self.group = f"{self.name}-g"
@@ -53,6 +53,10 @@ class Unit:
         self.generation_id = 1
         self.producer_id = 4242
         self.producer_epoch = 0
+
+    def of(self, peer: Peer) -> Unit:
+        """The same of another broker."""
+        return Unit(peer, self.api_key, self.version, self.name.partition("-")[0])
 
     @property
     def topic(self) -> str:
@@ -255,24 +259,39 @@ _BY_KIND: dict[str, Any] = {
 }  # fmt: skip
 
 
-def seed(unit: Unit) -> Message:
-    """The unit's request as it should be."""
+class Shape:
+    """What a request is made of: here one element of each array, and the tables' values."""
+
+    def elements(self, make: Callable[[], Any]) -> list[Any]:
+        """Those of an array, each made anew."""
+        return [make()]
+
+    def leaf(self, name: str, value: Any) -> Any:
+        """What stands in a field that has this value in the tables."""
+        return value
+
+
+ONE_OF_EACH = Shape()
+
+
+def seed(unit: Unit, shape: Shape = ONE_OF_EACH) -> Message:
+    """The unit's request as it should be, or in another shape."""
     cls = APIS[unit.api_key].request
-    message = _filled(cls, unit, "")
+    message = _filled(cls, unit, "", shape)
     assert isinstance(message, Message)
     return message
 
 
-def _filled(cls: type[Struct], unit: Unit, parent: str) -> Struct:
+def _filled(cls: type[Struct], unit: Unit, parent: str, shape: Shape) -> Struct:
     values: dict[str, Any] = {}
     for name, spec in cls.SPECS.items():
         low, high = parse_versions(spec.versions)
         if low <= unit.version <= high and spec.tag < 10_000 and name != "unknown_tags":
-            values[name] = _field_value(cls, name, unit, parent)
+            values[name] = _field_value(cls, name, unit, parent, shape)
     return cls(**values)
 
 
-def _field_value(cls: type[Struct], name: str, unit: Unit, parent: str) -> Any:
+def _field_value(cls: type[Struct], name: str, unit: Unit, parent: str, shape: Shape) -> Any:
     kind, element, struct = field_type(cls, name)
     given = _given(cls, name, unit, parent)
     if kind == KIND_ARRAY:
@@ -280,14 +299,15 @@ def _field_value(cls: type[Struct], name: str, unit: Unit, parent: str) -> Any:
             return given
         if element == KIND_STRUCT:
             assert struct is not None
-            return [_filled(struct, unit, name)]
-        return [_plain(element) if given is _NOTHING else given]
+            return shape.elements(lambda: _filled(struct, unit, name, shape))
+        value = _plain(element) if given is _NOTHING else given
+        return shape.elements(lambda: shape.leaf(name, value))
     if kind == KIND_STRUCT:
         if given is None:
             return None
         assert struct is not None
-        return _filled(struct, unit, name)
-    return _plain(kind) if given is _NOTHING else given
+        return _filled(struct, unit, name, shape)
+    return shape.leaf(name, _plain(kind) if given is _NOTHING else given)
 
 
 _NOTHING = object()

@@ -111,7 +111,7 @@ class Teller:
 
     def _owns(self, label: str) -> bool:
         """Whether a row of an answer is this story's: others run beside it."""
-        return not label.startswith(("probe-", "pm-")) or label in self._named
+        return not label.startswith(("probe-", "pm-", "pd-")) or label in self._named
 
     def tell(self) -> list[Any]:
         """The plain answers; a closed connection is the answer "closed"."""

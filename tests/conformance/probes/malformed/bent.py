@@ -6,7 +6,7 @@ border, with bytes behind, counts that are too large, lengths that point outside
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kstore.errors import ProtocolError
@@ -16,6 +16,7 @@ from kstore.protocol.registry import (
     encode_request,
     request_header_version,
 )
+from kstore.protocol.schema import Message
 from tests.conformance import wire
 from tests.conformance.probes.compare import Difference, differences, plain
 from tests.conformance.probes.malformed.encoding import (
@@ -29,7 +30,7 @@ from tests.conformance.probes.peer import CORRELATION_ID, Peer
 from tests.conformance.probes.recorded.answers import Answers, as_recorded
 from tests.conformance.probes.seeds import NOT_BENT, Unit, prepare, seed
 
-__all__ = ["probe_unit", "units"]
+__all__ = ["Maker", "ask_both", "probe_unit", "units"]
 
 # When one broker does not answer within the first, the other is not expected to, and both are
 # given up after the second if one did.
@@ -204,17 +205,19 @@ def _makers(unit: Unit, *, frames: bool) -> Iterator[tuple[str, Maker]]:
     yield "with nine bytes behind", _cut(-1, b"\xff" * 9)
 
 
-_READY = "ready"
+Seen = Callable[[Message], Message]
 
 
 class _Side:
     """One broker's part in a unit: sends raw requests and takes what comes back."""
 
-    def __init__(self, peer: Peer, api_key: int, version: int) -> None:
-        self.unit = Unit(peer, api_key, version)
-        prepare(self.unit)
-        self.header = struct.pack(">hhih", api_key, version, CORRELATION_ID, 5) + b"probe"
-        if request_header_version(api_key, version) == 2:
+    def __init__(self, unit: Unit, seen: Seen) -> None:
+        self.unit = unit
+        self._seen = seen
+        prepare(unit)
+        asked = (unit.api_key, unit.version)
+        self.header = struct.pack(">hhih", *asked, CORRELATION_ID, 5) + b"probe"
+        if request_header_version(*asked) == 2:
             self.header += b"\x00"
 
     def send(self, number: int, make: Maker) -> None:
@@ -246,7 +249,7 @@ class _Side:
         except ProtocolError as error:
             unit.peer.reset()
             return f"not understood: {error}"
-        return as_recorded(plain(answer, ours=unit.owns))
+        return as_recorded(plain(self._seen(answer), ours=unit.owns))
 
     def reset(self) -> None:
         """Close what is open."""
@@ -285,18 +288,32 @@ def probe_unit(
     kafka: Peer | Answers, kstore: Peer, api_key: int, version: int, *, frames: bool
 ) -> Iterator[Difference]:
     """Asks both brokers every wrong request of an API at a version."""
-    name = f"bent {APIS[api_key].name}"
+    unit = Unit(kstore, api_key, version)
+    yield from ask_both(kafka, unit, f"bent {APIS[api_key].name}", _makers(unit, frames=frames))
+
+
+def ask_both(
+    kafka: Peer | Answers,
+    unit: Unit,
+    name: str,
+    requests: Iterable[tuple[str, Maker]],
+    seen: Seen = lambda answer: answer,
+) -> Iterator[Difference]:
+    """Asks both brokers the requests, one after the other; ``unit`` is kstore's. ``seen``: what of
+    an answer is compared.
+    """
+    version = unit.version
     key = f"{name} v{version}"
-    kstore.reset()
-    ours = _Side(kstore, api_key, version)
-    makers = list(_makers(ours.unit, frames=frames))
+    unit.peer.reset()
+    ours = _Side(unit, seen)
+    makers = list(requests)
     theirs: _Side | _RecordedSide
     noted: list[Any] = []
     if isinstance(kafka, Answers):
         theirs = _RecordedSide(kafka.said(key))
     else:
         kafka.reset()
-        theirs = _Side(kafka, api_key, version)
+        theirs = _Side(unit.of(kafka), seen)
         kafka.noted[key] = noted
     for number, (label, make) in enumerate(makers):
         said = _both_answers(theirs, ours, number, make)
