@@ -203,7 +203,8 @@ class TopicsAdmin(AdminBase):
     ) -> list[TopicDescription]:
         """Ids, partitions, leaders and replicas of topics by name or id (None: of all), by name.
 
-        Of topics that were named, who is eligible as a leader, if the broker knows (KIP-966).
+        Of topics that were named, and of those with partitions without a leader, who is eligible as
+        one, if the broker knows (KIP-966).
         """
         wanted = None
         if topics is not None:
@@ -225,20 +226,22 @@ class TopicsAdmin(AdminBase):
                 if error is not None:
                     return error
             found = [_description(row) for row in answer.topics]
-            if found and wanted is not None and not by_id:
-                found = await self._with_eligible(node_id, found)
+            if not by_id:
+                names = [t.name for t in found if wanted is not None or _has_no_leader(t)]
+                found = await self._with_eligible(node_id, found, names)
             return sorted(found, key=lambda topic: topic.name)
 
         return await self._one(AnyBroker(self._cluster), ask)
 
     async def _with_eligible(
-        self, node_id: int, found: list[TopicDescription]
+        self, node_id: int, found: list[TopicDescription], names: list[str]
     ) -> list[TopicDescription]:
-        """The topics as DescribeTopicPartitions tells them, as far as it does."""
+        """The topics, those of these names as DescribeTopicPartitions tells them, if it does."""
         rows: dict[tuple[uuid.UUID, int], DescribeTopicPartitionsResponsePartition] = {}
-        names = [TopicRequest(name=name) for name in sorted(topic.name for topic in found)]
-        request = DescribeTopicPartitionsRequest(topics=names)
-        while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in sorted(names)]
+        )
+        while names:
             try:
                 answer = await self._ask(node_id, request, DescribeTopicPartitionsResponse)
             except UnsupportedVersionError:
@@ -311,6 +314,10 @@ def _named(topic: str | uuid.UUID) -> MetadataRequestTopic:
     if isinstance(topic, uuid.UUID):
         return MetadataRequestTopic(topic_id=topic, name=None)
     return MetadataRequestTopic(name=topic)
+
+
+def _has_no_leader(topic: TopicDescription) -> bool:
+    return any(part.leader < 0 for part in topic.partitions)
 
 
 def _as_told(

@@ -160,7 +160,9 @@ class Node:
         self.max_partition_epoch = request.max_partition_epoch
         return UpdateMetadataResponse()
 
-    async def propose(self, topic: str, index: int, isr: list[int]) -> AlterPartitionResponse:
+    async def propose(
+        self, topic: str, index: int, isr: list[int], *, recovering: bool = False
+    ) -> AlterPartitionResponse:
         """As the leader, ask for an ISR, with what this broker knows of the partition."""
         known = self.hosted[topic, index]
         nodes = self.cluster.nodes
@@ -171,6 +173,7 @@ class Node:
             new_isr_with_epochs=[
                 BrokerState(broker_id=each, broker_epoch=nodes[each].epoch) for each in isr
             ],
+            leader_recovery_state=int(recovering),
         )
         controller = self.cluster.controller
         topic_id = controller.state.topics[topic].topic_id

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kstore.cli.doctor.cluster import ClusterView
 from kstore.cli.doctor.findings import Check, Finding, Limits, Severity, counted
 from kstore.cli.doctor.machine_checks import free_space
+
+if TYPE_CHECKING:
+    from kstore.clients.admin import PartitionDescription
 
 __all__ = ["PARTITION_CHECKS", "shortened"]
 
@@ -60,7 +64,7 @@ def offline_partitions(view: ClusterView, limits: Limits) -> Iterator[Finding]:
         rows = [row for row in topic.partitions if row.leader not in view.alive]
         if not rows:
             continue
-        waits_for = sorted({node for row in rows for node in row.isr or row.replicas})
+        waits_for = sorted({node for row in rows for node in _may_lead(row)})
         names = shortened([f"{topic.name}:{row.partition}" for row in rows])
         ids = ", ".join(map(str, waits_for))
         yield Finding(
@@ -69,6 +73,11 @@ def offline_partitions(view: ClusterView, limits: Limits) -> Iterator[Finding]:
             f"start broker {ids}; if it is lost for good, kstore elect "
             f"{topic.name}:{rows[0].partition} --unclean takes another replica and loses records",
         )  # fmt: skip
+
+
+def _may_lead(row: PartitionDescription) -> tuple[int, ...]:
+    """Who can lead a partition without losing records."""
+    return row.isr or row.elr or row.last_known_elr or row.replicas
 
 
 def in_sync(view: ClusterView, limits: Limits) -> Iterator[Finding]:

@@ -17,9 +17,11 @@ from kstore.errors import KafkaError, NotEnoughReplicasError, RequestTimedOutErr
 from kstore.types import TopicPartition
 from tests.conformance.kafka_broker import run_tool
 from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.zookeeper_server import ZooKeeperEnsemble
 
 pytestmark = pytest.mark.slow
 REPLICAS = {"three": [2, 3, 4], "two": [2, 3], "one": [2]}
+SETTINGS = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
 FEATURE = "eligible.leader.replicas.version"
 
 
@@ -64,17 +66,20 @@ class Brokers:
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[Brokers]:
-    settings = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
-    with KstoreCluster(tmp_path, 4, overrides=settings) as cluster:
-        cluster.start(1)
-        cluster.start(2, 3, 4)
-        made = Brokers(cluster)
-        with made.admin:
-            made.admin.create_topics(
-                [NewTopic(name, replicas={0: ids}) for name, ids in REPLICAS.items()]
-            )
-            made.expect(three=Row(2, (2, 3, 4)), two=Row(2, (2, 3)), one=Row(2, (2,)))
-            yield made
+    with KstoreCluster(tmp_path, 4, overrides=SETTINGS) as cluster:
+        yield from started(cluster)
+
+
+def started(cluster: KstoreCluster) -> Iterator[Brokers]:
+    cluster.start(1)
+    cluster.start(2, 3, 4)
+    made = Brokers(cluster)
+    with made.admin:
+        made.admin.create_topics(
+            [NewTopic(name, replicas={0: ids}) for name, ids in REPLICAS.items()]
+        )
+        made.expect(three=Row(2, (2, 3, 4)), two=Row(2, (2, 3)), one=Row(2, (2,)))
+        yield made
 
 
 def test_killed_brokers_are_eligible_until_they_come_back(brokers: Brokers) -> None:
@@ -178,6 +183,21 @@ def test_unclean_elections_settings_and_the_feature(brokers: Brokers) -> None:
     brokers.expect(two=Row(-1, (), elr=(2,), last=(2,)))
     cluster.start(2)
     brokers.expect(two=Row(2, (2,)))
+
+
+@pytest.mark.java
+@pytest.mark.thorough
+@pytest.mark.usefixtures("zookeeper_jars")
+def test_on_zookeeper_it_is_the_same(tmp_path: Path) -> None:
+    settings = SETTINGS | {"zookeeper.session.timeout.ms": "6000"}
+    with (
+        ZooKeeperEnsemble(tmp_path / "zookeeper") as ensemble,
+        KstoreCluster(
+            tmp_path, 4, overrides=settings, zookeeper=f"{ensemble.connect}/k"
+        ) as cluster,
+    ):
+        for each in started(cluster):
+            test_killed_brokers_are_eligible_until_they_come_back(each)
 
 
 @pytest.mark.java

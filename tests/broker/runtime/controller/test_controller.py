@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from kstore.broker.coordination import znodes
 from kstore.broker.runtime.controller.channels import MOST_LEADERSHIPS
+from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from kstore.protocol.controller.broker_requests import (
@@ -175,6 +177,69 @@ def test_a_proposal_is_refused_for_what_is_wrong_with_it() -> None:
         assert await error_of(everybody) == ErrorCode.INELIGIBLE_REPLICA
         follower.epoch = epoch
         assert await error_of(everybody) == ErrorCode.NONE
+
+    run(story)
+
+
+def test_after_an_unclean_election_a_partition_recovers_until_its_leader_says_so() -> None:
+    async def story(cluster: Cluster) -> None:
+        configs = {"unclean.leader.election.enable": "true"}
+        await cluster.controller.create_topic(NewTopic("t", 1, 3, {}, configs))
+        await cluster.settle()
+        leader = cluster.leader("t", 0)
+        others = [node for node in cluster.nodes.values() if node is not leader]
+        await leader.propose("t", 0, [leader.node_id])
+        leader.stop()
+        await cluster.settle()
+        new = cluster.leader("t", 0)
+        assert new in others
+        assert new.hosted["t", 0].leader_recovery_state == 1
+
+        async def answered(isr: list[int], *, recovering: bool) -> tuple[int, int]:
+            response = await new.propose("t", 0, isr, recovering=recovering)
+            row = response.topics[0].partitions[0]
+            return row.error_code, row.leader_recovery_state
+
+        alive = [node.node_id for node in others]
+        assert await answered(alive, recovering=True) == (ErrorCode.INVALID_REQUEST, 1)
+        assert await answered([new.node_id], recovering=True) == (ErrorCode.NONE, 1)
+        data, _ = cluster.store.get("/brokers/topics/t/partitions/0/state")
+        assert json.loads(data)["leader_recovery_state"] == 1
+        await cluster.elect()  # the next controller knows it
+        await cluster.settle()
+        assert cluster.controller.state.topics["t"].partitions[0].recovering
+        assert await answered(alive, recovering=False) == (ErrorCode.NONE, 0)
+        assert await answered(alive, recovering=True) == (ErrorCode.INVALID_REQUEST, 0)
+        data, _ = cluster.store.get("/brokers/topics/t/partitions/0/state")
+        assert "leader_recovery_state" not in json.loads(data)
+
+    run(story)
+
+
+def test_the_feature_and_min_insync_replicas_change_who_is_eligible() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.create_topic(NewTopic("t", 1, 1))
+        only = cluster.leader("t", 0)
+
+        def partition() -> PartitionImage:
+            return cluster.controller.state.topics["t"].partitions[0]
+
+        assert cluster.controller.state.keeps_elr
+        assert znodes.read_configs(cluster.store, "brokers")["<default>"] == {
+            "min.insync.replicas": "1"
+        }
+        only.stop()
+        await cluster.settle()
+        assert (partition().isr, partition().elr) == ((), (only.node_id,))
+        cluster.store.create("/feature", b'{"features":{"eligible.leader.replicas.version":0}}')
+        await until(lambda: not cluster.controller.state.keeps_elr)
+        only.start()
+        await cluster.settle()
+        only.stop()
+        await cluster.settle()
+        assert (partition().isr, partition().elr) == ((only.node_id,), ())
+        cluster.store.set("/feature", b'{"features":{"eligible.leader.replicas.version":1}}')
+        await until(lambda: (partition().isr, partition().elr) == ((), (only.node_id,)))
 
     run(story)
 
