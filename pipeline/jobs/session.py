@@ -42,6 +42,8 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # By Unix sockets, a worker that Spark ends after a minute without work prints a traceback.
+    "spark.python.unix.domain.socket.enabled": "false",
 }
 _LOUD = {"spark.ui.showConsoleProgress": "true", "spark.log.level": "WARN"}
 
