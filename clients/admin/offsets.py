@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.clients.admin.routing import AdminBase, Leader, Results, by_topic, item_error
+from kstore.clients.core.consumer.offset_epoch import encode_known
 from kstore.errors import ErrorCode, KafkaError
 from kstore.items import by_partition
 from kstore.protocol.logs.delete_records import (
@@ -47,6 +48,13 @@ class ListedOffset(NamedTuple):
     timestamp: int
     leader_epoch: int
     partition_epoch: int = -1
+
+    @property
+    def offset_epoch(self) -> bytes | None:
+        """As in OffsetAndMetadata: a commit of an offset with it is refused if the topic was
+        deleted since.
+        """
+        return encode_known(self.partition_epoch, -1)
 
 
 class _PresentLeader(Leader):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kstore.clients.admin.routing import AdminBase, Coordinator, Results, by_topic, item_error
+from kstore.clients.core.consumer.positions import committed_position
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import KafkaError
 from kstore.items import Items, by_partition, items_of, partitions_of
@@ -22,7 +23,7 @@ from kstore.protocol.shares.offsets import (
     DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
 )
-from kstore.types import TopicPartition
+from kstore.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["ShareGroupOffset", "ShareOffsetsAdmin"]
 
@@ -92,16 +93,29 @@ class ShareOffsetsAdmin(AdminBase):
         return results
 
     async def alter_share_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
         """Set start offsets of a share group that has no members; what it had acknowledged after
-        them is forgotten.
+        them is forgotten. Of an OffsetAndMetadata only the offset and its epoch count: it is
+        refused for another topic of that name than the one that it belongs to.
         """
-        given = by_partition("offsets", offsets, "offset", int)
+        given = {
+            tp: committed_position(
+                OffsetAndMetadata(each) if isinstance(each, int) else each,
+                uses_partition_epochs=True,
+            )
+            for tp, each in by_partition("offsets", offsets, "offset", (int, tuple)).items()
+        }
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]
         ) -> dict[TopicPartition, KafkaError | None]:
+            connection = await self._cluster.connection(node_id)
+            with_epoch = connection.versions.has("kstore.kip232")
             request = AlterShareGroupOffsetsRequest(
                 group_id=group_id,
                 topics=[
@@ -110,7 +124,12 @@ class ShareOffsetsAdmin(AdminBase):
                         partitions=[
                             AlterShareGroupOffsetsRequestPartition(
                                 partition_index=index,
-                                start_offset=given[TopicPartition(topic, index)],
+                                start_offset=given[TopicPartition(topic, index)].offset,
+                                partition_epoch=(
+                                    given[TopicPartition(topic, index)].partition_epoch
+                                    if with_epoch
+                                    else -1
+                                ),
                             )
                             for index in indexes
                         ],

@@ -455,7 +455,11 @@ class GroupCoordinatorClient:
             return
         if await gates.is_known_to(node_id):
             mine = self._subscription.partitions
-            positions = {tp: at for tp, at in _offsets(self._at_poll).items() if tp in mine}
+            positions = {
+                tp: (at.offset, at.partition_epoch)
+                for tp, at in self._at_poll.items()
+                if tp in mine
+            }
             request.need_position = need_rows(gates.gate.needed())
             request.position = position_rows(gates.gate.reported(positions))
 
@@ -466,13 +470,7 @@ class GroupCoordinatorClient:
         gates = self._gates
         if gates is None:
             return
-        gates.read_up_to(
-            {
-                TopicPartition(topic.topic, row.partition): row.position
-                for topic in response.position
-                for row in topic.partitions
-            }
-        )
+        gates.heard(response.position)
         asked = [
             TopicPartition(topic.topic, index)
             for topic in response.need_position

@@ -28,6 +28,7 @@ from kstore.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from kstore.clients.core.consumer.subscription import SubscriptionState
     from kstore.clients.io.cluster import ClusterClient
+    from kstore.protocol.groups.classic import PositionTopic
 
 __all__ = ["GateKeeper"]
 
@@ -76,6 +77,21 @@ class GateKeeper:
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions that were taken away."""
         self.gate.drop(partitions)
+
+    def heard(self, topics: Iterable[PositionTopic]) -> None:
+        """The group's positions, as a heartbeat tells them; what is said of another topic of the
+        same name does not count (KIP-232).
+        """
+        view = self._cluster.view
+        found = {}
+        for topic in topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.topic, row.partition)
+                if -1 in (row.partition_epoch, mine := view.partition_epoch(tp)) or (
+                    row.partition_epoch == mine
+                ):
+                    found[tp] = row.position
+        self.read_up_to(found)
 
     def read_up_to(self, positions: Mapping[TopicPartition, int]) -> None:
         """How far somebody in the group has read."""

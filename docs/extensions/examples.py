@@ -18,6 +18,7 @@ from kstore.protocol.logs import (
 )
 from kstore.protocol.metadata import api_versions, metadata
 from kstore.protocol.schema import Message
+from kstore.protocol.shares import offsets as share_offsets
 from kstore.protocol.transactions import producer_ids, transactions
 from kstore.record.control import ControlType, EndTransactionMarker, control_batch
 
@@ -40,7 +41,8 @@ class Example(NamedTuple):
 NEED = [classic.NeedPositionTopic(topic="t", partitions=[0, 1])]
 POSITION = [
     classic.PositionTopic(
-        topic="t", partitions=[classic.PositionPartition(partition=2, position=40)]
+        topic="t",
+        partitions=[classic.PositionPartition(partition=2, position=40, partition_epoch=17)],
     )
 ]
 
@@ -133,6 +135,12 @@ def _delete_records() -> delete_records.DeleteRecordsRequest:
     part = delete_records.DeleteRecordsPartition(offset=40, partition_epoch=17)
     topic = delete_records.DeleteRecordsTopic(name="t", partitions=[part])
     return delete_records.DeleteRecordsRequest(timeout_ms=30_000, topics=[topic])
+
+
+def _alter_share_offsets() -> share_offsets.AlterShareGroupOffsetsRequest:
+    part = share_offsets.AlterShareGroupOffsetsRequestPartition(start_offset=40, partition_epoch=17)
+    topic = share_offsets.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
+    return share_offsets.AlterShareGroupOffsetsRequest(group_id="g", topics=[topic])
 
 
 def _list_offsets_answer() -> list_offsets.ListOffsetsResponse:
@@ -261,6 +269,7 @@ EXAMPLES = (
     Example(21, 2, _delete_records(), "Delete the records before offset 40."),
     Example(8, 10, _offset_commit(), "A commit by a client that is no member of the group."),
     Example(28, 5, _txn_offset_commit(), "A commit in a transaction."),
+    Example(91, 0, _alter_share_offsets(), "A share group without members is to begin at 40."),
     Example(
         9, 9, _offset_fetch_request(),
         "Version 9, by topic name: t-0 with its partition epoch, and t-1 without one.",

@@ -34,7 +34,7 @@ from kstore.protocol.metadata.api_versions import (
 )
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.testing import Broker
-from kstore.types import TopicPartition
+from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.reference.fake_broker import FakeBroker
 
 LATEST = -1
@@ -107,6 +107,23 @@ def test_an_administrator_lists_offsets_of_the_topic_that_has_the_name_now(
         after = admin.list_offsets({tp: "latest"})[tp]
     assert (before.offset, after.offset) == (2, 5)
     assert after.partition_epoch > before.partition_epoch
+
+
+@pytest.mark.parametrize("kind", ["group", "share_group"])
+def test_an_offset_that_was_listed_is_not_set_in_the_topics_successor(
+    broker: Broker, tp: TopicPartition, kind: str
+) -> None:
+    with AdminClient(broker.address) as admin:
+        alter = getattr(admin, f"alter_{kind}_offsets")
+        listed = admin.list_offsets({tp: "latest"})[tp]
+        meant = OffsetAndMetadata(listed.offset, offset_epoch=listed.offset_epoch)
+        alter(kind + tp.topic, {tp: meant})
+        recreate(broker, tp, 5)
+        with pytest.raises(InvalidPartitionEpochError):
+            alter(kind + tp.topic, {tp: meant})
+        listed = admin.list_offsets({tp: "latest"})[tp]
+        meant = OffsetAndMetadata(listed.offset, offset_epoch=listed.offset_epoch)
+        assert alter(kind + tp.topic, {tp: meant}) == {tp: None}
 
 
 @pytest.mark.parametrize("checks", [True, False])

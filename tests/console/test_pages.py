@@ -155,15 +155,19 @@ def test_a_group_shows_lag_and_is_reset_after_a_dry_run(visitor: Visitor, broker
     assert "<dt>Lag</dt><dd>5</dd>" in page
     planned = visitor.get("/ui/groups/slow/reset?way=shift&value=-10")
     assert "<b>5</b>" in planned
-    offsets_of = 'name="offsets" value="lagging:0=5 "'
-    assert offsets_of in planned
+    [offsets] = re.findall('name="offsets" value="(lagging:0=5@[0-9]+) "', planned)
     with AdminClient(broker.address) as admin:
         tp = TopicPartition("lagging", 0)
         assert admin.list_group_offsets("slow")[tp].offset == 15, "a dry run changes nothing"
         assert "1 offsets of slow were reset" in visitor.post(
-            "/ui/groups/slow/reset", offsets="lagging:0=5"
+            "/ui/groups/slow/reset", offsets=offsets
         )
         assert admin.list_group_offsets("slow")[tp].offset == 5
+        admin.delete_topics(["lagging"])
+        fill(broker, "lagging", 20)
+        page = visitor.post("/ui/groups/slow/reset", offsets=offsets)
+        assert "INVALID_PARTITION_EPOCH" in page, "it was planned for the deleted topic"
+        assert tp not in admin.list_group_offsets("slow")
     assert "is not TOPIC" in visitor.post("/ui/groups/slow/reset", 400, offsets="nonsense")
     assert "slow was deleted" in visitor.post("/ui/groups/slow/delete", confirm="slow")
 

@@ -36,6 +36,12 @@ BETWEEN_BROKERS = "controller.broker_requests"
 ARRAY = 13
 LATER_STRUCTS = {("OffsetFetchRequest", "8-9"), ("OffsetFetchResponse", "8+")}
 """Their older versions have a struct of their own, with the same field in the same place."""
+AS_IN_THE_TABLE = {
+    ("OffsetFetchRequest", "6-7"): "6-9",
+    ("HeartbeatRequest", "0+"): "4+",
+    ("HeartbeatResponse", "0+"): "4+",
+}
+"""Versions of a field whose struct stands in several messages."""
 KINDS = ["bool", "int8", "int16", "", "int32", "", "int64", "", "uuid", "string", "bytes",
          "records", "struct", "array"]  # fmt: skip
 
@@ -141,7 +147,7 @@ def extended(cls: type[Struct], place: str) -> Iterator[tuple[str, str, int, str
             default = "empty" if spec.factory is not None else str(spec.default).lower()
             words = KINDS[kind] + (f" of {KINDS[element]}" if kind == ARRAY and not struct else "")
             yield place, spec.versions, spec.tag, f"`{wire}` {words}", default
-        elif struct is not None:
+        if struct is not None:
             is_partition = "partition" in name and name != "topic_partitions"
             below = "partition" if is_partition or place == "topic" else "topic"
             yield from extended(struct, below)
@@ -157,7 +163,7 @@ def fields_of_kstore() -> set[tuple[str, str, str, int, str, str]]:
             for where, versions, tag, words, default in extended(cls, place):
                 found.add((cls.__name__, versions, where, tag, words, default))
     return {
-        (cls, {("OffsetFetchRequest", "6-7"): "6-9"}.get((cls, versions), versions), *rest)
+        (cls, AS_IN_THE_TABLE.get((cls, versions), versions), *rest)
         for cls, versions, *rest in found
         if (cls, versions) not in LATER_STRUCTS
     }  # type: ignore[misc]

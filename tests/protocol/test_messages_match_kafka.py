@@ -44,6 +44,8 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "ListOffsetsPartition": {"partition_epoch": (23200, "6+")},
     "OffsetForLeaderPartition": {"partition_epoch": (23200, "4+")},
     "DeleteRecordsPartition": {"partition_epoch": (23200, "2+")},
+    "AlterShareGroupOffsetsRequestPartition": {"partition_epoch": (23200, "0+")},
+    "PositionPartition": {"partition_epoch": (23200, "0+")},
     "OffsetFetchRequestTopic": {"partition_epochs": (23203, "6-7")},
     "OffsetFetchRequestTopics": {"partition_epochs": (23203, "8-9")},
     "PartitionProduceResponse": {"log_end_offset": (39101, "9+")},

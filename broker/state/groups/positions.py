@@ -13,7 +13,7 @@ from typing import Any
 
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.result import GroupContext, Report, Result
-from kstore.broker.state.metadata.image import MetadataImage
+from kstore.broker.state.metadata.image import NO_EPOCH, MetadataImage, partition_epoch_error
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
 from kstore.protocol.schema import ZERO_UUID
@@ -96,8 +96,11 @@ def committed_offset(
 def _report(request: Any, image: MetadataImage | None) -> Report:
     """What the request says of partitions that exist: memory is for no others."""
 
-    def exists(topic: str, index: int) -> bool:
-        return image is None or image.partition(topic, index) is not None
+    def exists(topic: str, index: int, epoch: int = NO_EPOCH) -> bool:
+        if image is None:
+            return True
+        there = image.partition(topic, index)
+        return there is not None and not partition_epoch_error(epoch, there.partition_epoch)
 
     needed = frozenset(
         (topic.topic, index)
@@ -106,12 +109,17 @@ def _report(request: Any, image: MetadataImage | None) -> Report:
         if exists(topic.topic, index)
     )
     told = {
-        (topic.topic, row.partition): row.position
+        (topic.topic, row.partition): (row.position, _epoch(image, topic.topic, row.partition))
         for topic in request.position
         for row in topic.partitions
-        if row.position >= 0 and exists(topic.topic, row.partition)
+        if row.position >= 0 and exists(topic.topic, row.partition, row.partition_epoch)
     }
     return Report(needed, told)
+
+
+def _epoch(image: MetadataImage | None, topic: str, index: int) -> int:
+    there = None if image is None else image.partition(topic, index)
+    return NO_EPOCH if there is None else there.partition_epoch
 
 
 def _need(reports: Iterable[Report]) -> list[NeedPositionTopic]:
@@ -134,8 +142,12 @@ def _answer(
     topics: dict[str, PositionTopic] = {}
     for topic, index in sorted(needed):
         best = committed_offset(shard, group_id, topic, index, image)
+        epoch = _epoch(image, topic, index)
         for positions in told:
-            best = max(best, positions.get((topic, index), NO_POSITION))
+            position, of_life = positions.get((topic, index), (NO_POSITION, epoch))
+            if of_life == epoch:  # else it was told of another topic of that name
+                best = max(best, position)
         row = topics.setdefault(topic, PositionTopic(topic=topic, partitions=[]))
-        row.partitions.append(PositionPartition(partition=index, position=best))
+        found = PositionPartition(partition=index, position=best, partition_epoch=epoch)
+        row.partitions.append(found)
     return list(topics.values())

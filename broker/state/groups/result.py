@@ -57,7 +57,8 @@ class Report(NamedTuple):
     """What one member's last heartbeat said of positions (KIP-253)."""
 
     needed: frozenset[tuple[str, int]] = frozenset()
-    positions: Mapping[tuple[str, int], int] = {}
+    positions: Mapping[tuple[str, int], tuple[int, int]] = {}
+    """Each with the partition epoch that the partition had when it was told."""
 
 
 class Result(NamedTuple):

@@ -15,12 +15,15 @@ may still be being worked on.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
 from kstore.types import TopicPartition
 
 __all__ = ["ExpansionGate", "PriorEpoch", "need_rows", "position_rows"]
+
+
+P = TypeVar("P")
 
 
 class PriorEpoch(NamedTuple):
@@ -130,7 +133,7 @@ class ExpansionGate:
         before, self._asked = self._asked, frozenset(partitions)
         return bool(self._asked - before)
 
-    def reported(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def reported(self, positions: Mapping[TopicPartition, P]) -> dict[TopicPartition, P]:
         """Of this consumer's positions those that were asked for."""
         return {tp: positions[tp] for tp in self._asked if tp in positions}
 
@@ -149,10 +152,12 @@ def need_rows(partitions: Iterable[TopicPartition]) -> list[NeedPositionTopic]:
     return list(rows.values())
 
 
-def position_rows(positions: Mapping[TopicPartition, int]) -> list[PositionTopic]:
-    """As a heartbeat carries it."""
+def position_rows(positions: Mapping[TopicPartition, tuple[int, int]]) -> list[PositionTopic]:
+    """As a heartbeat carries it: offsets, with their partition epochs."""
     rows: dict[str, PositionTopic] = {}
-    for (topic, index), position in sorted(positions.items()):
+    for (topic, index), (offset, epoch) in sorted(positions.items()):
         row = rows.setdefault(topic, PositionTopic(topic=topic, partitions=[]))
-        row.partitions.append(PositionPartition(partition=index, position=position))
+        row.partitions.append(
+            PositionPartition(partition=index, position=offset, partition_epoch=epoch)
+        )
     return list(rows.values())

@@ -6,6 +6,7 @@ Without --execute it only shows what it would do.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ from kstore.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient
+    from kstore.clients.admin.offsets import ListedOffset
 
 __all__ = ["register", "reset_offsets"]
 
@@ -98,21 +100,46 @@ def reset_offsets(
         share_group.start_offsets(admin, group) if shares else admin.list_group_offsets(group)
     )
     partitions = _partitions(admin, topic, committed)
-    starts = {tp: r.offset for tp, r in admin.list_offsets(_all(partitions, "earliest")).items()}
-    ends = {tp: r.offset for tp, r in admin.list_offsets(_all(partitions, "latest")).items()}
+    found = [admin.list_offsets(_all(partitions, spec)) for spec in ("earliest", "latest")]
+    starts, ends = ({tp: row.offset for tp, row in each.items()} for each in found)
     if to_earliest:
         wanted = starts
     elif to_latest:
         wanted = ends
     elif moment_ms is not None:
         times = admin.list_offsets(_all(partitions, moment_ms))
+        found.append(times)
         wanted = {tp: r.offset if r.offset >= 0 else ends[tp] for tp, r in times.items()}
     elif to_offset is not None:
         wanted = dict.fromkeys(partitions, to_offset)
     else:
         wanted = _shifted(partitions, committed, ends, shift_by or 0)
-    offsets = {tp: min(max(wanted[tp], starts[tp]), ends[tp]) for tp in partitions}
+    offsets = _within(partitions, wanted, found)
     _apply(admin, out, group, committed, offsets, execute=execute, shares=shares)
+
+
+def _within(
+    partitions: list[TopicPartition],
+    wanted: dict[TopicPartition, int],
+    listed: Sequence[Mapping[TopicPartition, ListedOffset]],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The new offsets, within the log: its start and end were listed first. Each is of the oldest
+    topic, if there was another one of that name meanwhile: its commit is refused.
+    """
+    starts, ends = listed[:2]
+    return {
+        tp: OffsetAndMetadata(
+            min(max(wanted[tp], starts[tp].offset), ends[tp].offset),
+            offset_epoch=min((each[tp].offset_epoch for each in listed), key=_age),
+        )
+        for tp in partitions
+    }
+
+
+def _age(offset_epoch: bytes | None) -> int:
+    from kstore.clients.core.consumer.offset_epoch import decode
+
+    return -1 if offset_epoch is None else decode(offset_epoch).partition_epoch
 
 
 def _all(partitions: list[TopicPartition], spec: str | int) -> dict[TopicPartition, str | int]:
@@ -168,7 +195,7 @@ def _apply(
     out: Output,
     group: str,
     before: dict[TopicPartition, OffsetAndMetadata],
-    offsets: dict[TopicPartition, int],
+    offsets: dict[TopicPartition, OffsetAndMetadata],
     *,
     execute: bool,
     shares: bool,
@@ -184,10 +211,10 @@ def _apply(
             "topic": tp.topic,
             "partition": tp.partition,
             "old_offset": before[tp].offset if tp in before else None,
-            "new_offset": offset,
+            "new_offset": wanted.offset,
             "done": execute,
         }
-        for tp, offset in offsets.items()
+        for tp, wanted in offsets.items()
         if tp not in errors
     ]
     out.table(rows, ["group", "topic", "partition", "old_offset", "new_offset", "done"])

@@ -51,7 +51,7 @@ def start_offsets(admin: AdminClient, group: str) -> dict[TopicPartition, Offset
 
 
 def alter_offsets(
-    admin: AdminClient, group: str, wanted: dict[TopicPartition, int]
+    admin: AdminClient, group: str, wanted: dict[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, KafkaError]:
     """Set them; the errors."""
     return admin.alter_share_group_offsets(group, wanted, raise_errors=False).errors

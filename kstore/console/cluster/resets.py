@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kstore.clients.core.consumer.offset_epoch import encode_known
 from kstore.console.cluster.admin import ConsoleAdmin
-from kstore.types import TopicPartition
+from kstore.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["WAYS", "Move", "plan"]
+__all__ = ["WAYS", "Move", "offset_of", "plan"]
 
 WAYS = {
     "earliest": "to the start",
@@ -21,13 +22,16 @@ WAYS = {
 
 
 class Move(NamedTuple):
-    """A partition's committed offset (None: nothing), the new one, and the log's two ends."""
+    """A partition's committed offset (None: nothing), the new one, and the log's two ends; and the
+    partition epoch (KIP-232), which says of which topic of that name they are; -1: not known.
+    """
 
     partition: TopicPartition
     old: int | None
     new: int
     start: int
     end: int
+    life: int
 
 
 async def plan(
@@ -48,15 +52,16 @@ async def plan(
         partitions = [TopicPartition(topic, row.partition) for row in found.partitions]
     if not partitions:
         raise ValueError(f"group {group!r} has committed no offsets: name a topic")
-    starts = await _offsets(admin, partitions, "earliest")
-    ends = await _offsets(admin, partitions, "latest")
+    lives: dict[TopicPartition, int] = {}
+    starts = await _offsets(admin, partitions, "earliest", lives)
+    ends = await _offsets(admin, partitions, "latest", lives)
     wanted: Mapping[TopicPartition, int]
     if way == "earliest":
         wanted = starts
     elif way == "latest":
         wanted = ends
     elif way == "time":
-        times = await _offsets(admin, partitions, number or 0)
+        times = await _offsets(admin, partitions, number or 0, lives)
         wanted = {tp: at if at >= 0 else ends[tp] for tp, at in times.items()}
     elif way == "offset":
         wanted = dict.fromkeys(partitions, number or 0)
@@ -65,14 +70,30 @@ async def plan(
         wanted = {tp: committed[tp] + (number or 0) for tp in partitions}
     return [
         Move(
-            tp, committed.get(tp), min(max(wanted[tp], starts[tp]), ends[tp]), starts[tp], ends[tp]
+            tp,
+            committed.get(tp),
+            min(max(wanted[tp], starts[tp]), ends[tp]),
+            starts[tp],
+            ends[tp],
+            lives[tp],
         )
         for tp in partitions
     ]
 
 
+def offset_of(offset: int, life: int) -> OffsetAndMetadata:
+    """What is committed for a move: refused if its topic was deleted since it was planned."""
+    return OffsetAndMetadata(offset, offset_epoch=encode_known(life, -1))
+
+
 async def _offsets(
-    admin: ConsoleAdmin, partitions: list[TopicPartition], spec: str | int
+    admin: ConsoleAdmin,
+    partitions: list[TopicPartition],
+    spec: str | int,
+    lives: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
+    """Offsets; ``lives`` keeps the oldest partition epochs."""
     found = await admin.list_offsets(dict.fromkeys(partitions, spec))
+    for tp, row in found.items():
+        lives[tp] = min(lives.get(tp, row.partition_epoch), row.partition_epoch)
     return {tp: row.offset for tp, row in found.items()}

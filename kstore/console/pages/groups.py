@@ -6,10 +6,10 @@ from starlette.responses import Response
 
 from kstore.acls import AclOperation
 from kstore.cli.arguments import parse_datetime_ms
-from kstore.console.cluster.resets import WAYS, plan
+from kstore.console.cluster.resets import WAYS, offset_of, plan
 from kstore.console.pages.page import Page, PageError, may, path, whole
 from kstore.errors import KafkaError
-from kstore.types import TopicPartition
+from kstore.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["delete", "group", "groups", "reset", "reset_plan"]
 
@@ -107,13 +107,15 @@ async def reset_plan(page: Page) -> Response:
 async def reset(page: Page) -> Response:
     """POST /ui/groups/ID/reset: commit the offsets that the dry run has shown."""
     name = page.name("group")
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for line in page.form.get("offsets", "").split():
-        place, _, offset = line.rpartition("=")
+        place, _, told = line.rpartition("=")
         topic, _, partition = place.rpartition(":")
+        offset, _, life = told.partition("@")
         if not (topic and partition.isdecimal() and offset.isdecimal()):
             raise PageError(f"{line[:100]!r} is not TOPIC:PARTITION=OFFSET")
-        offsets[TopicPartition(topic, int(partition))] = int(offset)
+        meant = offset_of(int(offset), int(life) if life.isdecimal() else -1)
+        offsets[TopicPartition(topic, int(partition))] = meant
     if not offsets:
         raise PageError("there are no offsets to commit")
     try:

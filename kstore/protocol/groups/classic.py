@@ -41,6 +41,8 @@ class PositionPartition(Struct):
 
     partition: Int32 = field("0+", default=0)
     position: Int64 = field("0+", default=-1)
+    # KIP-232.
+    partition_epoch: Int32 = field("0+", default=-1, tag=23200, ignorable=True)
 
 
 class PositionTopic(Struct):

@@ -97,6 +97,8 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
 
     partition_index: Int32 = field("0+", default=0)
     start_offset: Int64 = field("0+", default=0)
+    # KIP-232, kstore only.
+    partition_epoch: Int32 = field("0+", default=-1, tag=23200, ignorable=True)
 
 
 class AlterShareGroupOffsetsRequestTopic(Struct):

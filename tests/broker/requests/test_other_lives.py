@@ -31,6 +31,14 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderTopic,
 )
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.shares.offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -113,6 +121,24 @@ class Lives:
         row: Any = answer.topics[0].partitions[0]
         return row.error_code, row.committed_offset
 
+    def alter_share_offset(self, epoch: int) -> int:
+        row = AlterShareGroupOffsetsRequestPartition(
+            partition_index=0, start_offset=1, partition_epoch=epoch
+        )
+        topic = AlterShareGroupOffsetsRequestTopic(topic_name=self.name, partitions=[row])
+        request = AlterShareGroupOffsetsRequest(group_id=f"share-{self.group}", topics=[topic])
+        answer = self.client.call(request)
+        return int(answer.responses[0].partitions[0].error_code)
+
+    def shared_from(self) -> list[int]:
+        """Where the share group begins."""
+        topic = DescribeShareGroupOffsetsRequestTopic(topic_name=self.name, partitions=[0])
+        group = DescribeShareGroupOffsetsRequestGroup(
+            group_id=f"share-{self.group}", topics=[topic]
+        )
+        [found] = self.client.call(DescribeShareGroupOffsetsRequest(groups=[group])).groups
+        return [row.start_offset for topic in found.topics for row in topic.partitions]
+
 
 @pytest.fixture
 def lives(running: KstoreBroker, request: pytest.FixtureRequest) -> Iterator[Lives]:
@@ -178,6 +204,15 @@ def test_committed_offsets_are_of_the_topic_that_is_meant(lives: Lives, version:
     assert client.commit(lives.name, {0: 4}, lives.now + 1, group_id=lives.group) == [0]
     # Whoever committed knows of a later topic, of which this broker has not heard.
     assert lives.committed(lives.now, version) == (DELETED, -1)
+
+
+def test_a_share_group_begins_at_an_offset_of_the_topic_that_is_meant(lives: Lives) -> None:
+    assert lives.alter_share_offset(lives.before) == DELETED
+    assert lives.alter_share_offset(lives.now + 1) == ELSEWHERE
+    assert lives.shared_from() in ([], [-1])
+    assert lives.alter_share_offset(lives.now) == 0
+    assert lives.shared_from() == [1]
+    assert lives.alter_share_offset(-1) == 0
 
 
 def test_versions_without_tags_are_not_checked(lives: Lives) -> None:

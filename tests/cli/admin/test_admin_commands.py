@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kstore.cli.admin import group_reset
 from kstore.cli.app import run
 from kstore.clients import AdminClient, OffsetFinding
 from kstore.types import OffsetAndMetadata, TopicPartition
@@ -111,6 +112,27 @@ def reset(kstore: Shell, *arguments: str) -> list[tuple[int, int]]:
     """(old, new) offsets of the partitions that a reset shows."""
     rows = kstore.json("group", "reset-offsets", "g", *arguments)
     return [(row["old_offset"], row["new_offset"]) for row in rows]
+
+
+def test_a_reset_for_a_topic_that_was_deleted_meanwhile_is_refused(
+    kstore: Shell, broker: KstoreBroker, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.create_topics(["reset-late"])
+    fill(broker, "reset-late")
+    apply = group_reset._apply
+
+    def later(*given: Any, **more: Any) -> None:
+        admin.delete_topics(["reset-late"])
+        admin.create_topics(["reset-late"])
+        apply(*given, **more)
+
+    monkeypatch.setattr(group_reset, "_apply", later)
+    told = kstore(
+        "group", "reset-offsets", "g-late", "--topic", "reset-late", "--to-latest", "--execute",
+        code=1,
+    )  # fmt: skip
+    assert "INVALID_PARTITION_EPOCH" in told
+    assert admin.list_group_offsets("g-late") == {}
 
 
 def test_offsets_of_a_group_are_reset_shown_and_deleted(

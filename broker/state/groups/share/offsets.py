@@ -5,7 +5,7 @@ coordinator runs beside this; here is what the group remembers of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from kstore.broker.state.groups.contract import Group, ShardState, absence
@@ -23,6 +23,7 @@ from kstore.broker.state.groups.timers import (
     ShareStatesDeleting,
     ShareStatesInitialized,
 )
+from kstore.broker.state.metadata.image import PartitionImage, partition_epoch_error
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.shares.offsets import (
@@ -78,8 +79,7 @@ def alter_offsets(
     for topic in request.topics:
         image = ctx.topics.topics.get(topic.topic_name)
         topic_id = ZERO_UUID if image is None else image.topic_id
-        count = 0 if image is None else len(image.partitions)
-        answer = _altered(topic, topic_id, count)
+        answer = _altered(topic, topic_id, () if image is None else image.partitions)
         fine = frozenset(
             told.partition_index for told in answer.partitions if told.error_code == ErrorCode.NONE
         )
@@ -95,15 +95,22 @@ def alter_offsets(
 
 
 def _altered(
-    topic: AlterShareGroupOffsetsRequestTopic, topic_id: UUID, count: int
+    topic: AlterShareGroupOffsetsRequestTopic,
+    topic_id: UUID,
+    partitions: Sequence[PartitionImage],
 ) -> AlterShareGroupOffsetsResponseTopic:
-    """The answer for one topic, of ``count`` partitions."""
+    """The answer for one topic, which has these partitions."""
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
     for asked in topic.partitions:
         told = AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
-        if not 0 <= asked.partition_index < count:
+        if not 0 <= asked.partition_index < len(partitions):
             told.error_code = UNKNOWN
             told.error_message = f"There is no {topic.topic_name}-{asked.partition_index}."
+        else:
+            known = partitions[asked.partition_index].partition_epoch
+            told.error_code = partition_epoch_error(asked.partition_epoch, known)
+            if told.error_code != ErrorCode.NONE:
+                told.error_message = f"The offset is of another topic called {topic.topic_name}."
         answer.partitions.append(told)
     return answer
 

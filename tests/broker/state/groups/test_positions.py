@@ -114,6 +114,38 @@ def test_partitions_that_do_not_exist_are_not_remembered(driver: ConsumerDriver)
     assert len(driver.shard.positions) == 0
 
 
+def lives(driver: ConsumerDriver, epoch: int) -> None:
+    """Let the topic's partitions have this partition epoch."""
+    topic = driver.image.topics["t"]
+    parts = tuple(part._replace(partition_epoch=epoch) for part in topic.partitions)
+    driver.image = driver.image.with_topics(topic._replace(partitions=parts))
+
+
+def test_positions_in_another_topic_of_the_name_do_not_count(driver: ConsumerDriver) -> None:
+    lives(driver, 5)
+    driver.enter("a", "t")
+    driver.enter("b", "t")
+    driver.beat("a", 2, position=life(at(p0=7, p1=8), 5) + life(at(p2=9), 4) + life(at(p1=1), 6))
+    response = driver.beat("b", 3, need_position=need(0, 1, 2))
+    assert told(response) == {("t", 0): 7, ("t", 1): 8, ("t", 2): -1}
+    assert {row.partition_epoch for topic in response.position for row in topic.partitions} == {5}
+    lives(driver, 6)  # it was deleted, and made anew
+    response = driver.beat("b", 3, need_position=need(0, 1, 2))
+    assert told(response) == {("t", 0): -1, ("t", 1): -1, ("t", 2): -1}
+    driver.beat("a", 2, position=life(at(p0=7), 5))  # it has not heard of that
+    assert told(driver.beat("b", 3, need_position=need(0))) == {("t", 0): -1}
+    driver.beat("a", 2, position=life(at(p0=3), 6))
+    assert told(driver.beat("b", 3, need_position=need(0))) == {("t", 0): 3}
+
+
+def life(topics: list[PositionTopic], epoch: int) -> list[PositionTopic]:
+    """The same, of partitions with this partition epoch."""
+    for topic in topics:
+        for row in topic.partitions:
+            row.partition_epoch = epoch
+    return topics
+
+
 def test_a_refused_heartbeat_changes_nothing(driver: ConsumerDriver) -> None:
     driver.enter("a", "t")
     driver.beat("a", 2, position=at(p0=3))

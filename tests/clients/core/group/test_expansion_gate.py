@@ -105,8 +105,8 @@ def test_only_what_was_asked_for_is_reported_and_news_are_told() -> None:
 def test_rows_of_heartbeats_are_by_topic() -> None:
     (need,) = need_rows([tp(1), tp(0)])
     assert (need.topic, need.partitions) == ("t", [0, 1])
-    (told,) = position_rows({tp(1): 7})
-    assert [(row.partition, row.position) for row in told.partitions] == [(1, 7)]
+    (told,) = position_rows({tp(1): (7, 3)})
+    assert [(r.partition, r.position, r.partition_epoch) for r in told.partitions] == [(1, 7, 3)]
 
 
 @given(
