@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import importlib
 import time
 import traceback
 from collections import Counter
@@ -55,11 +56,12 @@ RESTLESS = {f"{name} {number}": kind for name, kind in GROUPS.items() for number
 """The groups of the workload "churn", whose members come and go all the time."""
 RESTLESS_LEAVES, RESTLESS_REST_S = 0.15, 3.0
 ORDERLY, VISITORS, SHARERS, WORKERS = "orderly", "visitors", "sharers", "workers"
+SINKING = "tests.pipeline.sink.simulated_sink"  # imports PySpark, so only when asked for
 ALWAYS = ("produce", "read")
 SOMETIMES = (
     "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
 )  # fmt: skip
-ON_REQUEST = ("lose", "churn", "give", "mirror")
+ON_REQUEST = ("lose", "churn", "give", "mirror", "sink")
 WORKLOADS = ALWAYS + SOMETIMES + ON_REQUEST
 NOT_ON_TOPIC = ("topics", "expand", "recreate")
 """Those that have topics of their own, which no damage hits."""
@@ -118,6 +120,8 @@ def simulate(seed: int, options: Options, plant: Callable[[Any], None] | None = 
 
 def _simulate(seed: int, options: Options, plant: Callable[[Any], None] | None) -> Report:
     history = History()
+    if "sink" in options.workloads:
+        importlib.import_module(SINKING)  # what it imports, the world has to patch
     with new_world(seed, plant) as world:
         run = _Run(world, history, options)
         driver = world.loop.create_task(run.drive())
@@ -161,6 +165,8 @@ class _Run:
         self.kinds = options.workloads or (*ALWAYS, *random.sample(sometimes, AT_ONCE))
         if not options.workloads and Random(f"{world.seed}/mirror").random() < MIRRORED_SHARE:
             self.kinds += ("mirror",)
+        asked = "sink" in self.kinds
+        self.sinks = (importlib.import_module(SINKING).Sink,) if asked else ()
         self.delivery_limit = Random(f"{world.seed}/sharing").choice([2, 3, 5])
         roll_ms = random.choice([1500, 10_000, 1 << 40])
         self.settings = broker_settings(flush, roll_ms, self.delivery_limit)
@@ -240,7 +246,7 @@ class _Run:
             (Owner, "members end"),
             (ShareLeader, "leaders of share-partitions end"),
             (ShareMember, "share members end"),
-            (Mirror, "producers have moved to the copy"),
+            ((Mirror, *self.sinks), "producers have moved to the copy, and the sink rests"),
             (Administrator, "topics rest"),
             (Recreator, "the topic is there"),
             (Visitor, "visitors end"),
@@ -267,7 +273,7 @@ class _Run:
     def _workloads_of(self, kind: type[Any]) -> list[Any]:
         return [work for _, work in self.work if isinstance(work, kind)]
 
-    async def _finish(self, kind: type[Any], what: str) -> bool:
+    async def _finish(self, kind: type[Any] | tuple[type[Any], ...], what: str) -> bool:
         tasks = []
         for task, (_, work) in zip(self.tasks, self.work, strict=True):
             if isinstance(work, kind):
@@ -310,6 +316,9 @@ class _Run:
             await self._make_topic(admin, EQUAL, 1)
         if "mirror" in self.kinds:
             await self._make_topic(admin, MIRRORED, 2)
+        for sink in self.sinks:
+            for name, count in sink.TOPICS:
+                await self._make_topic(admin, name, count)
         if "lose" in self.kinds:
             loose = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
             await self._make_topic(admin, LOOSE, 1, loose)
@@ -373,6 +382,8 @@ class _Run:
         if "mirror" in kinds:
             after_s = self.options.seconds * Random(f"{self.world.seed}/switch").uniform(0.3, 0.7)
             self._add("operator", lambda c, h: Mirror(c, h, tuple(self.faults.kinds), after_s))
+        for sink in self.sinks:
+            self._add("sinker", sink)
         if "share" in kinds:
             for partition in range(2):
                 ledger = ShareLedger(self.history)

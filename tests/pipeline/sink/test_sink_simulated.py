@@ -1,0 +1,49 @@
+"""The sink under virtual time: brokers and drivers die at any moment, drivers run beside each
+other; each version is written once. And that the judge notices a journal that takes two plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstore.pipeline.sink.staging import Journal
+from tests.pipeline.sink.simulated_sink import Sink
+from tests.sim.run import SINKING, Options, simulate
+from tests.sim.running import run_simulations
+
+WORKLOADS = "produce", "sink"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, pytest.param(6, marks=pytest.mark.thorough)])
+def test_each_version_is_written_once_whatever_dies(seeds: int) -> None:
+    given = ("--brokers", "3", "--seconds", "12", "--workloads", ",".join(WORKLOADS))
+    reports = run_simulations("--seed", "1", "--seeds", str(seeds), *given)
+    for report in reports:
+        again = f"python -m tests.sim --trace --seed {report['seed']} {' '.join(given)}"
+        assert not report["violations"], f"{report['violations']}; again: {again}"
+        assert report["counts"]["versions sunk"]
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_second_plan_of_a_version_is_noticed() -> None:
+    put = Journal.put
+
+    async def put_anyway(self: Journal, offset: int, value: bytes) -> bool:
+        await put(self, offset, value)
+        return True
+
+    def plant(replace: Callable[[Any, str, Any], None]) -> None:
+        replace(Journal, "put", put_anyway)
+
+    options = Options(brokers=3, seconds=12.0, workloads=WORKLOADS)
+    reports = [simulate(seed, options, plant) for seed in (1, 2, 3, 4)]
+    assert any("exactly_once" in each for report in reports for each in report.violations)
+
+
+def test_the_simulation_finds_the_sink_by_its_module() -> None:
+    assert Sink.__module__ == SINKING
