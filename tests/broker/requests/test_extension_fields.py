@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from kstore._fast.record.builder import build_batch
+from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import (
     HeartbeatRequest,
@@ -38,7 +39,7 @@ from kstore.protocol.logs.list_offsets import (
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, encode_request
-from kstore.protocol.schema import Message
+from kstore.protocol.schema import Message, field_type
 from tests.broker.harness.topic_client import TopicClient, until_true
 from tests.broker.requests.test_extensions import NEWEST, Wire
 from tests.broker.requests.test_extensions import Topic as ProducedTopic
@@ -290,3 +291,21 @@ def test_produce_answers_have_the_field_only_for_given_offsets(
     producing.give(5, [b"v"])
     with pytest.raises(NotKafkasError, match="tag 39101"):
         decode_message(schema, NEWEST, wire.got[5:])
+
+
+def test_no_other_answer_has_fields_of_kstores() -> None:
+    """Those that have are all looked at above; what their schemas have else is Kafka's
+    (tests/protocol/test_messages_match_kafka.py).
+    """
+
+    def has_fields(cls: Any) -> bool:
+        return any(
+            spec.tag >= 10_000 or ((struct := field_type(cls, name)[2]) and has_fields(struct))
+            for name, spec in cls.SPECS.items()
+        )
+
+    served = {key for key, row in API_TABLE.items() if not row.internal and key < 10_000}
+    assert {APIS[key].response.__name__ for key in served if has_fields(APIS[key].response)} == {
+        "MetadataResponse", "FetchResponse", "ListOffsetsResponse", "OffsetFetchResponse",
+        "ProduceResponse", "HeartbeatResponse", "ConsumerGroupHeartbeatResponse",
+    }  # fmt: skip
