@@ -175,6 +175,7 @@ API_TABLE: dict[int, ApiRow] = {
     92: ApiRow("groups.share_offsets:handle_delete_share_group_offsets", 0, 0),
     25300: ApiRow("logs.leader_epochs:handle_leader_epoch_for_partition", 0, 0),
     25301: ApiRow("logs.copy_batches:handle_copy_batches", 0, 0),
+    25302: ApiRow("groups.behind:handle_groups_behind", 0, 0, internal=True),
 }
 """API key to row, by key. Versions are Kafka 4.3's, as far as kstore serves them."""
 

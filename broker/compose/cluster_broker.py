@@ -178,6 +178,10 @@ class ClusterBroker(Broker):
             if self.share_coordinator.made is not None:
                 self.share_coordinator.made.forget_topic(topic_id)
 
+        def forget_partitions(name: str, count: int) -> None:
+            if self.groups.made is not None:
+                self.groups.made.forget_soon(name, count)
+
         coordinators: dict[str, LazyCoordinator] = {
             OFFSETS_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
@@ -187,6 +191,7 @@ class ClusterBroker(Broker):
         on_leadership.append(watch_leadership(coordinators))
         on_leadership.append(lambda *_: self.leader_waits.look_soon())
         self.replica_manager.images.on_topic_deleted.append(forget)
+        self.replica_manager.images.on_partitions_gone.append(forget_partitions)
 
     def _watch_damage(self) -> None:
         """Have damaged parts of segments written again from other replicas."""

@@ -38,6 +38,9 @@ GAUGES = {
     "controller_not_preferred_leaders": "Partitions whose leader is not the first replica",
     "controller_expanding_topics": "Topics prepared for more partitions, on the controller",
     "controller_expansions_rolled_back": "Expansions that this controller has rolled back",
+    "controller_shrinking_topics": "Topics with partitions that are to retire or have retired, on"
+    " the controller",
+    "controller_contractions_rolled_back": "Contractions that this controller has rolled back",
     "controller_last_expansion_ms": "How long the last expansion took to be made or rolled back",
 }
 """What `Membership.gauges` gives, in a cluster."""

@@ -53,11 +53,13 @@ class NewTopic:
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
     """The total number of partitions that a topic should have; replicas: broker ids of each new
-    one.
+    one. may_shrink: the total may be smaller than today's (KIP-253): in the end the partitions from
+    there on are deleted.
     """
 
     total: int
     replicas: Items[Items[int]] | None = None
+    may_shrink: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,18 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic's id (zero if the broker has none), and its partitions in order."""
+    """A topic's id (zero if the broker has none), and its partitions in order.
+
+    remaining: how many of them, the first ones, take records while the topic shrinks (KIP-253); -1:
+    all.
+    """
 
     name: str
     topic_id: uuid.UUID
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
     authorized_operations: frozenset[AclOperation] | None = None
+    remaining: int = -1
 
 
 class TopicsAdmin(AdminBase):
@@ -159,17 +166,19 @@ class TopicsAdmin(AdminBase):
         total: int | None = None,
         *,
         replicas: Items[Items[int]] | None = None,
+        may_shrink: bool = False,
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, None]:
         """Raise the number of partitions of one topic to total, or of several topics.
 
-        replicas: the broker ids of each new partition.
+        replicas: the broker ids of each new partition. may_shrink: the total may be smaller than
+        today's, with kstore's brokers; see docs/documents/kip-253.md.
         """
         if isinstance(topic, str):
             if total is None:
                 raise TypeError("create_partitions(topic, total) needs the total")
-            topic = {topic: NewPartitions(total, replicas)}
+            topic = {topic: NewPartitions(total, replicas, may_shrink)}
         rows = {
             name: _growing(name, NewPartitions(row) if isinstance(row, int) else row)
             for name, row in mapping_of("topic", topic, "topic -> number of partitions").items()
@@ -307,7 +316,9 @@ def _growing(name: str, new: NewPartitions) -> CreatePartitionsTopic:
             CreatePartitionsAssignment(broker_ids=items_of("replicas", ids, int, "broker ids"))
             for ids in rows
         ]
-    return CreatePartitionsTopic(name=name, count=new.total, assignments=assignments)
+    return CreatePartitionsTopic(
+        name=name, count=new.total, assignments=assignments, may_shrink=new.may_shrink
+    )
 
 
 def _named(topic: str | uuid.UUID) -> MetadataRequestTopic:
@@ -360,4 +371,5 @@ def _description(topic: MetadataResponseTopic) -> TopicDescription:
         topic.is_internal,
         partitions,
         operations_of(topic.topic_authorized_operations),
+        topic.partition_count,
     )

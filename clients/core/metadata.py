@@ -56,12 +56,22 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic's id (zero where the broker has none), and its partitions in order."""
+    """A topic's id (zero where the broker has none), and its partitions in order.
+
+    ``remaining`` is how many of them, the first ones, producers distribute over while the topic
+    shrinks (KIP-253); -1: all.
+    """
 
     name: str
     topic_id: uuid.UUID
     is_internal: bool
     partitions: tuple[PartitionView, ...]
+    remaining: int = -1
+
+    @property
+    def count(self) -> int:
+        """How many partitions producers distribute over."""
+        return len(self.partitions) if self.remaining < 0 else self.remaining
 
 
 @dataclass(slots=True)
@@ -285,4 +295,6 @@ def _topic_view(topic: MetadataResponseTopic, uses_partition_epochs: bool) -> To
         )
         for row in rows
     )
-    return TopicView(topic.name or "", topic.topic_id, topic.is_internal, partitions)
+    return TopicView(
+        topic.name or "", topic.topic_id, topic.is_internal, partitions, topic.partition_count
+    )

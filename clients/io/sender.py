@@ -336,11 +336,11 @@ class SendLoop:
             count = accumulator.partition_count(name)
             if topic is None or not topic.partitions or name in self._sender.regrouping:
                 continue
-            if count and len(topic.partitions) != count:
+            if count and topic.count != count:
                 if any(extensions.partition_count for extensions in self._extensions.values()):
                     self.regroup(name)
                     continue
-                accumulator.set_partitions(name, len(topic.partitions))
+                accumulator.set_partitions(name, topic.count)
             self._choose_available(name)
         self.soon()
 
@@ -349,13 +349,14 @@ class SendLoop:
         topic = self._cluster.view.topics.get(name)
         if topic is None:
             return
-        led = [row.partition for row in topic.partitions if row.leader >= 0]
+        rows = topic.partitions[: topic.count]
+        led = [row.partition for row in rows if row.leader >= 0]
         weights = None
         if self._settings["partitioner.adaptive.partitioning.enable"]:
             backlog = self._accumulator.backlog(name)
-            if len(backlog) == len(topic.partitions):
+            if len(backlog) == len(rows):
                 weights = preferences(led, backlog)
-        is_plain = weights is None and len(led) == len(topic.partitions)
+        is_plain = weights is None and len(led) == len(rows)
         self._accumulator.set_choices(name, [] if is_plain else led, weights)
 
     def regroup(self, topic: str) -> None:
@@ -375,7 +376,7 @@ class SendLoop:
         except KafkaError:
             self._cluster.want_refresh()
         view = self._cluster.view.topics.get(topic)
-        count = len(view.partitions) if view is not None else old_count
+        count = view.count if view is not None else old_count
         if count == old_count:  # the broker knows more than its metadata, or less than ours
             await asyncio.sleep(self._settings["retry.backoff.ms"] / 1000)
         self._sender.regroup(topic, count)
@@ -399,7 +400,7 @@ class SendLoop:
 
         await self._cluster.retrying(ask, timeout_ms)
         if not self._accumulator.partition_count(topic):
-            count = self._cluster.view.partition_count(topic)
+            count = self._cluster.view.topic(topic).count
             self._accumulator.set_partitions(topic, count)
             self._choose_available(topic)
             self._cluster.watch_topics(self._accumulator.topic_names())

@@ -161,7 +161,7 @@ async def produce(
             topics[name] = TopicProduceData(
                 name=name,
                 topic_id=view.topic_id(name),
-                partition_count=view.partition_count(name),
+                partition_count=view.topic(name).count,
             )
         data = PartitionProduceData(
             index=copy.tp.partition,

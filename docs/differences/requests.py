@@ -149,6 +149,12 @@ RECORDS = (
         "(KIP-253).",
     ),
     Difference(
+        "CreatePartitions with a smaller number",
+        "`INVALID_PARTITIONS`.",
+        "The same; with the tagged field `MayShrink` the topic shrinks.",
+        "Keys can stay in order (KIP-253).",
+    ),
+    Difference(
         "CreatePartitions, when a leader does not answer the controller",
         "The partitions are created.",
         "Another replica becomes leader. If there is none, the answer is `REQUEST_TIMED_OUT` "

@@ -16,7 +16,7 @@ from kstore.protocol.logs import (
     list_offsets,
     produce,
 )
-from kstore.protocol.metadata import api_versions, metadata
+from kstore.protocol.metadata import api_versions, metadata, topics
 from kstore.protocol.schema import Message
 from kstore.protocol.shares import offsets as share_offsets
 from kstore.protocol.transactions import producer_ids, transactions
@@ -95,11 +95,13 @@ def _produce_by_name() -> produce.ProduceRequest:
     return produce.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
 
 
-def _metadata_answer() -> metadata.MetadataResponse:
+def _metadata_answer(**fields: int) -> metadata.MetadataResponse:
     part = metadata.MetadataResponsePartition(
         leader_id=2, leader_epoch=5, replica_nodes=[2], isr_nodes=[2], partition_epoch=17
     )
     topic = metadata.MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=[part])
+    for name, value in fields.items():
+        setattr(topic, name, value)
     return metadata.MetadataResponse(
         brokers=[metadata.MetadataResponseBroker(node_id=2, host="b2", port=9092)],
         cluster_id="c", controller_id=2, topics=[topic], max_partition_epoch=21,
@@ -262,6 +264,20 @@ EXAMPLES = (
         "Version 12, by topic name: the partition epoch says which topic of that name it is.",
     ),
     Example(3, 13, _metadata_answer(), "One topic with one partition."),
+    Example(
+        3, 13, _metadata_answer(partition_count=1),
+        "The topic shrinks to one partition: producers use only that one.",
+    ),
+    Example(
+        37, 3,
+        topics.CreatePartitionsRequest(
+            topics=[
+                topics.CreatePartitionsTopic(name="t", count=2, assignments=None, may_shrink=True)
+            ],
+            timeout_ms=30_000,
+        ),
+        "The topic t shrinks to two partitions, if it has more.",
+    ),
     Example(1, 18, _fetch_answer(), "The same batch, read."),
     Example(2, 11, _list_offsets_request(), "Where does the partition end?"),
     Example(2, 11, _list_offsets_answer(), "The end of the partition."),

@@ -85,6 +85,22 @@ PICTURES = {
         "when the topic grew. A group reads up to there first.",
         kind="good",
     ),
+    "contraction": Picture(
+        "If partitions were just given up, records of a moved key would be read out of order",
+        ("producer", "partition 0", "partition 1"),
+    )
+    .says("producer", "partition 1", "created")
+    .says("producer", "partition 1", "paid")
+    .note("The topic shrinks from two partitions to one.", "The key moves to partition 0.")
+    .says("producer", "partition 0", "shipped")
+    .log("partition 0", ("shipped",), bad=(0,))
+    .log("partition 1", ("created", "paid"))
+    .note("A group that still reads partition 1 may read", "shipped before created.", kind="bad")
+    .note(
+        "kstore first lets all groups read partition 1 to its end.",
+        "A group that comes later gets partition 1 first.",
+        kind="good",
+    ),
     "kafka-19779": Picture(
         "Without KAFKA-19779 a rightful commit is refused because the group is rebalancing",
         ("member A", "coordinator", "member B"),

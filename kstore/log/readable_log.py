@@ -28,6 +28,7 @@ __all__ = ["ReadableLog"]
 _READ_BYTES = 1 << 20
 LOOK_SECONDS = 0.25  # how long a thread waits on after its coroutine was cancelled
 _ITERATE_BYTES = 128 * 1024  # what fits in a processor's cache
+VISIBLE_STEP = 16
 
 
 class ReadableLog:
@@ -211,6 +212,22 @@ class ReadableLog:
                 data, verify=False, start_offset=offset, end_offset=stop, aborted=aborted
             )
             offset = next_offset
+
+    def visible_end(self, end: int) -> int | None:
+        """The offset behind the last record below ``end`` that a read_committed reader is given:
+        who has read to there has read all of them. 0: none is left. None: not known, since a
+        transaction is open below it, or followers lack records.
+        """
+        if self.last_stable_offset < end:
+            return None
+        first, step = self.log_start_offset, 1
+        while True:
+            start, last = max(end - step, first), -1
+            for record in self.records(start, end, isolation="read_committed"):
+                last = record.offset
+            if last >= 0 or start <= first:
+                return last + 1
+            step *= VISIBLE_STEP
 
     def aborted_transactions(self, offset: int, upper: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that overlap [offset, upper)."""

@@ -165,6 +165,7 @@ APIS: dict[int, Api] = {
         (92, "DeleteShareGroupOffsets", (0, 0), 0, "shares.offsets"),
         (25300, "LeaderEpochForPartition", (0, 0), 0, "logs.leader_epoch_for_partition"),
         (25301, "CopyBatches", (0, 0), 0, "logs.copy_batches"),
+        (25302, "GroupsBehind", (0, 0), 0, "groups.groups_behind"),
     )
 }
 

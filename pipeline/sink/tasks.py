@@ -117,10 +117,11 @@ class _Places:
     def count(self, topic: str) -> int:
         """How many partitions a topic has, which brokers may have to create first."""
         try:
-            rows = self._admin.describe_topics([topic])[0].partitions
+            found = self._admin.describe_topics([topic])[0]
         except UnknownTopicOrPartitionError:
             with Producer(self._settings.clients) as producer:
                 return _made(producer, topic)
+        rows = found.partitions if found.remaining < 0 else found.partitions[: found.remaining]
         self._leaders[topic] = {row.partition: row.leader for row in rows}
         return len(rows)
 

@@ -42,7 +42,10 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
         "partition_epoch": (23200, "9-12"),
     },
     "ListOffsetsPartition": {"partition_epoch": (23200, "6+")},
-    "OffsetForLeaderPartition": {"partition_epoch": (23200, "4+")},
+    "OffsetForLeaderPartition": {
+        "partition_epoch": (23200, "4+"),
+        "visible_only": (25300, "4+"),
+    },
     "DeleteRecordsPartition": {"partition_epoch": (23200, "2+")},
     "AlterShareGroupOffsetsRequestPartition": {"partition_epoch": (23200, "0+")},
     "PositionPartition": {"partition_epoch": (23200, "0+")},
@@ -51,6 +54,8 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "PartitionProduceResponse": {"log_end_offset": (39101, "9+")},
     "PartitionData": {"partition_epoch": (23200, "12+")},
     "MetadataResponse": {"max_partition_epoch": (23201, "9+")},
+    "MetadataResponseTopic": {"partition_count": (25300, "9+")},
+    "CreatePartitionsTopic": {"may_shrink": (25303, "2+")},
     "MetadataResponsePartition": {"partition_epoch": (23200, "9+")},
     "ListOffsetsPartitionResponse": {"partition_epoch": (23200, "6+")},
     "OffsetCommitRequestPartition": {"partition_epoch": (23200, "8+")},
@@ -59,9 +64,16 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "OffsetFetchResponsePartitions": {"partition_epoch": (23200, "8+")},
     "OffsetCommitValue": {"partition_epoch": (23200, "4+")},
     "LeaderAndIsrPartition": {"partition_epoch": (23200, "4+")},
-    "LeaderAndIsrTopic": {"partition_count": (25300, "4+")},
+    "LeaderAndIsrTopic": {"partition_count": (25300, "4+"), "retired_from": (25303, "4+")},
     "StopReplicaTopic": {"topic_id": (23203, "3+")},
     "UpdateMetadataRequest": {"max_partition_epoch": (23201, "6+")},
+    "UpdateMetadataTopic": {
+        "retired_from": (25303, "6+"),
+        "retired_epoch": (25304, "6+"),
+        "retired_partition_epoch": (25305, "6+"),
+        "retirement_holds": (25306, "6+"),
+        "partition_total": (25307, "6+"),
+    },
     "UpdateMetadataPartition": {
         "partition_epoch": (23200, "6+"),
         "eligible_leader_replicas": (96600, "6+"),
@@ -84,6 +96,7 @@ KSTORE_ONLY = {
         "ControlledShutdown",
         "LeaderEpochForPartition",
         "CopyBatches",
+        "GroupsBehind",
     )
     for suffix in ("Request", "Response")
 }

@@ -44,7 +44,7 @@ def marks(cls: type[Message], version: int) -> list[pytest.MarkDecorator]:
     return [] if version in quick else [pytest.mark.slow, pytest.mark.thorough]
 
 
-WITHOUT_PEER = {4, 5, 6, 7, 25300, 25301}
+WITHOUT_PEER = {4, 5, 6, 7, 25300, 25301, 25302}
 """API keys that Kafka 4 has no schema of, and kio neither: its ZooKeeper era's, and kstore's own.
 """
 

@@ -37,10 +37,22 @@ from kstore.protocol.controller.broker_requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from kstore.protocol.groups.groups_behind import GroupsBehindRequest, GroupsBehindResponse
+from kstore.protocol.logs.list_offsets import (
+    EpochEndOffset,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 
 __all__ = ["Cluster", "Node", "fail_once", "run", "until"]
 
 FIRST_PORT = 1000
+LATEST = -1
 Place = tuple[str, int]
 
 
@@ -69,6 +81,8 @@ class Node:
         self.heard: list[Any] = []
         self.hosted: dict[Place, LeaderAndIsrPartition] = {}
         self.counts: dict[str, int] = {}
+        self.retired: dict[str, int] = {}
+        """From which partition on a topic's take no records; -1: all do."""
         self.leaders: dict[tuple[UUID, int, int], int] = {}
         """Of each topic id, partition and leader epoch that was ever heard of."""
         self.metadata: dict[Place, UpdateMetadataPartition] = {}
@@ -98,6 +112,12 @@ class Node:
             await asyncio.sleep(0.001)
         if self.session is None:
             raise NetworkError("it is not there")
+        if isinstance(request, ListOffsetsRequest):
+            return self._offsets(request)
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            return self._ends(request)
+        if isinstance(request, GroupsBehindRequest):
+            return self._behind(request)
         if request.broker_epoch < self.epoch:
             return _response(request, ErrorCode.STALE_BROKER_EPOCH)
         self.heard.append(request)
@@ -113,6 +133,7 @@ class Node:
             self.hosted.clear()
         for topic in request.topic_states:
             self.counts[topic.topic_name] = topic.partition_count
+            self.retired[topic.topic_name] = topic.retired_from
             rows = []
             for state in topic.partition_states:
                 place = (topic.topic_name, state.partition_index)
@@ -130,6 +151,57 @@ class Node:
                 LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows)
             )
         return response
+
+    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Where logs begin and end, as the cluster's tests set it; whoever is asked says it."""
+        logs = self.cluster.logs
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ListOffsetsPartitionResponse(
+                            partition_index=row.partition_index,
+                            offset=logs.get((topic.name, row.partition_index), (0, 0))[
+                                row.timestamp == LATEST
+                            ],
+                        )
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        logs = self.cluster.logs
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=[
+                        EpochEndOffset(
+                            partition=row.partition,
+                            leader_epoch=row.leader_epoch,
+                            end_offset=logs.get((topic.topic, row.partition), (0, 0))[1],
+                        )
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _behind(self, request: GroupsBehindRequest) -> GroupsBehindResponse:
+        """Of the groups, as the cluster's tests set them; of partitions that this broker leads."""
+        if self.retired.get(request.topic_name) != request.retired_from:
+            return GroupsBehindResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        led = [
+            index
+            for (name, index), state in self.hosted.items()
+            if name == "__consumer_offsets" and state.leader == self.node_id
+        ]
+        return GroupsBehindResponse(partitions=led, groups=self.cluster.behind)
 
     def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
         response = StopReplicaResponse()
@@ -151,6 +223,10 @@ class Node:
         if request.type == FULL:
             self.metadata.clear()
         for topic in request.topic_states:
+            self.retired[topic.topic_name] = topic.retired_from
+            for place in [each for each in self.metadata if each[0] == topic.topic_name]:
+                if 0 <= topic.partition_total <= place[1]:
+                    del self.metadata[place]
             for state in topic.partition_states:
                 place = (topic.topic_name, state.partition_index)
                 if state.leader == -2:
@@ -235,6 +311,10 @@ class Cluster:
         self.config = BrokerConfig.load(None, overrides=overrides)
         self.nodes = {node_id: Node(self, node_id) for node_id in node_ids}
         self.now_ms = 1_000_000
+        self.logs: dict[Place, tuple[int, int]] = {}
+        """Where logs begin and end; others are empty."""
+        self.behind: list[str] = []
+        """The groups that have not read what is to retire."""
         self.controller: Controller
         self._sessions: list[Store] = []
 

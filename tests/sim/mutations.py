@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import kstore.broker.api.groups.offsets as group_offsets
 import kstore.broker.api.logs.list_offsets as list_offsets
 import kstore.broker.runtime.controller.growth as growth
+import kstore.broker.runtime.controller.preparing as preparing
 import kstore.broker.runtime.controller.store as controller_store
 import kstore.broker.runtime.groups.group_partition as group_partition
 import kstore.broker.runtime.metadata.image_updates as image_updates
@@ -20,7 +21,6 @@ import kstore.broker.runtime.replication.counts as counts
 import kstore.broker.runtime.replication.replicas as replicas
 import kstore.broker.runtime.transactions.markers as markers
 import kstore.broker.state.groups.classic.step as classic_step
-import kstore.broker.state.groups.consumer.ordered_expansion as ordered_expansion
 import kstore.broker.state.groups.consumer.reconcile as consumer_reconcile
 import kstore.broker.state.groups.coordinator.coordinator_shard as group_shard
 import kstore.broker.state.groups.offsets as offsets
@@ -35,7 +35,7 @@ from kstore.broker.runtime.topics.cluster_topics import ClusterTopics
 from kstore.broker.state.work import whole
 from kstore.clients.core.consumer import epoch_history
 from kstore.errors import ErrorCode
-from tests.sim.bugs import commit_bugs, election_bugs, mirror_bugs, share_bugs
+from tests.sim.bugs import commit_bugs, election_bugs, mirror_bugs, order_bugs, share_bugs
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
@@ -182,15 +182,8 @@ def _two_tasks(put: Put) -> None:
     put(group_shard.GroupShard, "check", lambda self: None)
 
 
-def _open_gates(put: Put) -> None:
-    def all_of_them(shard: Any, group_id: str, image: Any, topic: Any) -> int:
-        return len(topic.partitions)
-
-    put(ordered_expansion, "open_count", all_of_them)
-
-
 def _patient_controller(put: Put) -> None:
-    put(growth.ControllerGrowth, "_deadline", lambda self, expansion: float("inf"))
+    put(preparing.Preparing, "_deadline", lambda self, expansion: float("inf"))
 
 
 def _silent_rollback(put: Put) -> None:
@@ -203,7 +196,7 @@ def _silent_rollback(put: Put) -> None:
         self._undone[expansion.topic] = "planted"
         return True
 
-    put(growth.ControllerGrowth, "_roll_back", forget)
+    put(growth.ControllerGrowth, "roll_back", forget)
     put(counts.PreparedCounts, "_look_later", lambda self: None)
 
 
@@ -273,6 +266,7 @@ def _no_fetchers(put: Put) -> None:
 
 CLUSTER = "--brokers 3 --workloads produce,read --seconds 12"
 CHURN = "--faults none --seconds 100 --workloads produce,churn"
+SHRINKING = "--brokers 3 --faults none --workloads produce,contract"
 SHARING = "--brokers 3 --seconds 10 --workloads produce,sharing --faults {}"
 MUTATIONS: dict[str, Mutation] = {
     "answer-before-sync": Mutation(
@@ -373,9 +367,17 @@ MUTATIONS: dict[str, Mutation] = {
         "a classic group refuses the commits that members make before they join again",
     ),
     "open-gates": Mutation(
-        _open_gates, "key_order",
+        order_bugs.open_gates, "key_order",
         "--brokers 3 --faults partition,isolate --workloads produce,expand",
         "a group may read new partitions before what was written to the others until then",
+    ),
+    "open-remainder": Mutation(
+        order_bugs.open_gates, "key_order", SHRINKING,
+        "a group that comes later may read all partitions of a topic that shrinks at once",
+    ),
+    "hasty-contraction": Mutation(
+        order_bugs.nobody_waits, "key_order", SHRINKING,
+        "keys move to other partitions before groups have read those that retire",
     ),
     "patient-controller": Mutation(
         _patient_controller, "refusals",

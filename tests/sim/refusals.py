@@ -4,6 +4,7 @@ prepared refuses it, and has to end in time, one way or the other.
 
 from __future__ import annotations
 
+from kstore.broker.coordination.contraction_nodes import read_contraction
 from kstore.broker.coordination.store import NoNodeError
 from kstore.errors import ErrorCode
 from tests.sim.history import History, Place
@@ -24,13 +25,20 @@ class Refusals:
     def __init__(self, history: History, world: World, topic: str) -> None:
         self._history = history
         self._world = world
+        self._topic = topic
         self._path = f"/brokers/topics/{topic}/partitions"
         self._since: dict[Place, float] = {}
 
     def count(self) -> int:
-        """How many partitions there are, by the coordination store; -1 where there is none."""
+        """How many partitions producers distribute over, by the coordination store; -1 where there
+        is none.
+        """
+        store = self._world.store.root(self._world.folder + "/store")
         try:
-            return len(self._world.store.root(self._world.folder + "/store").children(self._path))
+            contraction = read_contraction(store, self._topic)
+            if contraction is not None and contraction.holds:
+                return contraction.first
+            return len(store.children(self._path))
         except NoNodeError:
             return -1
 

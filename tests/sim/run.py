@@ -11,16 +11,10 @@ import importlib
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, NamedTuple
 
-from kstore.errors import ErrorCode
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from tests.sim.deliveries import Deliveries
 from tests.sim.faults import DAMAGES, USUAL, Faults
 from tests.sim.history import History, Place, Row
@@ -28,10 +22,20 @@ from tests.sim.machines.world import World, new_world
 from tests.sim.refusals import Refusals
 from tests.sim.settings import broker_settings, cluster_settings
 from tests.sim.workloads.churning import Administrator
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, make_topic
 from tests.sim.workloads.committing import committed_offset
 from tests.sim.workloads.copying import SEPARATOR, TransactionalCopy
-from tests.sim.workloads.expanding import FIRST_COUNT, Grower, KeyedProducer
+from tests.sim.workloads.expanding import (
+    FIRST_COUNT,
+    NARROWED,
+    NARROWED_GROUPS,
+    SLOW_S,
+    WIDE_COUNT,
+    Grower,
+    KeyedProducer,
+    Shrinker,
+    ShrinkingProducer,
+)
 from tests.sim.workloads.grouping import ClassicMember, ConsumerMember, StreamsMember
 from tests.sim.workloads.losing import CarelessProducer, Processor
 from tests.sim.workloads.mirroring import FIRST_TARGET, MIRRORED, Mirror
@@ -60,10 +64,11 @@ SINKING = "tests.pipeline.sink.simulated_sink"  # imports PySpark, so only when 
 ALWAYS = ("produce", "read")
 SOMETIMES = (
     "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
+    "contract",
 )  # fmt: skip
 ON_REQUEST = ("lose", "churn", "give", "mirror", "sink")
 WORKLOADS = ALWAYS + SOMETIMES + ON_REQUEST
-NOT_ON_TOPIC = ("topics", "expand", "recreate")
+NOT_ON_TOPIC = ("topics", "expand", "recreate", "contract")
 """Those that have topics of their own, which no damage hits."""
 DAMAGED_SHARE = 0.3
 """Of the seeds, where damage of files is among the faults."""
@@ -238,6 +243,7 @@ class _Run:
             work.goal = await admin.spawn(self._end_of(admin, work.source))
         stages = (
             (Grower, "partitions are added"),
+            (Shrinker, "partitions are taken away"),
             (KeyedProducer, "producers of keys end"),
             (TransactionalCopy, "copies end"),
             (CarelessProducer, "careless producers end"),
@@ -302,54 +308,29 @@ class _Run:
         while not all(node.ready for node in nodes):
             await asyncio.sleep(0.05)
         for name in (TOPIC, COPIES):
-            await self._make_topic(admin, name, self.options.partitions)
+            await make_topic(admin, self.options.brokers, name, self.options.partitions)
         if "sharing" in self.kinds:
             await begin_at_the_beginning(admin, WORKERS)
+        ordered = {
+            "kstore.ordered.expansion": "true",
+            "kstore.partition.count.required": "true",
+        }
+        if "contract" in self.kinds:
+            replicas = Random(f"{self.world.seed}/contract").choice([1, 3, 3])
+            await make_topic(admin, self.options.brokers, NARROWED, WIDE_COUNT, ordered, replicas)
         if "expand" in self.kinds:
-            ordered = {
-                "kstore.ordered.expansion": "true",
-                "kstore.partition.count.required": "true",
-            }
             replicas = Random(f"{self.world.seed}/expand").choice([1, 3, 3])
-            await self._make_topic(admin, ORDERED, FIRST_COUNT, ordered, replicas)
+            await make_topic(admin, self.options.brokers, ORDERED, FIRST_COUNT, ordered, replicas)
         if "give" in self.kinds:
-            await self._make_topic(admin, EQUAL, 1)
+            await make_topic(admin, self.options.brokers, EQUAL, 1)
         if "mirror" in self.kinds:
-            await self._make_topic(admin, MIRRORED, 2)
+            await make_topic(admin, self.options.brokers, MIRRORED, 2)
         for sink in self.sinks:
             for name, count in sink.TOPICS:
-                await self._make_topic(admin, name, count)
+                await make_topic(admin, self.options.brokers, name, count)
         if "lose" in self.kinds:
             loose = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-            await self._make_topic(admin, LOOSE, 1, loose)
-
-    async def _make_topic(
-        self,
-        admin: Client,
-        name: str,
-        partitions: int,
-        configs: Mapping[str, str] | None = None,
-        replicas: int = 3,
-    ) -> None:
-        replicas = min(self.options.brokers, replicas)
-        settings = {"min.insync.replicas": "2" if replicas > 1 else "1"} | dict(configs or {})
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=replicas,
-            configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
-        )
-        while True:
-            try:
-                answer = await admin.ask_anyone(CreateTopicsRequest(topics=[topic]))
-            except UnansweredError:
-                await admin.pause()
-                continue
-            code = answer.topics[0].error_code
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                return
-            self.world.note(f"the topic {name} is not made: error {code}")
-            await admin.pause()
+            await make_topic(admin, self.options.brokers, LOOSE, 1, loose)
 
     def _make_workloads(self) -> None:
         kinds = self.kinds
@@ -376,6 +357,12 @@ class _Run:
             self._add("keyed", lambda c, h: KeyedProducer(c, h, ORDERED, refusals))
             self._add("grower", lambda c, h: Grower(c, h, ORDERED))
             self._add_members(ORDERLY, ConsumerMember, ORDERED)
+        if "contract" in kinds:
+            answers = Refusals(self.history, self.world, NARROWED)
+            self._add("narrow", lambda c, h: ShrinkingProducer(c, h, NARROWED, answers))
+            self._add("shrinker", lambda c, h: Shrinker(c, h, NARROWED))
+            for group, kind in NARROWED_GROUPS.items():
+                self._add_members(group, kind, NARROWED)
         if "lose" in kinds:
             self._add("careless", lambda c, h: CarelessProducer(c, h, Place(LOOSE, 0)))
             self._add("processor", lambda c, h: Processor(c, h, Place(LOOSE, 0)))
@@ -424,6 +411,7 @@ class _Run:
             self._add(name, lambda c, h: kind(c, h, group, topic))
         for _, member in self.work[-self.options.members :]:
             member.leaves = RESTLESS_LEAVES if group in RESTLESS else member.leaves
+            member.rest_s = SLOW_S if group in NARROWED_GROUPS else member.rest_s
 
     async def _watch(self) -> None:
         """Look at the brokers all the time."""
@@ -467,10 +455,15 @@ class _Run:
             rows = await read_partition(admin, work.place, committed=False)
             await work.client.spawn(work.finish({row.offset: row.value for row in rows}))
         for work in self._workloads_of(KeyedProducer):
-            written = [row.value for place in ordered for row in logs[place]]
+            written = [
+                row.value for place in ordered if place.topic == work.topic for row in logs[place]
+            ]
             self.history.check_keys(written, work.next)
         checked = [(group, place) for group in self.groups for place in self.places]
-        for group, place in checked + [(ORDERLY, place) for place in ordered]:
+        for place in ordered:
+            groups = [ORDERLY] if place.topic == ORDERED else NARROWED_GROUPS
+            checked += [(group, place) for group in groups]
+        for group, place in checked:
             asked = self.history.asks_commit(group, place)
             found = await committed_offset(admin, group, place)
             self.history.found_commit(group, place, found, asked)
@@ -492,9 +485,12 @@ class _Run:
                 await asyncio.sleep(WATCH_S)
 
     async def _ordered_places(self, admin: Client) -> list[Place]:
-        """The partitions that the growing topic has at the end, if it is there."""
-        if "expand" not in self.kinds:
-            return []
-        while not await admin.refresh(ORDERED):
-            await admin.pause()
-        return [Place(*key) for key in sorted(admin.leaders) if key[0] == ORDERED]
+        """The partitions that the growing topic has at the end, and the one that shrinks, where
+        they are there.
+        """
+        topics = {"expand": ORDERED, "contract": NARROWED}
+        names = [name for kind, name in topics.items() if kind in self.kinds]
+        for name in names:
+            while not await admin.refresh(name):
+                await admin.pause()
+        return [Place(*key) for key in sorted(admin.leaders) if key[0] in names]

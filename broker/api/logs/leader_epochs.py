@@ -5,12 +5,16 @@ when a partition was added.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.logs.list_offsets import check_leader
-from kstore.broker.coordination.partition_nodes import read_node
+from kstore.broker.coordination.contraction_nodes import ContractionNode, read_contraction
+from kstore.broker.coordination.partition_nodes import PartitionNode, read_node
 from kstore.broker.coordination.store import StoreError
+from kstore.broker.runtime.log_dirs.visible_end import visible_end
 from kstore.broker.state.metadata.topic_rules import TopicError, check_name
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.leader_epoch_for_partition import (
@@ -54,11 +58,11 @@ class EpochParts(Protocol):
 
 def handle_offset_for_leader_epoch(
     broker: EpochParts, request: OffsetForLeaderEpochRequest, ctx: RequestContext
-) -> OffsetForLeaderEpochResponse:
+) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
     """The largest epoch not above the asked one, and its end offset (exclusive); -1 and -1 where
-    none is known.
+    none is known. Where only what is visible counts, the log is read.
     """
-    return OffsetForLeaderEpochResponse(
+    response = OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
@@ -67,6 +71,30 @@ def handle_offset_for_leader_epoch(
             for topic in request.topics
         ]
     )
+    reading = [
+        _cut_to_visible(broker, topic.topic, row)
+        for topic, told in zip(request.topics, response.topics, strict=True)
+        for asked, row in zip(topic.partitions, told.partitions, strict=True)
+        if asked.visible_only and row.error_code == ErrorCode.NONE
+    ]
+    return _when_read(reading, response) if reading else response
+
+
+async def _when_read(
+    reading: Sequence[Awaitable[None]], response: OffsetForLeaderEpochResponse
+) -> OffsetForLeaderEpochResponse:
+    await asyncio.gather(*reading)
+    return response
+
+
+async def _cut_to_visible(broker: EpochParts, topic: str, row: EpochEndOffset) -> None:
+    """OFFSET_NOT_AVAILABLE while that is not known."""
+    partition = broker.table.partition(topic.encode(), row.partition)
+    end = None if partition is None else await visible_end(broker.node, partition, row.end_offset)
+    if end is None:
+        row.error_code, row.leader_epoch, row.end_offset = ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1
+    else:
+        row.end_offset = end
 
 
 def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
@@ -120,6 +148,7 @@ def _priors(
     response = LeaderEpochForPartitionResponse()
     for topic in request.topics:
         found = LeaderEpochForPartitionTopicResult(name=topic.name)
+        contraction = read_contraction(store, topic.name) if _is_name(topic.name) else None
         for index in topic.partitions:
             result = LeaderEpochForPartitionResult(partition_index=index)
             node = read_node(store, topic.name, index) if _is_name(topic.name) else None
@@ -129,11 +158,22 @@ def _priors(
                 result.partition_epoch = node.partition_epoch
                 result.prior_leader_epochs = [
                     PriorLeaderEpoch(partition_index=prior, leader_epoch=epoch)
-                    for prior, epoch in node.prior_leader_epochs
+                    for prior, epoch in _before(index, node, contraction)
                 ]
             found.partitions.append(result)
         response.topics.append(found)
     return response
+
+
+def _before(
+    index: int, node: PartitionNode, contraction: ContractionNode | None
+) -> tuple[tuple[int, int], ...]:
+    """What is to be read before a partition. Before those that remain of a topic that shrinks come
+    those that retire, and before these nothing.
+    """
+    if contraction is None:
+        return node.prior_leader_epochs
+    return (*node.prior_leader_epochs, *contraction.retired) if index < contraction.first else ()
 
 
 def _is_name(topic: str) -> bool:

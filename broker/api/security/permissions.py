@@ -201,6 +201,7 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
     92: (Right(DELETE, GROUP, field="group_id"), _shown(READ, TOPIC)),
     25300: (_each(DESCRIBE, TOPIC),),
     25301: (*_cluster(REPLICATOR_WRITE), _each(WRITE, TOPIC), _shown(READ, TOPIC)),
+    25302: _cluster(CLUSTER_ACTION),
 }  # fmt: skip
 """API key to the rights that it requires, all of them, in the order in which they are asked for.
 In DescribeConfigs and its like, TOPIC stands for whatever the row of the request is about."""

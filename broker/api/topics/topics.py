@@ -350,11 +350,11 @@ async def _grow(
     if asked.assignments is not None:
         assignments = [assignment.broker_ids for assignment in asked.assignments]
     try:
-        new = NewPartitions(asked.name, asked.count, assignments)
+        new = NewPartitions(asked.name, asked.count, assignments, asked.may_shrink)
         if mutations is not None:
             await broker.topics.add_partitions(new, validate_only=True)
             added = asked.count - len(broker.image.topics[asked.name].partitions)
-            if not mutations.charge(added):
+            if not mutations.charge(max(added, 0)):
                 result.error_code, result.error_message = THROTTLED
                 return
         await broker.topics.add_partitions(new, validate_only=validate_only)

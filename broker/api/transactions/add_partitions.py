@@ -37,6 +37,8 @@ __all__ = ["fenced_as_known", "handle_add_partitions_to_txn"]
 
 FIRST_BROKER_VERSION = 4
 FIRST_WITH_PRODUCER_FENCED = 2
+RETIRED = ErrorCode.INVALID_PARTITION_COUNT
+"""A partition takes no records any more, as the topic shrinks: they belong to another one now."""
 Codes = list[int]
 """An error code for each partition of a transaction, in the order of the request."""
 Found = list[tuple[AddPartitionsToTxnTransaction, Codes]]
@@ -90,7 +92,8 @@ def _decide(
         asked: AddPartitionsToTxnTransaction,
     ) -> Work[tuple[AddPartitionsToTxnTransaction, Codes]]:
         version = TV_0 if ctx.api_version < FIRST_BROKER_VERSION else TV_2
-        return asked, (yield from _add(broker, coordinator, asked, version))
+        retired = RETIRED if ctx.extended else ErrorCode.POLICY_VIOLATION
+        return asked, (yield from _add(broker, coordinator, asked, version, retired))
 
     if ctx.api_version >= FIRST_BROKER_VERSION:
         return (yield from each_work(add, request.transactions))
@@ -111,22 +114,28 @@ def _add(
     coordinator: TransactionCoordinator,
     asked: AddPartitionsToTxnTransaction,
     client_version: int,
+    retired: int,
 ) -> Work[Codes]:
-    """What becomes of each partition. If one does not exist, none is added."""
+    """What becomes of each partition. If one does not exist, or takes no records any more, none is
+    added; ``retired`` is the error code of the latter.
+    """
     places = yield from _places(asked)
-
-    def absent(place: TopicPartition) -> int:
-        if broker.image.partition(*place) is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NONE
-
-    missing = yield from each(absent, places)
-    if any(missing):
-        return (yield from _none_added(missing))
     name, claim = asked.transactional_id, Claim(asked.producer_id, asked.producer_epoch)
 
     def verify(place: TopicPartition) -> int:
         return coordinator.verify_partitions(name, claim, frozenset({place}))[place]
+
+    def absent(place: TopicPartition) -> int:
+        topic = broker.image.topics.get(place.topic)
+        if topic is None or not 0 <= place.partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.takes_records(place.partition) or asked.verify_only:
+            return ErrorCode.NONE
+        return retired if verify(place) != ErrorCode.NONE else ErrorCode.NONE
+
+    missing = yield from each(absent, places)
+    if any(missing):
+        return (yield from _none_added(missing))
 
     if asked.verify_only:
         return (yield from each(verify, places))

@@ -172,11 +172,13 @@ class Channel:
     async def _round(self, news: _News) -> str | None:
         """Tell it all; what failed, or None."""
         problem = None
-        if news.full:
+        # Who is to coordinate groups knows first which partitions these have to read first.
+        metadata_first = news.full or bool(self._channels.state.contractions)
+        if metadata_first:
             problem = await self._tell_metadata(news)
         problem = problem or await self._tell_stops(news)
         problem = problem or await self._tell_leaderships(news)
-        if not news.full:
+        if not metadata_first:
             problem = problem or await self._tell_metadata(news)
         return problem
 

@@ -19,10 +19,11 @@ from kstore.broker.coordination.store import WatchEvent
 from kstore.broker.runtime.controller.decisions import UNCLEAN_ELECTION, Decisions
 from kstore.broker.runtime.controller.growth import ControllerGrowth
 from kstore.broker.runtime.controller.moves import ControllerMoves, Ongoing
+from kstore.broker.runtime.controller.shrinking import ControllerShrinking
 from kstore.broker.runtime.controller.topics import ControllerTopics
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.state.controller import events
-from kstore.broker.state.controller.state import Expansion, PartitionChange
+from kstore.broker.state.controller.state import PartitionChange
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.controller.broker_requests import (
     AlteredPartition,
@@ -35,6 +36,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.controller.store import Found
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
     from kstore.broker.state.controller.reassignment import Refusal
@@ -69,6 +71,7 @@ class Controller(Decisions):
         super().__init__(node, store, peers, controller_epoch, epoch_version, keep_promise)
         self.topics = ControllerTopics(self)
         self.growth = ControllerGrowth(self, node)
+        self.shrinking = ControllerShrinking(self, node)
         self.moves = ControllerMoves(self)
         self._brokers_changed = asyncio.Event()
         self._changed_configs: set[str] = set()
@@ -86,6 +89,7 @@ class Controller(Decisions):
         self.spawn(self._follow)
         self.spawn(self._follow_settings)
         self.spawn(self.moves.balance_leaders)
+        self.spawn(self.shrinking.follow_retired)
 
     def gauges(self) -> Work[dict[str, int]]:
         """What metrics tell of the controller."""
@@ -94,12 +98,16 @@ class Controller(Decisions):
             "controller_expanding_topics": len(self.state.expansions),
             "controller_expansions_rolled_back": self.growth.rolled_back,
             "controller_last_expansion_ms": self.growth.last_ms,
+            "controller_shrinking_topics": len(self.state.contractions),
+            "controller_contractions_rolled_back": self.shrinking.rolled_back,
         }
 
-    def loaded(self, expansions: Sequence[Expansion]) -> None:
-        """Take them through their other steps."""
-        for expansion in expansions:
+    def loaded(self, found: Found) -> None:
+        """Take what is under way through its other steps."""
+        for expansion in found.expansions:
             self.spawn(self.growth.finish, expansion.topic.name)
+        for contraction in found.contractions:
+            self.spawn(self.shrinking.finish, contraction.topic.name)
 
     def read_anew(self) -> None:
         """What the store says is not known any more; whoever follows the brokers comes first."""
@@ -332,7 +340,13 @@ class Controller(Decisions):
         return await self.topics.create(new, validate_only=validate_only)
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let a topic grow (KIP-253); returns when its new partitions are made. TopicError."""
+        """Let a topic grow (KIP-253), or shrink if that is asked for; returns when its new
+        partitions are made, or it is decided. TopicError.
+        """
+        topic = self.state.topics.get(new.name)
+        if new.may_shrink and topic is not None and new.total_count < len(topic.partitions):
+            await self.shrinking.shrink(new, validate_only=validate_only)
+            return
         await self.growth.add_partitions(new, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:

@@ -24,7 +24,6 @@ from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.controller import events
 from kstore.broker.state.controller.state import (
     ControllerState,
-    Expansion,
     PartitionChange,
     TopicId,
 )
@@ -160,7 +159,7 @@ class Decisions(ABC):
         if unclean:
             await self.in_store(self.store.forget_shutdowns, unclean)
         self.channels.follow(self.state.brokers.values())
-        self.loaded(found.expansions)
+        self.loaded(found)
 
     async def with_settings(self, state: ControllerState) -> ControllerState:
         """The state with what is set for the whole cluster now."""
@@ -230,8 +229,8 @@ class Decisions(ABC):
                 raise
 
     @abstractmethod
-    def loaded(self, expansions: Sequence[Expansion]) -> None:
-        """Everything was read from the store, with growths of topics that are under way."""
+    def loaded(self, found: Found) -> None:
+        """Everything was read from the store, with expansions and contractions under way."""
 
     def read_anew(self) -> None:
         """What the store says is not known any more."""
@@ -317,6 +316,7 @@ def _state_of(found: Found, leaving: Mapping[int, int], allow_unclean: bool) -> 
     state = ControllerState(
         leaving=leaving,
         expansions={each.topic.name: each for each in found.expansions},
+        contractions={each.topic.name: each for each in found.contractions},
         deletions=found.deletions,
         partition_epoch=found.partition_epoch,
         allow_unclean=allow_unclean,

@@ -5,6 +5,7 @@ replaced can't write. Writes are split into multis of bounded size at places whe
 two of them leaves something that `load` recognizes. Beside Kafka's nodes there are
 
     /admin/expansions/T          a topic on its way to more partitions (KIP-253)
+    /admin/contractions/T        a topic on its way to fewer (coordination/contraction_nodes.py)
     /admin/replica_deletions/T   replicas that are to be deleted, by brokers that may be away
 
 Calls block; they are made from the broker's thread for that, one at a time.
@@ -18,6 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.coordination import znodes
+from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.partition_nodes import (
     PARTITION_EPOCH,
     create_ops,
@@ -40,11 +42,14 @@ from kstore.broker.coordination.store import (
     Set,
     StoreError,
 )
+from kstore.broker.runtime.controller.contraction_store import ContractionStore
 from kstore.broker.state.controller.state import (
     NOT_KNOWN,
+    Contraction,
     Expansion,
     PartitionChange,
     TopicId,
+    deletion_rows,
 )
 from kstore.broker.state.metadata.image import BrokerImage, PartitionImage, TopicImage
 
@@ -76,6 +81,7 @@ class Found(NamedTuple):
     topics: list[TopicImage]
     partition_epoch: int
     expansions: list[Expansion]
+    contractions: list[Contraction]
     deletions: dict[TopicId, dict[int, frozenset[int]]]
     half_deleted: list[str]
     """Topics whose deletion is decided, and whose nodes are still there in part."""
@@ -91,6 +97,7 @@ class ControllerStore:
         self._epoch = controller_epoch
         self._guard = Check(CONTROLLER_EPOCH, epoch_version)
         self._known: set[str] = set()  # nodes below our own folders
+        self.contractions = ContractionStore(store, self._write)
 
     # ---- reading ----
 
@@ -123,13 +130,13 @@ class ControllerStore:
 
     def load(self) -> Found:
         """Everything; DeposedError where another controller was elected meanwhile."""
-        for folder in (EXPANSIONS, REPLICA_DELETIONS):
+        for folder in (EXPANSIONS, CONTRACTIONS, REPLICA_DELETIONS):
             self._store.ensure(folder)
         self._write([])
         marks = znodes.read_deletions(self._store)
         growing = self._load_expansions()
         found = Found(
-            self.brokers(), [], self._partition_epoch(), [], self._load_deletions(), [], {}
+            self.brokers(), [], self._partition_epoch(), [], [], self._load_deletions(), [], {}
         )
         names = self._store.children(znodes.TOPICS)
         nodes = self._store.read_many([f"{znodes.TOPICS}/{name}" for name in names])
@@ -147,6 +154,7 @@ class ControllerStore:
         for name, read, settings in topics:
             topic = _topic_image(name, read, settings.get("config", {}), states)
             _note_topic(found, topic, read, growing, states)
+        found.contractions.extend(self.contractions.load(found.topics))
         return found
 
     def _partition_epoch(self) -> int:
@@ -232,7 +240,7 @@ class ControllerStore:
         ops: list[Op] = [Set(f"{znodes.TOPICS}/{name}", node)]
         if dropped:
             topic_id = TopicId(name, topic.topic_id)
-            ops += self._deletion_ops(name, _with_deletion(state, topic_id, dropped))
+            ops += self._deletion_ops(name, deletion_rows(state, topic_id, dropped))
         return ops
 
     def create_topic(self, topic: TopicImage, first_epoch: int) -> TopicImage:
@@ -284,6 +292,17 @@ class ControllerStore:
         self._known.discard(path)
         return grown
 
+    def end_contraction(
+        self, state: ControllerState, left: TopicImage, gone: Mapping[int, frozenset[int]],
+        epoch: int,
+    ) -> None:  # fmt: skip
+        """Take away partitions that have retired; what a crash leaves of them is `load`'s."""
+        name = left.name
+        rows = deletion_rows(state, TopicId(name, left.topic_id), gone)
+        kept = Set(f"{znodes.TOPICS}/{name}", znodes.topic_node(left))
+        self._write([[kept, _epoch_op(epoch), *self._deletion_ops(name, rows)]])
+        self.contractions.remove_retired(name, len(left.partitions))
+
     def _make_partitions(
         self, topic: TopicImage, first: int, begin: list[Op], end: list[Op]
     ) -> None:
@@ -314,7 +333,7 @@ class ControllerStore:
         """Decide that a topic is deleted, with its replicas, and take its nodes away."""
         name = topic.name
         mark = {"version": 1, "topic_id": znodes.encode_id(topic.topic_id)}
-        deletions = _with_deletion(state, TopicId(name, topic.topic_id), replicas)
+        deletions = deletion_rows(state, TopicId(name, topic.topic_id), replicas)
         self._write(
             [
                 [
@@ -340,6 +359,7 @@ class ControllerStore:
             path,
             f"{znodes.TOPIC_CONFIGS}/{name}",
             f"{EXPANSIONS}/{name}",
+            f"{CONTRACTIONS}/{name}",
             f"{znodes.DELETIONS}/{name}",
         ]
         groups.append([Delete(node) for node in last if self._store.exists(node)])
@@ -447,21 +467,6 @@ def _note_topic(
         added = tuple(tuple(node["partitions"][str(index)]) for index in range(have, count))
         expansion = growing.get(topic_id, Expansion(topic_id, (), ()))
         found.expansions.append(expansion._replace(added=added))
-
-
-def _with_deletion(
-    state: ControllerState, topic: TopicId, replicas: Mapping[int, frozenset[int]]
-) -> dict[TopicId, Mapping[int, frozenset[int]]]:
-    """What is to be deleted of topics of that name, with these replicas."""
-    rows: dict[TopicId, Mapping[int, frozenset[int]]] = {
-        each.topic: each.replicas for each in state.deletions_of(topic.name)
-    }
-    known = rows.get(topic, {})
-    rows[topic] = {
-        index: known.get(index, frozenset()) | replicas.get(index, frozenset())
-        for index in known.keys() | replicas.keys()
-    }
-    return rows
 
 
 def _numbered(

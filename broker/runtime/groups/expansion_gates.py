@@ -1,18 +1,21 @@
 """What a group has to have read before it is given a partition that was added to a topic with
 `kstore.ordered.expansion`: for each prior partition, the end offset of its last leader epoch under
-the old count. Found out here, from the store and from the leaders; state/ordered_expansion.py says
-what follows.
+the old count; and before the partitions that remain of one that shrinks, the same of those that
+retire. Found out here, from the store and from the leaders; state/ordered_expansion.py says what
+follows.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kstore.broker.coordination.contraction_nodes import ContractionNode, read_contraction
 from kstore.broker.coordination.partition_nodes import PartitionNode, read_node
 from kstore.broker.coordination.store import StoreError
+from kstore.broker.runtime.log_dirs.visible_end import visible_end
 from kstore.broker.state.metadata.gates import UNKNOWN, TopicGates
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.logs.list_offsets import (
@@ -34,11 +37,15 @@ __all__ = ["ExpansionGates"]
 
 RETRY_S = 0.2
 """How long after a leader did not answer it is asked again."""
+RENEW_S = 10.0
+"""How long it is taken for granted what is left in partitions that have retired."""
 ASK_S = 5.0
 DEBUGGING_CONSUMER = -2
 """As replica id: whoever is no replica."""
 Priors: TypeAlias = dict[int, tuple[tuple[int, int], ...]]
 """Of each partition that was added: (prior partition, its leader epoch)."""
+REMAINING = -1
+"""As such a partition: all that remain of a topic that shrinks."""
 
 
 class ExpansionGates:
@@ -62,6 +69,8 @@ class ExpansionGates:
         self._spawn = spawn
         self._priors: dict[str, Priors] = {}
         self._gates: dict[str, TopicGates] = {}
+        self._learned: dict[str, float] = {}
+        """When something was learned of a topic last, by the loop's clock."""
         self._reading = asyncio.Lock()
         self._asking: asyncio.Task[None] | None = None
 
@@ -75,8 +84,12 @@ class ExpansionGates:
                     await self._read()
                 except StoreError as problem:  # the next request tries again
                     self._node.report(f"partitions that were added are held back: {problem}")
-        if self._unknown() and (self._asking is None or self._asking.done()):
+        if self._asking is not None and not self._asking.done():
+            return
+        if self._unknown():
             self._asking = self._spawn(self._ask())
+        elif due := self._due():
+            self._asking = self._spawn(self._renew(due))
 
     def _stale(self) -> list[TopicImage]:
         """The topics of which something else, or less, is known."""
@@ -84,7 +97,7 @@ class ExpansionGates:
         found = []
         for name in image.ordered:
             topic, gates = image.topics[name], self._gates.get(name)
-            known = gates is not None and gates.topic_id == topic.topic_id
+            known = gates is not None and gates.is_of(topic.topic_id, topic.retirement)
             if gates is None or not known or gates.partitions != len(topic.partitions):
                 found.append(topic)
         return found
@@ -92,24 +105,37 @@ class ExpansionGates:
     async def _read(self) -> None:
         """Read the nodes of what is not known; what this broker leads is looked up at once."""
         stale = self._stale()
-        read: dict[str, list[PartitionNode | None]] = await self._node.run_blocking(
+        read: dict[str, tuple[ContractionNode | None, list[PartitionNode | None]]]
+        read = await self._node.run_blocking(
             lambda: {
-                topic.name: [
-                    read_node(self._store, topic.name, index)
-                    for index in range(len(topic.partitions))
-                ]
+                topic.name: (
+                    read_contraction(self._store, topic.name),
+                    [
+                        read_node(self._store, topic.name, index)
+                        for index in range(len(topic.partitions))
+                    ],
+                )
                 for topic in stale
             }
         )
         for topic in stale:
+            contraction, nodes = read[topic.name]
             priors = {
                 index: node.prior_leader_epochs
-                for index, node in enumerate(read[topic.name])
+                for index, node in enumerate(nodes)
                 if node is not None and node.prior_leader_epochs
             }
+            retirement = topic.retirement
+            if retirement is not None:
+                if not _is_read(contraction, topic):
+                    continue  # something else holds by now: the image will say so
+                # What retires has nothing before it: the controller has made sure of that.
+                priors = {i: row for i, row in priors.items() if i < retirement.first}
+                priors[REMAINING] = contraction.retired if contraction is not None else ()
             ends = {
-                prior: self._own_end(topic.name, *prior)
-                for prior in {prior for row in priors.values() for prior in row}
+                prior: UNKNOWN if index == REMAINING else self._own_end(topic.name, *prior)
+                for index, row in priors.items()
+                for prior in row
             }
             self._priors[topic.name] = priors
             self._gates[topic.name] = TopicGates(
@@ -119,13 +145,21 @@ class ExpansionGates:
                     index: tuple((prior[0], ends[prior]) for prior in row)
                     for index, row in priors.items()
                 },
+                retirement,
             )
         ordered = self._metadata.image.ordered
         self._gates = {name: gates for name, gates in self._gates.items() if name in ordered}
         self._publish()
 
     def _publish(self) -> None:
-        self._metadata.publish(self._metadata.image.with_gates(self._gates))
+        shown = {
+            name: gates._replace(
+                thresholds={i: row for i, row in gates.thresholds.items() if i != REMAINING},
+                retired=gates.thresholds.get(REMAINING, ()),
+            )
+            for name, gates in self._gates.items()
+        }
+        self._metadata.publish(self._metadata.image.with_gates(shown))
 
     def _own_end(self, topic: str, index: int, epoch: int) -> int:
         """Where a leader epoch ended, if this broker leads in a later one."""
@@ -151,14 +185,28 @@ class ExpansionGates:
         """Ask the leaders until all is known."""
         while unknown := self._unknown():
             for name, priors in unknown.items():
-                ends = {prior: self._own_end(name, *prior) for prior in priors}
-                left = [prior for prior, end in ends.items() if end == UNKNOWN]
-                self._learn(name, ends | await self._ask_leaders(name, left))
+                retired = set(self._priors[name].get(REMAINING, ()))
+                self._learn(name, await self._ends(name, priors - retired))
+                self._learn(name, await self._ends(name, priors & retired, visible_only=True))
             if self._unknown():
                 await asyncio.sleep(RETRY_S)
 
+    async def _ends(
+        self, name: str, priors: Collection[tuple[int, int]], *, visible_only: bool = False
+    ) -> dict[tuple[int, int], int]:
+        """Those that can be found out now; UNKNOWN, or missing, where not."""
+        ends = {prior: self._own_end(name, *prior) for prior in priors}
+        left = [prior for prior, end in ends.items() if end == UNKNOWN]
+        if visible_only:
+            for (index, epoch), end in list(ends.items()):
+                partition = self._table.partition(name.encode(), index)
+                if end != UNKNOWN and partition is not None:
+                    found = await visible_end(self._node, partition, end)
+                    ends[index, epoch] = UNKNOWN if found is None else found
+        return ends | await self._ask_leaders(name, left, visible_only=visible_only)
+
     async def _ask_leaders(
-        self, name: str, priors: list[tuple[int, int]]
+        self, name: str, priors: Collection[tuple[int, int]], *, visible_only: bool
     ) -> dict[tuple[int, int], int]:
         by_leader: dict[int, dict[int, int]] = defaultdict(dict)
         known: dict[int, int] = {}
@@ -172,7 +220,12 @@ class ExpansionGates:
         found: dict[tuple[int, int], int] = {}
         for leader, epochs in by_leader.items():
             asked = [
-                OffsetForLeaderPartition(partition=i, leader_epoch=e, current_leader_epoch=known[i])
+                OffsetForLeaderPartition(
+                    partition=i,
+                    leader_epoch=e,
+                    current_leader_epoch=known[i],
+                    visible_only=visible_only,
+                )
                 for i, e in epochs.items()
             ]
             request = OffsetForLeaderEpochRequest(
@@ -188,16 +241,46 @@ class ExpansionGates:
                     found[row.partition, epochs[row.partition]] = row.end_offset
         return found
 
+    def _due(self) -> list[str]:
+        """The topics that shrink, of which it was not asked for long what is left in partitions
+        that have retired: retention may have deleted it.
+        """
+        before = asyncio.get_running_loop().time() - RENEW_S
+        return [
+            name
+            for name in self._gates
+            if REMAINING in self._priors.get(name, {}) and self._learned.get(name, before) <= before
+        ]
+
+    async def _renew(self, names: list[str]) -> None:
+        for name in names:
+            retired = self._priors.get(name, {}).get(REMAINING, ())
+            ends = await self._ends(name, retired, visible_only=True)
+            self._learn(name, {prior: end for prior, end in ends.items() if end != UNKNOWN})
+
     def _learn(self, name: str, ends: dict[tuple[int, int], int]) -> None:
         gates, priors = self._gates.get(name), self._priors.get(name)
         if gates is None or priors is None:
             return
+        self._learned[name] = asyncio.get_running_loop().time()
         thresholds = {
             index: tuple(
-                (prior, ends.get(priors[index][place], UNKNOWN) if end == UNKNOWN else end)
+                (prior, ends.get(priors[index][place], end))
                 for place, (prior, end) in enumerate(row)
             )
             for index, row in gates.thresholds.items()
         }
         self._gates[name] = gates._replace(thresholds=thresholds)
         self._publish()
+
+
+def _is_read(contraction: ContractionNode | None, topic: TopicImage) -> bool:
+    """Whether the store says of a contraction what the image does."""
+    retirement = topic.retirement
+    return (
+        contraction is not None
+        and retirement is not None
+        and contraction.topic_id == topic.topic_id
+        and contraction.first == retirement.first
+        and dict(contraction.prior_leader_epochs)[retirement.first] == retirement.epoch
+    )

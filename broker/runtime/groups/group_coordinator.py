@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kstore.broker.runtime.coordinators.runtime import Coordinator
@@ -17,13 +18,16 @@ from kstore.broker.runtime.groups.regex_rights import RegexRights
 from kstore.broker.runtime.groups.topic_matches import TopicMatches
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, offsets_topic_configs
 from kstore.broker.state.distribution import Distribution
+from kstore.broker.state.groups.coordinator.contraction import groups_behind
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
 from kstore.broker.state.groups.result import GroupContext, Token
 from kstore.broker.state.groups.settings import GroupSettings
 from kstore.broker.state.work import Work
-from kstore.errors import KafkaError
+from kstore.errors import ErrorCode, KafkaError, error_for
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
     from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
     from kstore.broker.runtime.node import Node
     from kstore.broker.state.groups.timers import TimerEvent
+    from kstore.broker.state.metadata.image import TopicImage
+    from kstore.broker.state.metadata.retirement import Retirement
     from kstore.broker.state.metadata.topic_rules import NewTopic
     from kstore.broker.state.security.authorizer import Authorizer
     from kstore.config import BrokerConfig
@@ -144,6 +150,36 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         step.result()
         await partition.settled()
 
+    async def behind(
+        self, name: str, topic_id: UUID, asked: Retirement
+    ) -> tuple[list[int], list[str]]:
+        """The partitions that are served here, and those of their groups that read remaining
+        partitions of a topic and have not committed those that retire to their end. KafkaError
+        where that is not known (yet).
+        """
+        self._shrinking(name, topic_id, asked)
+        await self._gates().refresh()
+        behind: list[str] = []
+        async with self._turn():
+            served = list(self.partitions)
+            views = []
+            for partition in served:
+                partition.check()
+                topic = self._shrinking(name, topic_id, asked)
+                look = partial(groups_behind, image=self.topic.image, topic=topic)
+                views.append(partition.view(look))
+        for partition, view in zip(served, views, strict=True):
+            behind += await view.wait()
+            await partition.settled()
+        return [partition.place.partition for partition in served], behind
+
+    def _shrinking(self, name: str, topic_id: UUID, asked: Retirement) -> TopicImage:
+        """The topic, which shrinks as this broker knows; KafkaError where it does not."""
+        topic = self.topic.image.topics.get(name)
+        if topic is None or topic.topic_id != topic_id or not asked.is_same(topic.retirement):
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known to shrink")
+        return topic
+
     async def partition(self, group_id: str) -> GroupPartition:
         """The partition that keeps a group, made by a broker that is alone if none exists yet;
         KafkaError.
@@ -158,18 +194,18 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         partition.check()
         return partition
 
-    async def forget_topic(self, name: str) -> None:
-        """A topic was deleted: no group has offsets in it any more."""
+    async def forget_topic(self, name: str, first: int = 0) -> None:
+        """A topic was deleted, or its partitions from an index on: no group has offsets there."""
         await self.wait_loaded()
         for partition in self.partitions:
             try:
-                await partition.forget_topic(name)
+                await partition.forget_topic(name, first)
             except KafkaError as error:
                 LOGGER.error("%s: offsets of %s stay: %s", partition.place, name, error)
 
-    def forget_soon(self, name: str) -> None:
+    def forget_soon(self, name: str, first: int = 0) -> None:
         """As `forget_topic`, beside whatever else there is to do."""
-        self.spawn(self.forget_topic(name))
+        self.spawn(self.forget_topic(name, first))
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
         """A transaction's marker was appended to a partition of __consumer_offsets."""

@@ -228,9 +228,9 @@ class GroupPartition(CoordinatorPartition):
         """Delete what is past its retention."""
         await self._take_parts(self.shard.expiry(self._coordinator.now_ms()))
 
-    async def forget_topic(self, name: str) -> None:
-        """Delete all offsets of a deleted topic."""
-        await self._take_parts(self.shard.forget_topic(name))
+    async def forget_topic(self, name: str, first: int) -> None:
+        """Delete all offsets of a deleted topic, or of its partitions from an index on."""
+        await self._take_parts(self.shard.forget_topic(name, first))
 
     async def _take_parts(self, parts: Iterator[Result]) -> None:
         """One after the other; other steps have their turns between."""

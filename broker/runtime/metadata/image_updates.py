@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore.broker.coordination.znodes import read_topic_configs
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from kstore.broker.state.metadata.retirement import Retirement
 from kstore.protocol.controller.broker_requests import (
     FULL,
     UpdateMetadataBroker,
@@ -44,7 +45,7 @@ class HostsReplicas(Protocol):
     """Who has this broker's replicas: those are not touched by what is said of a partition."""
 
     @property
-    def hosted(self) -> Container[TopicPartition]:
+    def hosted(self) -> Collection[TopicPartition]:
         """The partitions that have a replica here."""
 
     def led(self) -> Iterable[TopicPartition]:
@@ -52,6 +53,9 @@ class HostsReplicas(Protocol):
 
     def entry(self, name: str, topic_id: UUID) -> TopicEntry:
         """The table's entry of a topic, made if it is missing."""
+
+    def stop(self, place: TopicPartition) -> None:
+        """Neither lead nor follow a partition any more."""
 
     def forget_topic(self, name: str, topic_id: bytes) -> None:
         """A topic is gone: its replicas stop."""
@@ -72,6 +76,8 @@ class ImageUpdates:
         """Called with a topic that was not known; the image gets it soon."""
         self.on_topic_deleted: list[Callable[[str, UUID], object]] = []
         """Called with the name of a topic that is gone."""
+        self.on_partitions_gone: list[Callable[[str, int], object]] = []
+        """Called with the name of a topic that has shrunk, and how many partitions it has now."""
         self.on_broker_gone: list[Callable[[int], object]] = []
         """Called with the id of a broker that is gone, or has other endpoints."""
         self._node = node
@@ -193,6 +199,9 @@ class ImageUpdates:
             known = None
         partitions = [] if known is None else list(known.partitions)
         entry = self._replicas.entry(topic.topic_name, topic.topic_id)
+        if 0 <= topic.partition_total < len(partitions):
+            del partitions[topic.partition_total :]
+            self._forget_retired(topic.topic_name, topic.partition_total)
         for state in sorted(topic.partition_states, key=lambda state: state.partition_index):
             index = state.partition_index
             while len(partitions) <= index:
@@ -205,13 +214,24 @@ class ImageUpdates:
         now = self._metadata.image.topics.get(topic.topic_name)
         if now is not None and now.topic_id == topic.topic_id:
             configs = now.configs  # which may have changed meanwhile
-        taken = TopicImage(topic.topic_name, topic.topic_id, tuple(partitions), configs)
+        taken = TopicImage(
+            topic.topic_name, topic.topic_id, tuple(partitions), configs, _retirement(topic)
+        )
         self._taken.append(taken)
         if known is None:
             self._configs.pop(topic.topic_id, None)
             # Its logs may have been opened before it was known here, by what was set then.
             for tell in self.on_topic_added:
                 tell(taken)
+
+    def _forget_retired(self, name: str, count: int) -> None:
+        """A topic has shrunk to so many partitions."""
+        for place in list(self._replicas.hosted):
+            if place.topic == name and place.partition >= count:
+                self._replicas.stop(place)
+        self._table.remove_partitions(name.encode(), count)
+        for callback in self.on_partitions_gone:
+            callback(name, count)
 
     def _note_leader(self, entry: TopicEntry, index: int, image: PartitionImage) -> None:
         """Let the data plane know who leads a partition of which there is no replica here."""
@@ -249,6 +269,17 @@ class ImageUpdates:
 
 def _is_deleted(topic: UpdateMetadataTopic) -> bool:
     return any(state.leader == DELETED for state in topic.partition_states)
+
+
+def _retirement(topic: UpdateMetadataTopic) -> Retirement | None:
+    if topic.retired_from < 0:
+        return None
+    return Retirement(
+        topic.retired_from,
+        topic.retired_epoch,
+        topic.retired_partition_epoch,
+        topic.retirement_holds,
+    )
 
 
 def _broker_image(broker: UpdateMetadataBroker) -> BrokerImage:

@@ -1,8 +1,9 @@
 """How many partitions producers have to know of (KIP-253), as the controller says it to leaders.
 
-While a topic is being prepared for an expansion, its leaders refuse the old count. A leader that
-then hears nothing more, although that has to end in time, looks into the coordination store itself:
-the controller may have rolled back, and not be able to reach it. So it refuses nobody for longer.
+While a topic is being prepared for an expansion, its leaders refuse the old count, and for a
+contraction, those of partitions that are to retire refuse all records. A leader that then hears
+nothing more, although that has to end in time, looks into the coordination store itself: the
+controller may have rolled back, and not be able to reach it. So it refuses nobody for longer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kstore.broker.coordination.contraction_nodes import read_contraction
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.coordination.znodes import read_count
 
@@ -37,15 +39,18 @@ class PreparedCounts:
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    def tell(self, entry: TopicEntry, count: int) -> None:
-        """The controller says how many partitions a topic has for producers."""
+    def tell(self, entry: TopicEntry, count: int, retired_from: int = -1) -> None:
+        """The controller says how many partitions a topic has for producers, and from which on they
+        take no records (-1: all do).
+        """
         entry.partition_count = count
+        entry.retired_from = retired_from
         name = entry.name.decode()
         self._told.pop(name, None)
         if self._looked_at == name:
             self._looked_at = None
         # An older inter.broker.protocol.version tells no counts.
-        if count >= 0 and count != self._known(name):
+        if count >= 0 and (count != self._known(name) or _is_prepared(entry)):
             self._told[name] = entry
             self._look_later()
 
@@ -59,7 +64,7 @@ class PreparedCounts:
     def _known(self, name: str) -> int:
         """The count that clients are told."""
         topic = self._metadata.image.topics.get(name)
-        return -1 if topic is None else len(topic.partitions)
+        return -1 if topic is None else topic.producer_count
 
     def _look_later(self) -> None:
         if self._timer is None and self._looking is None:
@@ -75,7 +80,7 @@ class PreparedCounts:
             for name, entry in list(self._told.items()):
                 if self._told.get(name) is not entry:
                     continue  # told of meanwhile
-                if entry.partition_count == self._known(name):
+                if entry.partition_count == self._known(name) and not _is_prepared(entry):
                     del self._told[name]
                 else:
                     await self._look_at(name, entry)
@@ -89,6 +94,9 @@ class PreparedCounts:
     async def _look_at(self, name: str, entry: TopicEntry) -> None:
         told = entry.partition_count
         self._looked_at = name
+        if _is_prepared(entry):
+            await self._look_at_contraction(name, entry)
+            return
         count = await self._node.run_blocking(lambda: read_count(self._store, name))
         if self._looked_at != name or count is None:
             return
@@ -99,3 +107,21 @@ class PreparedCounts:
                 f" prepared it for {told}, has not said so: its producers go on"
             )
             entry.partition_count = count.partitions
+
+    async def _look_at_contraction(self, name: str, entry: TopicEntry) -> None:
+        found = await self._node.run_blocking(lambda: read_contraction(self._store, name))
+        if self._looked_at != name:
+            return
+        is_meant = found is not None and found.topic_id.bytes == entry.topic_id
+        if found is None or not is_meant:
+            del self._told[name]
+            self._node.report(
+                f"'{name}' keeps its {entry.partition_count} partitions, and the controller, which"
+                " had prepared it to shrink, has not said so: its producers go on"
+            )
+            entry.retired_from = -1
+
+
+def _is_prepared(entry: TopicEntry) -> bool:
+    """Whether partitions are to retire, which producers still count."""
+    return 0 <= entry.retired_from < entry.partition_count

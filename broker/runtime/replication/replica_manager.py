@@ -240,7 +240,7 @@ class ReplicaManager:
         rows = []
         entry = self.replicas.entry(topic.topic_name, topic.topic_id)
         if not self._is_outdated(topic):
-            self._counts.tell(entry, topic.partition_count)
+            self._counts.tell(entry, topic.partition_count, topic.retired_from)
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         entry.mirror = is_on(configs, MIRROR)
         entry.least_producer_id = least_producer_id(configs)
@@ -364,6 +364,7 @@ class ReplicaManager:
                     topic_name=topic.topic_name,
                     topic_id=topic.topic_id,
                     partition_count=topic.partition_count,
+                    retired_from=topic.retired_from,
                     partition_states=[state],
                 )
                 configs = await self.images.configs_of([(one.topic_name, one.topic_id)])

@@ -123,7 +123,7 @@ class ClusterTopics(Topics):
         return known
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Have a topic grow; TopicError."""
+        """Have a topic grow, or shrink; TopicError."""
         controller = self._controller
         if controller is None:
             await self._ask_to_grow(new, validate_only=validate_only)
@@ -191,7 +191,12 @@ class ClusterTopics(Topics):
                 CreatePartitionsAssignment(broker_ids=list(replicas))
                 for replicas in new.assignments
             ]
-        topic = CreatePartitionsTopic(name=new.name, count=new.total_count, assignments=assignments)
+        topic = CreatePartitionsTopic(
+            name=new.name,
+            count=new.total_count,
+            assignments=assignments,
+            may_shrink=new.may_shrink,
+        )
         request = CreatePartitionsRequest(
             topics=[topic], timeout_ms=int(TIMEOUT_S * 1000), validate_only=validate_only
         )
@@ -211,7 +216,11 @@ class ClusterTopics(Topics):
 
         def is_there() -> bool:
             known = self._image.topics.get(name)
-            return known is not None and len(known.partitions) >= count
+            return (
+                known is not None
+                and len(known.partitions) >= count
+                and (known.retirement is None or known.producer_count <= count)
+            )
 
         await self._images.wait_until(is_there, SHOWN_S)
 

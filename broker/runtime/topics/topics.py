@@ -294,6 +294,12 @@ class Topics:
         """Let a topic grow to a larger number of partitions; TopicError."""
         async with self._turn(new.name):
             async with self._one_at_a_time:
+                if new.may_shrink and new.total_count < len(self._known(new.name).partitions):
+                    raise TopicError(
+                        ErrorCode.UNSUPPORTED_VERSION,
+                        f"'{new.name}' can't shrink: only the controller of a cluster can do that,"
+                        " and this broker is part of none.",
+                    )
                 added = plan_partitions(self._image, new)
                 if validate_only:
                     return

@@ -53,11 +53,14 @@ def leaderships(
     told = LeaderAndIsrTopic(
         topic_name=topic, topic_id=image.topic_id, partition_count=state.count(topic)
     )
+    retirement = state.retirement(topic)
+    if retirement is not None:
+        told.retired_from = retirement.first
     for index in indexes:
         if index >= count or node not in image.partitions[index].replicas:
             continue
         partition = image.partitions[index]
-        unused = partition.leader_epoch == 0 and partition.state_version == 0
+        unused = partition.state_version == 0
         row = LeaderAndIsrPartition(
             partition_index=index,
             controller_epoch=controller_epoch,
@@ -81,7 +84,12 @@ def metadata(
     if image is None:
         return None
     count = len(image.partitions)
-    told = UpdateMetadataTopic(topic_name=topic, topic_id=image.topic_id)
+    told = UpdateMetadataTopic(topic_name=topic, topic_id=image.topic_id, partition_total=count)
+    retirement = state.retirement(topic)
+    if retirement is not None:
+        told.retired_from, told.retired_epoch = retirement.first, retirement.epoch
+        told.retired_partition_epoch = retirement.partition_epoch
+        told.retirement_holds = retirement.holds
     for index in indexes:
         if index >= count:
             continue
@@ -137,6 +145,11 @@ def stops(
         epoch, goes = DELETED, delete
         image = state.topics.get(topic.name)
         if image is not None and image.topic_id == topic.topic_id:
+            if index >= len(image.partitions):  # it has retired, and the topic lives on
+                told.partition_states.append(
+                    StopReplicaPartition(partition_index=index, delete_partition=delete)
+                )
+                continue
             partition = image.partitions[index]
             epoch = partition.leader_epoch
             goes = delete and node not in partition.replicas
@@ -180,11 +193,14 @@ def without_epochs(request: Message) -> None:
     """
     if isinstance(request, LeaderAndIsrRequest):
         for topic in request.topic_states:
-            topic.partition_count = NOT_TOLD
+            topic.partition_count = topic.retired_from = NOT_TOLD
             for state in topic.partition_states:
                 state.partition_epoch = NOT_TOLD
     elif isinstance(request, UpdateMetadataRequest):
         request.max_partition_epoch = NOT_TOLD
         for known in request.topic_states:
+            known.retired_from = known.retired_epoch = known.partition_total = NOT_TOLD
+            known.retired_partition_epoch = NOT_TOLD
+            known.retirement_holds = False
             for row in known.partition_states:
                 row.partition_epoch = NOT_TOLD

@@ -18,14 +18,17 @@ from kstore.broker.state.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from kstore.broker.state.metadata.retirement import Retirement
 
 __all__ = [
     "BrokerChanges",
+    "Contraction",
     "ControllerState",
     "Deletion",
     "Expansion",
     "PartitionChange",
     "TopicId",
+    "deletion_rows",
 ]
 
 
@@ -60,6 +63,33 @@ class Expansion(NamedTuple):
     """(partition, its leader epoch) from before: the last in which nobody knew the new count."""
     begun_ms: int = NOT_KNOWN
     """When it was prepared, by the clock of the controller then; NOT_KNOWN: another way."""
+
+
+class Contraction(NamedTuple):
+    """A topic on its way to fewer partitions: prepared; then decided, and its last ones wait until
+    their records are gone.
+    """
+
+    topic: TopicId
+    first: int
+    """The first partition that retires; all behind it do too."""
+    prior_leader_epochs: tuple[tuple[int, int], ...]
+    """(partition, its leader epoch) of all of them: the last in which the old count held."""
+    begun_ms: int = NOT_KNOWN
+    """When it was prepared, by the clock of the controller then."""
+    holds: bool = False
+    """Whether it is decided: there is no way back then."""
+
+    @property
+    def added(self) -> tuple[tuple[int, ...], ...]:
+        """As an Expansion has it: no partitions are to be made."""
+        return ()
+
+    def retirement_of(self, topic: TopicImage) -> Retirement:
+        """As brokers are told."""
+        epoch = dict(self.prior_leader_epochs)[self.first]
+        life = topic.partitions[self.first].partition_epoch
+        return Retirement(self.first, epoch, life, self.holds)
 
 
 class PartitionChange(NamedTuple):
@@ -98,6 +128,7 @@ class ControllerState(NamedTuple):
     offline: Mapping[int, frozenset[tuple[str, int]]] = MappingProxyType({})
     """Replicas that a live broker can't open, by broker."""
     expansions: Mapping[str, Expansion] = MappingProxyType({})
+    contractions: Mapping[str, Contraction] = MappingProxyType({})
     deletions: Mapping[TopicId, Mapping[int, frozenset[int]]] = MappingProxyType({})
     partition_epoch: int = 0
     allow_unclean: bool = False
@@ -130,11 +161,19 @@ class ControllerState(NamedTuple):
 
     def count(self, topic: str) -> int:
         """The number of partitions that producers are to count with: the new one of a topic that is
-        growing.
+        growing, and of one whose contraction is decided.
         """
+        contraction = self.contractions.get(topic)
+        if contraction is not None and contraction.holds:
+            return contraction.first
         expansion = self.expansions.get(topic)
         added = 0 if expansion is None else len(expansion.added)
         return len(self.topics[topic].partitions) + added
+
+    def retirement(self, topic: str) -> Retirement | None:
+        """Which of a topic's partitions retire."""
+        contraction = self.contractions.get(topic)
+        return None if contraction is None else contraction.retirement_of(self.topics[topic])
 
     def is_decided(self, expansion: Expansion) -> bool:
         """Whether new partitions are made already: there is no way back then."""
@@ -238,7 +277,7 @@ class ControllerState(NamedTuple):
 
     def without_topic(self, name: str) -> ControllerState:
         """A topic is deleted, and does not grow any more."""
-        state = self.without_expansion(name)
+        state = self.without_expansion(name).without_contraction(name)
         return state._replace(image=state.image.without_topics(name))
 
     def with_expansion(self, expansion: Expansion) -> ControllerState:
@@ -250,6 +289,16 @@ class ControllerState(NamedTuple):
         """A topic does not grow any more."""
         expansions = {each: found for each, found in self.expansions.items() if each != name}
         return self._replace(expansions=MappingProxyType(expansions))
+
+    def with_contraction(self, contraction: Contraction) -> ControllerState:
+        """A topic has begun to shrink, or its contraction is decided."""
+        contractions = {**self.contractions, contraction.topic.name: contraction}
+        return self._replace(contractions=MappingProxyType(contractions))
+
+    def without_contraction(self, name: str) -> ControllerState:
+        """A topic does not shrink any more."""
+        left = {each: found for each, found in self.contractions.items() if each != name}
+        return self._replace(contractions=MappingProxyType(left))
 
     def with_deletion(
         self, topic: TopicId, replicas: Mapping[int, frozenset[int]]
@@ -287,3 +336,18 @@ class ControllerState(NamedTuple):
     def deletions_of(self, name: str) -> list[Deletion]:
         """What is to be deleted of topics with that name."""
         return [Deletion(topic, r) for topic, r in self.deletions.items() if topic.name == name]
+
+
+def deletion_rows(
+    state: ControllerState, topic: TopicId, replicas: Mapping[int, frozenset[int]]
+) -> dict[TopicId, Mapping[int, frozenset[int]]]:
+    """What is to be deleted of topics of that name, with these replicas."""
+    rows: dict[TopicId, Mapping[int, frozenset[int]]] = {
+        each.topic: each.replicas for each in state.deletions_of(topic.name)
+    }
+    known = rows.get(topic, {})
+    rows[topic] = {
+        index: known.get(index, frozenset()) | replicas.get(index, frozenset())
+        for index in known.keys() | replicas.keys()
+    }
+    return rows

@@ -13,6 +13,7 @@ from uuid import UUID
 from zlib import crc32
 
 from kstore.broker.state.metadata.gates import TopicGates
+from kstore.broker.state.metadata.retirement import Retirement
 from kstore.config.topic_configs import ORDERED_EXPANSION, is_on
 from kstore.errors import ErrorCode
 
@@ -119,6 +120,22 @@ class TopicImage(NamedTuple):
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str]
     """What was set for this topic; everything else is the broker's default."""
+    retirement: Retirement | None = None
+    hidden: frozenset[int] = frozenset()
+    """Partitions that a group may not be given, in its view (groups/consumer/ordered_expansion.py).
+    """
+
+    @property
+    def producer_count(self) -> int:
+        """How many partitions producers distribute over."""
+        retirement = self.retirement
+        if retirement is not None and retirement.holds:
+            return retirement.first
+        return len(self.partitions)
+
+    def takes_records(self, index: int) -> bool:
+        """Whether a partition does not retire."""
+        return self.retirement is None or index < self.retirement.first
 
     @property
     def internal(self) -> bool:
@@ -255,14 +272,18 @@ class MetadataImage(NamedTuple):
             departed=MappingProxyType(departed),
         )
 
-    def cut(self, counts: Mapping[str, int]) -> MetadataImage:
-        """A view on which topics have only their first so many partitions. Its version is its own:
-        of another cut, and of none, it is another.
+    def without(self, hidden: Mapping[str, frozenset[int]]) -> MetadataImage:
+        """A view on which topics lack partitions: those that shrink hide them, of others the last
+        ones are cut off. Its version is its own: of another view, and of none, it is another.
         """
         topics = dict(self.topics)
-        for name, count in counts.items():
+        for name, missing in hidden.items():
             topic = topics[name]
-            topics[name] = topic._replace(partitions=topic.partitions[:count])
-        mark = crc32(repr(sorted(counts.items())).encode()) & 0x7FFFFFFF
+            if topic.retirement is None:
+                topics[name] = topic._replace(partitions=topic.partitions[: min(missing)])
+            else:
+                topics[name] = topic._replace(hidden=missing)
+        rows = sorted((name, sorted(missing)) for name, missing in hidden.items())
+        mark = crc32(repr(rows).encode()) & 0x7FFFFFFF
         version = self.version + ((mark or 1) << 32)
         return self._replace(version=version, topics=MappingProxyType(topics))

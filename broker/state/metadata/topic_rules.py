@@ -14,7 +14,13 @@ from kstore.broker.state.metadata.image import MetadataImage
 from kstore.broker.state.metadata.replica_assignment import assign_replicas
 from kstore.config import TOPIC_CONFIGS, ConfigDef
 from kstore.config.nearest import did_you_mean
-from kstore.config.topic_configs import INTERNAL_SEGMENT_BYTES, is_on
+from kstore.config.topic_configs import (
+    COUNT_REQUIRED,
+    INTERNAL_SEGMENT_BYTES,
+    MIRROR,
+    ORDERED_EXPANSION,
+    is_on,
+)
 from kstore.errors import ErrorCode
 
 __all__ = [
@@ -22,6 +28,7 @@ __all__ = [
     "NewTopic",
     "TopicError",
     "check_configs",
+    "check_contraction",
     "check_name",
     "is_on",
     "plan_partitions",
@@ -55,11 +62,12 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """What a client asks an existing topic to grow to."""
+    """What a client asks an existing topic to grow to, or, where it says so, to shrink to."""
 
     name: str
     total_count: int
     assignments: Sequence[Sequence[int]] | None = None
+    may_shrink: bool = False
 
 
 def check_name(name: str) -> None:
@@ -145,6 +153,35 @@ def plan_partitions(
             f"given for {len(new.assignments)}; give them for each, or for none.",
         )
     return _assigned(image, dict(enumerate(new.assignments)))
+
+
+def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: str) -> None:
+    """TopicError unless a topic may get fewer partitions; the cleanup policy is that of topics that
+    set none.
+    """
+    topic = image.topics[new.name]
+    have = len(topic.partitions)
+    if new.total_count < 1:
+        raise TopicError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"'{new.name}' can't shrink to {new.total_count} partitions: 1 is the least.",
+        )
+    if new.assignments is not None:
+        raise TopicError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"'{new.name}' is to shrink from {have} partitions: there are no new ones to assign.",
+        )
+    problem = ""
+    if not is_on(topic.configs, COUNT_REQUIRED):
+        problem = f"needs {COUNT_REQUIRED}=true, or other producers go on with its old partitions"
+    elif not is_on(topic.configs, ORDERED_EXPANSION):
+        problem = f"needs {ORDERED_EXPANSION}=true, so that groups read the old partitions first"
+    elif "compact" in topic.configs.get("cleanup.policy", cleanup_policy):
+        problem = "needs cleanup.policy=delete: a compacted partition never gets empty"
+    elif is_on(topic.configs, MIRROR):
+        problem = f"is an exact copy ({MIRROR}=true), which shrinks with what it is a copy of"
+    if problem:
+        raise TopicError(ErrorCode.POLICY_VIOLATION, f"To shrink, '{new.name}' {problem}.")
 
 
 def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -24,7 +24,9 @@ cdef enum:
     FIRST_NULL_NAME = 12
     NOT_ASKED = -0x7FFFFFFF - 1
     PARTITION_EPOCH_TAG = 23200
+    PARTITION_COUNT_TAG = 25300
     OFFLINE = 9                             # its place in a PartitionImage
+    RETIREMENT = 4                          # its place in a TopicImage
 
 
 def encode_topics(
@@ -80,10 +82,16 @@ cdef int put_topic(
     for partition in partitions:
         put_partition(out, <tuple>partition, index, version, alive, brokers, epochs)
         index += 1
-    room(out, 8)
+    room(out, 16)
     if version >= FIRST_OPERATIONS:
         put_int32(out, operations if name != NULL else NOT_ASKED)
-    put_no_tags(out, flexible)
+    if epochs and flexible and known and topic[RETIREMENT] is not None and topic[RETIREMENT].holds:
+        put_int8(out, 1)
+        put_unsigned(out, PARTITION_COUNT_TAG)
+        put_int8(out, 4)
+        put_int32(out, topic[RETIREMENT].first)
+    else:
+        put_no_tags(out, flexible)
     return 0
 
 

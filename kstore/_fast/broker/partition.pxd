@@ -61,6 +61,7 @@ cdef class TopicEntry:
     cdef readonly list partitions
     cdef readonly TopicCounts counts
     cdef public int32_t partition_count     # what producers have to know; -1: as many as are here
+    cdef public int32_t retired_from        # partitions from here on take no records; -1: all do
     cdef public bint count_required         # a producer has to say its count
     cdef public bint mirror                 # an exact copy: it takes Exact batches alone
     # Of producers here; smaller ids are another cluster's, whose batches are, or were, copied.

@@ -24,6 +24,8 @@ class TopicEntry:
     """What a producer has to know (KIP-253), which in an expansion grows before the partitions do;
     -1: as many as are here.
     """
+    retired_from: int
+    """Partitions from this index on take no records: the topic shrinks; -1: all do."""
     mirror: bool
     """kstore.mirror: an exact copy, which takes nothing else."""
     least_producer_id: int

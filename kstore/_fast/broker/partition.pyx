@@ -27,7 +27,7 @@ cdef class TopicEntry:
         self.internal = internal
         self.partitions = []
         self.counts = TopicCounts()
-        self.partition_count = -1
+        self.partition_count = self.retired_from = -1
 
 
 cdef class CallbackWait(CommitWait):

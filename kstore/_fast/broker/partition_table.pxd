@@ -21,3 +21,5 @@ cdef class PartitionTable(PartitionEvents):
     cdef bint lacks_leader(self, Partition partition) except -1
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size)
     cdef TopicEntry find_id(self, const uint8_t* topic_id)
+    # forget partitions from an index on
+    cdef int cut(self, TopicEntry entry, int first) except -1

@@ -29,6 +29,9 @@ class PartitionTable(PartitionEvents):
     def remove_topic(self, name: bytes) -> None:
         """Forget a topic; who waits for one of its partitions is woken and finds it gone."""
 
+    def remove_partitions(self, name: bytes, first: int) -> None:
+        """Forget a topic's partitions from an index on, as `remove_topic` does."""
+
     def topic(self, name: bytes) -> TopicEntry | None:
         """The TopicEntry of that name, or None."""
 

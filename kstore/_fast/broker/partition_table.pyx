@@ -52,17 +52,27 @@ cdef class PartitionTable(PartitionEvents):
     def remove_topic(self, bytes name):
         """Forget a topic; who waits for one of its partitions is woken and finds it gone."""
         cdef TopicEntry entry = self.by_name.pop(name, None)
-        cdef Partition partition
         if entry is None:
             return
         self.by_id.pop(entry.topic_id, None)
         self.last = None
-        for partition in entry.partitions:
+        self.cut(entry, 0)
+
+    def remove_partitions(self, bytes name, int first):
+        """Forget a topic's partitions from an index on, as `remove_topic` does."""
+        cdef TopicEntry entry = self.by_name.get(name)
+        if entry is not None:
+            self.cut(entry, first)
+
+    cdef int cut(self, TopicEntry entry, int first) except -1:
+        cdef Partition partition
+        for partition in entry.partitions[first:]:
             if partition is not None:
                 partition.deleted = True
                 partition.online = partition.follows = False
                 partition.end_leadership()
-        entry.partitions = []  # no ring of references: each goes with the last who uses it
+        # No ring of references: each of the others goes with the last who uses it.
+        entry.partitions = entry.partitions[:first]
 
     def topic(self, bytes name):
         """The TopicEntry of that name, or None."""

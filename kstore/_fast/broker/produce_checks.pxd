@@ -56,6 +56,17 @@ cdef inline int16_t check_count(TopicEntry entry, int64_t known_count) except -1
     return NONE if known_count == count else INVALID_PARTITION_COUNT
 
 
+cdef inline int16_t check_retired(
+    TopicEntry entry, Partition partition, int64_t known_count
+) noexcept:
+    """Whether the partition still takes records: those that retire in a contraction don't, whatever
+    count a producer knows.
+    """
+    if partition is None or not 0 <= entry.retired_from <= partition.index:
+        return NONE
+    return POLICY_VIOLATION if known_count < 0 else INVALID_PARTITION_COUNT
+
+
 cdef inline int16_t check_place(
     TopicEntry entry, Partition partition, WireBytes records, int64_t known_count, bint exact
 ) except -1:
@@ -65,6 +76,8 @@ cdef inline int16_t check_place(
     """
     cdef int16_t error = POLICY_VIOLATION if entry.mirror != exact \
         else check_count(entry, known_count)
+    if error == NONE:
+        error = check_retired(entry, partition, known_count)
     if error == INVALID_PARTITION_COUNT and partition is not None:
         # A refusal says that the batch is not in the log: who distributes its records anew would
         # double them otherwise. Only the leader knows.

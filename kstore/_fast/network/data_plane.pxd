@@ -12,7 +12,7 @@ from kstore._fast.protocol.wire cimport AnswerBuffer
 cdef enum:
     API_LIMIT = 128                         # places in the table of APIs
     OWN_API = 25300                         # the first of kstore's own
-    OWN_APIS = 2                            # that have the last places
+    OWN_APIS = 3                            # that have the last places
     READ_BYTES = 256 * 1024                 # of the read buffer that all connections share
     SLICE_OVER = 8                          # a connection is muted: its request waits for others'
 

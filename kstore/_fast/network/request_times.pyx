@@ -16,7 +16,7 @@ cdef enum:
     FETCH = 1
     JOIN_GROUP = 11
     SYNC_GROUP = 14
-    FIRST_OWN_PLACE = 126       # as api_place says
+    FIRST_OWN_PLACE = 125       # as api_place says
     LAST_OWN_PLACE = 127
     OWN_API = 25300
 

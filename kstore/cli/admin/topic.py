@@ -170,6 +170,7 @@ def _show(out: Output, found: dict[str, Any]) -> None:
         lines.append(
             f"  {row['partition']:>4}  leader {row['leader']}  replicas {replicas}{behind}  "
             f"offsets {row['log_start_offset']} to {row['end_offset']}"
+            f"{'  retired' if row['retired'] else ''}"
         )
     out.say(found, "\n".join(lines))
 
@@ -202,6 +203,7 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
                 "last_known_elr": row.last_known_elr,
                 "log_start_offset": offsets.get(tp, (None, None))[0],
                 "end_offset": offsets.get(tp, (None, None))[1],
+                "retired": 0 <= topic.remaining <= row.partition,
             }
             for tp, row in zip(partitions, topic.partitions, strict=True)
         ],
@@ -216,6 +218,15 @@ def alter(
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="The total number of partitions.")
     ] = None,
+    shrink: Annotated[
+        bool,
+        typer.Option(
+            "--shrink",
+            help="Let --partitions be fewer than now: the last ones take no more records, and are"
+            " deleted once retention has emptied them. Example: kstore topic alter orders"
+            " --partitions 2 --shrink",
+        ),
+    ] = False,
     replicas: Assignment = None,
     config: Config = None,
     unset: Annotated[
@@ -228,8 +239,10 @@ def alter(
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Give a topic more partitions, or change its configs."""
+    """Give a topic more partitions, or fewer with --shrink, or change its configs."""
     changes = parse_configs(config or []) | dict.fromkeys(unset or [])
+    if shrink and partitions is None:
+        raise typer.BadParameter("--shrink needs the number that is left: give --partitions")
     if partitions is None and not changes:
         raise typer.BadParameter("say what to change: --partitions, --config or --unset")
     if replicas and partitions is None:
@@ -238,7 +251,9 @@ def alter(
         admin.alter_configs(topic, changes, validate_only=dry_run)
     if partitions is not None:
         ids = [parse_ids(each) for each in replicas] if replicas else None
-        admin.create_partitions(topic, partitions, replicas=ids, validate_only=dry_run)
+        admin.create_partitions(
+            topic, partitions, replicas=ids, may_shrink=shrink, validate_only=dry_run
+        )
     verb = "can be" if dry_run else "was"
     data = {"topic": topic, "partitions": partitions, "configs": list(changes), "dry_run": dry_run}
     out.say(data, f"{topic} {verb} changed")

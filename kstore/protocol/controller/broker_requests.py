@@ -89,6 +89,7 @@ class LeaderAndIsrTopic(Struct):
     topic_id: Uuid = field("5+", default=ZERO_UUID)
     partition_states: list[LeaderAndIsrPartition] = field("2+", default=[])
     partition_count: Int32 = field("4+", default=-1, tag=25300, ignorable=True)
+    retired_from: Int32 = field("4+", default=-1, tag=25303, ignorable=True)
 
 
 class LiveLeader(Struct):
@@ -201,6 +202,13 @@ class UpdateMetadataTopic(Struct):
     topic_name: String = field("5+", default="")
     topic_id: Uuid = field("7+", default=ZERO_UUID)
     partition_states: list[UpdateMetadataPartition] = field("5+", default=[])
+    # A contraction: partitions from here on retire; the last leader epoch in which the first of
+    # them took records, and its partition epoch; and how many partitions there are.
+    retired_from: Int32 = field("6+", default=-1, tag=25303, ignorable=True)
+    retired_epoch: Int32 = field("6+", default=-1, tag=25304, ignorable=True)
+    retired_partition_epoch: Int32 = field("6+", default=-1, tag=25305, ignorable=True)
+    retirement_holds: Bool = field("6+", default=False, tag=25306, ignorable=True)
+    partition_total: Int32 = field("6+", default=-1, tag=25307, ignorable=True)
 
 
 class UpdateMetadataEndpoint(Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kstore.protocol.schema import (
+    Bool,
     Int8,
     Int16,
     Int32,
@@ -89,6 +90,8 @@ class OffsetForLeaderPartition(Struct):
     leader_epoch: Int32 = field("0+", default=0)
     # KIP-232, kstore only.
     partition_epoch: Int32 = field("4+", default=-1, tag=23200, ignorable=True)
+    # KIP-253, kstore only: the end of what is visible, without transaction markers behind it.
+    visible_only: Bool = field("4+", default=False, tag=25300, ignorable=True)
 
 
 class OffsetForLeaderTopic(Struct):

@@ -81,6 +81,8 @@ class MetadataResponseTopic(Struct):
     is_internal: Bool = field("1+", default=False, ignorable=True)
     partitions: list[MetadataResponsePartition] = field("0+", default=[])
     topic_authorized_operations: Int32 = field("8+", default=-2147483648)
+    # KIP-253, kstore only: the topic shrinks, and producers distribute over its first partitions.
+    partition_count: Int32 = field("9+", default=-1, tag=25300, ignorable=True)
 
 
 class MetadataResponse(Message, api_key=3, versions="0-13", flexible="9+"):

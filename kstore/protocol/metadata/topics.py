@@ -142,6 +142,8 @@ class CreatePartitionsTopic(Struct):
     name: String = field("0+", default="")
     count: Int32 = field("0+", default=0)
     assignments: list[CreatePartitionsAssignment] | None = field("0+", default=[], nullable="0+")
+    # KIP-253, kstore only: the count may be smaller than today's.
+    may_shrink: Bool = field("2+", default=False, tag=25303, ignorable=True)
 
 
 class CreatePartitionsRequest(Message, api_key=37, versions="0-3", flexible="2+"):

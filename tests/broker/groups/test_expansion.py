@@ -12,6 +12,7 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
+from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -171,3 +172,14 @@ def test_without_the_setting_nothing_is_held_back(client: TopicClient) -> None:
     client.beat("a", 0, subscribed_topic_names=["t"])
     client.grow("t", 2)
     assert held(client.beat("a", 2)) == [0, 1]
+
+
+def test_a_broker_that_is_alone_does_not_shrink_a_topic(client: TopicClient) -> None:
+    client.create("t", 2)
+    for may_shrink, code in (
+        (False, ErrorCode.INVALID_PARTITIONS),
+        (True, ErrorCode.UNSUPPORTED_VERSION),
+    ):
+        topic = CreatePartitionsTopic(name="t", count=1, assignments=None, may_shrink=may_shrink)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)
+        assert client.call(request).results[0].error_code == code

@@ -19,6 +19,7 @@ from kstore.broker.state.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from kstore.broker.state.metadata.retirement import Retirement
 from kstore.protocol import ProtocolError
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
@@ -45,6 +46,8 @@ topics = st.builds(
     st.uuids(),
     st.lists(partitions, max_size=5).map(tuple) | partitions.map(lambda one: (one,) * 140),
     st.just({}),
+    st.none()
+    | st.builds(Retirement, st.integers(0, 2**31 - 1), st.just(0), st.just(0), st.booleans()),
 )
 missing = st.builds(Missing, names, st.uuids())
 
@@ -71,6 +74,7 @@ def as_messages(
             topic_id=topic.topic_id,
             topic_authorized_operations=-(2**31) if topic.name is None else operations,
         )
+    retirement = topic.retirement
     return MetadataResponseTopic(
         error_code=code,
         name=topic.name,
@@ -96,6 +100,7 @@ def as_messages(
             )
             for index, partition in enumerate(topic.partitions)
         ],
+        partition_count=-1 if retirement is None or not retirement.holds else retirement.first,
     )
 
 
@@ -125,6 +130,8 @@ def test_every_version_is_encoded_as_the_message_would_be(
     )
     for row in (row for topic in wanted.topics for row in topic.partitions if not epochs):
         row.partition_epoch = -1
+    for topic in wanted.topics if not epochs else ():
+        topic.partition_count = -1
     encoded = EncodedMetadata(
         MetadataResponse(cluster_id="c", controller_id=3, max_partition_epoch=max_epoch),
         [t for t, _ in found],

@@ -345,3 +345,30 @@ def test_known_partition_count(plane: Plane) -> None:
         ErrorCode.INVALID_PARTITION_COUNT, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]  # fmt: skip
     assert codes(("t", 2), ("u", 1)) == [0, 0]
+
+
+def test_a_partition_that_retires_takes_nothing_whatever_count_is_known(plane: Plane) -> None:
+    """A contraction of KIP-253; what it has already is a duplicate as before."""
+    entry = plane.add_topic("u", UUID(int=7), 3)
+    client = plane.client()
+
+    def produce(index: int, count: int, sequence: int = 0) -> tuple[int, int]:
+        records = build_batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=sequence)
+        parts = [PartitionProduceData(index=index, records=records)]
+        row = TopicProduceData(name="u", partition_data=parts, partition_count=count)
+        answer = only(client.call(PRODUCE, 9, ProduceRequest(acks=-1, topic_data=[row])))
+        return answer.error_code, answer.base_offset
+
+    assert produce(2, 3) == (0, 0)
+    entry.retired_from, entry.partition_count = 1, 3
+    assert produce(0, 3) == (0, 0), "what remains goes on"
+    assert produce(2, 3) == (0, 0), "it has that"
+    for count in (3, 1, 2):
+        assert produce(2, count, 1) == (ErrorCode.INVALID_PARTITION_COUNT, -1)
+        assert produce(1, count) == (ErrorCode.INVALID_PARTITION_COUNT, -1)
+    assert produce(2, -1, 1) == (ErrorCode.POLICY_VIOLATION, -1)
+    entry.partition_count = 1
+    assert produce(0, 3, 1) == (ErrorCode.INVALID_PARTITION_COUNT, -1)
+    assert produce(0, 1, 1) == (0, 1)
+    entry.retired_from, entry.partition_count = -1, 3
+    assert produce(2, 3, 1) == (0, 1), "it is rolled back"

@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.metadata.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 from tests.reference.connection import ClientConnection
 from tests.sim.machines.world import PORT, World
 
-__all__ = ["Client", "Link", "UnansweredError"]
+__all__ = ["Client", "Link", "UnansweredError", "make_topic"]
 
 ANSWER_S = 6.0
 
@@ -149,6 +155,36 @@ class Client:
         for link in self._links.values():
             link.drop()
         self._links.clear()
+
+
+async def make_topic(
+    admin: Client,
+    brokers: int,
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str] | None = None,
+    replicas: int = 3,
+) -> None:
+    """Ask until it is there; it has no more replicas than there are brokers."""
+    replicas = min(brokers, replicas)
+    settings = {"min.insync.replicas": "2" if replicas > 1 else "1"} | dict(configs or {})
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
+    )
+    while True:
+        try:
+            answer = await admin.ask_anyone(CreateTopicsRequest(topics=[topic]))
+        except UnansweredError:
+            await admin.pause()
+            continue
+        code = answer.topics[0].error_code
+        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            return
+        admin.world.note(f"the topic {name} is not made: error {code}")
+        await admin.pause()
 
 
 class Link(asyncio.Protocol):

@@ -1,13 +1,14 @@
 """A simulated topic whose number of partitions grows while records with keys are written to it
 (KIP-253): the producer says for how many partitions it distributes, and distributes anew what was
-refused. A group that reads it is to have each key's records in order.
+refused. A group that reads it is to have each key's records in order. And one that shrinks, with
+groups that read it all the time, in both protocols, and one that comes later.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -17,11 +18,26 @@ from kstore.record import build_batch
 from tests.sim.history import KEYED, History, Place
 from tests.sim.refusals import Refusals
 from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.grouping import ConsumerMember, SubscribedMember
+from tests.sim.workloads.owning import Owner
 from tests.sim.workloads.producing import init_producer
 
-__all__ = ["FIRST_COUNT", "LARGEST_COUNT", "Grower", "KeyedProducer"]
+__all__ = [
+    "FIRST_COUNT",
+    "LARGEST_COUNT",
+    "NARROWED",
+    "NARROWED_GROUPS",
+    "SLOW_S",
+    "WIDE_COUNT",
+    "Grower",
+    "KeyedProducer",
+    "Shrinker",
+    "ShrinkingProducer",
+]
 
 FIRST_COUNT, LARGEST_COUNT = 2, 6
+WIDE_COUNT = 5
+"""How many the one has that shrinks."""
 KEYS = [f"k{number}" for number in range(12)]
 FIRST_WITH_COUNT = 12
 MULTIPLIER = 2862933555777941757
@@ -40,6 +56,8 @@ class _Batch(NamedTuple):
 class KeyedProducer:
     """Writes to each key's partition, at most one record of a key at a time."""
 
+    first_count = FIRST_COUNT
+
     def __init__(self, client: Client, history: History, topic: str, refusals: Refusals) -> None:
         self.client = client
         self.history = history
@@ -48,7 +66,7 @@ class KeyedProducer:
         self.stopping = False
         self.next: dict[str, int] = dict.fromkeys(KEYS, 0)
         """The number of each key's next record."""
-        self._count = FIRST_COUNT
+        self.count = self.first_count
         self._sequences: dict[int, int] = defaultdict(int)
         self._id = (-1, -1)
 
@@ -88,9 +106,9 @@ class KeyedProducer:
         """Batches of the keys; but not for partitions where one is under way."""
         parts: dict[int, list[str]] = defaultdict(list)
         for key in sorted(keys):
-            parts[jump_hash(key, self._count)].append(key)
+            parts[jump_hash(key, self.count)].append(key)
         return [
-            _Batch(index, self._count, self._sequences[index], tuple(part))
+            _Batch(index, self.count, self._sequences[index], tuple(part))
             for index, part in sorted(parts.items())
             if index not in busy
         ]
@@ -130,7 +148,7 @@ class KeyedProducer:
         return int(row.error_code)
 
     async def _learn_count(self) -> None:
-        """Ask how many partitions there are; an answer that is older than another counts less."""
+        """Ask how many partitions there are."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
         )
@@ -140,7 +158,11 @@ class KeyedProducer:
             return
         for row in answer.topics:
             if row.error_code == ErrorCode.NONE:
-                self._count = max(self._count, len(row.partitions))
+                self.learn(row)
+
+    def learn(self, row: Any) -> None:
+        """What metadata say of the topic; what is older than another answer counts less."""
+        self.count = max(self.count, len(row.partitions))
 
 
 class Grower:
@@ -174,6 +196,61 @@ class Grower:
                 self.history.counts["expansions not known or rolled back"] += 1
 
 
+class ShrinkingProducer(KeyedProducer):
+    """Knows that an answer which tells more partitions than another is older."""
+
+    first_count = WIDE_COUNT
+
+    def learn(self, row: Any) -> None:
+        """See KeyedProducer."""
+        told = len(row.partitions) if row.partition_count < 0 else row.partition_count
+        self.count = min(self.count, told)
+
+
+class Shrinker:
+    """Takes partitions away from a topic, once."""
+
+    def __init__(self, client: Client, history: History, topic: str) -> None:
+        self.client = client
+        self.history = history
+        self.topic = topic
+        self.stopping = False
+
+    async def run(self) -> None:
+        """Ask for it until it is done; a contraction may be rolled back."""
+        left = self.client.random.randint(1, WIDE_COUNT - 1)
+        await self.client.pause(2.0, 8.0)
+        while True:
+            topic = CreatePartitionsTopic(
+                name=self.topic, count=left, assignments=None, may_shrink=True
+            )
+            request = CreatePartitionsRequest(topics=[topic], timeout_ms=5000)
+            try:
+                answer = await self.client.ask_anyone(request)
+            except UnansweredError:
+                continue
+            code = answer.results[0].error_code
+            if code == ErrorCode.NONE:
+                self.history.counts["contractions"] += 1
+                return
+            if code == ErrorCode.REQUEST_TIMED_OUT:
+                self.history.counts["contractions not known or rolled back"] += 1
+            elif code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.REASSIGNMENT_IN_PROGRESS):
+                text = answer.results[0].error_message
+                self.history.break_rule("liveness", f"no contraction: error {code}: {text}")
+                return
+            await self.client.pause()
+
+
+class Latecomer(ConsumerMember):
+    """Joins when much has happened already."""
+
+    async def run(self) -> None:
+        """See Owner."""
+        await self.client.pause(5.0, 14.0)
+        await super().run()
+
+
 def jump_hash(key: str, count: int) -> int:
     """Jump consistent hashing (Lamping, Veach): as the count grows, keys move to new partitions
     only.
@@ -185,3 +262,14 @@ def jump_hash(key: str, count: int) -> int:
         state = (state * MULTIPLIER + 1) & 0xFFFFFFFFFFFFFFFF
         next_jump = int((found + 1) * ((1 << 31) / ((state >> 33) + 1)))
     return found
+
+
+NARROWED = "narrowed"
+NARROWED_GROUPS: dict[str, type[Owner]] = {
+    "attentive": ConsumerMember,
+    "attentive classics": SubscribedMember,
+    "latecomers": Latecomer,
+}
+"""The topic, and the groups that read it."""
+SLOW_S = 1.0
+"""How long their members rest, so that something is left to be read when it shrinks."""

@@ -21,6 +21,11 @@ from kstore.protocol.groups.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
+from kstore.protocol.groups.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
 from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestSubtopology,
@@ -31,7 +36,7 @@ from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.owning import SESSION_S, WAITS, Owner
 
-__all__ = ["ClassicMember", "ConsumerMember", "StreamsMember"]
+__all__ = ["ClassicMember", "ConsumerMember", "StreamsMember", "SubscribedMember"]
 
 REBALANCE_S = 10.0
 ANSWER_S = 2.0
@@ -118,6 +123,8 @@ class ClassicMember(Owner):
     assigns round robin.
     """
 
+    protocol_type, metadata = PROTOCOL_TYPE, b""
+
     def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
         super().__init__(client, history, group, topic)
         self.member_id = ""
@@ -154,8 +161,8 @@ class ClassicMember(Owner):
             session_timeout_ms=int(SESSION_S * 1000),
             rebalance_timeout_ms=int(REBALANCE_S * 1000),
             member_id=self.member_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=b"")],
+            protocol_type=self.protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=self.metadata)],
         )
         joined = await client.ask(node, request, timeout_s=REBALANCE_S + ANSWER_S)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -174,7 +181,7 @@ class ClassicMember(Owner):
                 group_id=self.group,
                 generation_id=joined.generation_id,
                 member_id=self.member_id,
-                protocol_type=PROTOCOL_TYPE,
+                protocol_type=self.protocol_type,
                 protocol_name=PROTOCOL,
                 assignments=assigned,
             ),
@@ -184,7 +191,15 @@ class ClassicMember(Owner):
             self._forget(synced.error_code)
             return
         # Kafka does not begin a member's session anew where its join finds the group stable.
-        await self._begin_to_own(node, joined.generation_id, json.loads(synced.assignment or b"[]"))
+        await self._begin_to_own(node, joined.generation_id, self.decode(synced.assignment))
+
+    def encode(self, indexes: list[int]) -> bytes:
+        """An assignment, as the members of the group tell it each other."""
+        return json.dumps(indexes).encode()
+
+    def decode(self, assignment: bytes) -> list[int]:
+        """The partitions of an assignment."""
+        return list(json.loads(assignment or b"[]"))
 
     async def _begin_to_own(self, node: int, generation: int, indexes: list[int]) -> None:
         sent_at = self.client.world.loop.time()
@@ -201,7 +216,7 @@ class ClassicMember(Owner):
         return [
             SyncGroupRequestAssignment(
                 member_id=member,
-                assignment=json.dumps([*range(turn, self._partitions, len(members))]).encode(),
+                assignment=self.encode([*range(turn, self._partitions, len(members))]),
             )
             for turn, member in enumerate(sorted(members))
         ]
@@ -220,6 +235,30 @@ class ClassicMember(Owner):
             group_id=self.group, members=[MemberIdentity(member_id=member_id)]
         )
         await self.client.ask(node, request)
+
+
+class SubscribedMember(ClassicMember):
+    """A classic member whose subscription and assignment are those of consumers, which brokers can
+    read.
+    """
+
+    protocol_type = "consumer"
+
+    def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
+        super().__init__(client, history, group, topic)
+        self.metadata = b"\0\0" + ConsumerProtocolSubscription(topics=[topic]).encode(0)
+
+    def encode(self, indexes: list[int]) -> bytes:
+        """See ClassicMember."""
+        row = ConsumerProtocolAssignmentTopicPartition(topic=self.topic, partitions=indexes)
+        return b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=[row]).encode(0)
+
+    def decode(self, assignment: bytes) -> list[int]:
+        """See ClassicMember."""
+        if not assignment:
+            return []
+        rows = ConsumerProtocolAssignment.decode(assignment, 0, offset=2).assigned_partitions
+        return [index for row in rows for index in row.partitions]
 
 
 class StreamsMember(Owner):

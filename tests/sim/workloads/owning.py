@@ -35,6 +35,8 @@ class Owner:
         self.stopping = False
         self.leaves = 0.02
         """How often it leaves after a heartbeat."""
+        self.rest_s = 0.2
+        """How long it rests at most between two fetches."""
         self.member_id = client.name
         self.epoch = 0
         """Member epoch or generation; not positive while it is no member."""
@@ -105,7 +107,7 @@ class Owner:
 
     async def _consume(self) -> None:
         while True:
-            await self.client.pause(0.02, 0.2)
+            await self.client.pause(0.02, self.rest_s)
             for place in list(self.owned):
                 await self._consume_some(place)
 

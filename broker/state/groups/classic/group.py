@@ -94,6 +94,7 @@ class ClassicGroup:
         "generation_id",
         "group_id",
         "joined",
+        "lacking",
         "leader_id",
         "members",
         "new_member_added",
@@ -130,6 +131,8 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         """None: not known, as the members speak another embedded protocol than the consumer's."""
         self.new_member_added = False
+        self.lacking: frozenset[str] = frozenset()
+        """Topics whose partitions are held back from the members (held_back.py). Soft."""
 
     def copy(self) -> ClassicGroup:
         """A copy that shares no mutable part."""

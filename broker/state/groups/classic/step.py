@@ -17,6 +17,7 @@ from kstore.broker.state.groups.classic.group import (
     metadata_record,
     session_timer,
 )
+from kstore.broker.state.groups.classic.held_back import lacks_remaining
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
@@ -253,6 +254,7 @@ def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Work[Re
     limit.
     """
     step = Step(group, ctx, shard.settings)
+    step.group.lacking = lacks_remaining(group, ctx.image)
     for member in group.members.values():
         step.expect_heartbeat(member)
         yield

@@ -13,6 +13,7 @@ from kstore.broker.state.groups.classic.group import (
     member_error,
     session_timer,
 )
+from kstore.broker.state.groups.classic.held_back import is_due, without_held_back
 from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.result import GroupContext, Result
@@ -64,6 +65,7 @@ def sync_group(
     step.group.put(member._replace(awaiting_sync=ctx.token))
     if group.leader_id == request.member_id:
         given = {item.member_id: bytes(item.assignment) for item in request.assignments}
+        given, step.group.lacking = without_held_back(step.group, given, ctx.image)
         yield from step.become_stable(given)
     return step.result()
 
@@ -97,8 +99,9 @@ def _mark_synced(step: Step, member_id: str) -> None:
 
 def heartbeat(
     shard: ShardState, group: ClassicGroup | None, request: HeartbeatRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+    yield from ()
     if not request.group_id:
         return Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
     if group is None:
@@ -108,6 +111,12 @@ def heartbeat(
         error_code = ErrorCode.ILLEGAL_GENERATION
     if error_code != ErrorCode.NONE:
         return Result(HeartbeatResponse(error_code=error_code))
+    if is_due(group, ctx.image):
+        step = Step(group, ctx, shard.settings)
+        step.group.lacking = frozenset()
+        yield from step.prepare_rebalance()
+        step.expect_heartbeat(group.members[request.member_id])
+        return step.result(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     if group.state == PREPARING_REBALANCE:
         error_code = ErrorCode.REBALANCE_IN_PROGRESS
     timer = session_timer(group.group_id, group.members[request.member_id])

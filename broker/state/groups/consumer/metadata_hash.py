@@ -45,6 +45,9 @@ def _added(topic: TopicImage, racks: Racks, texts: dict[tuple[int, ...], str]) -
     """What a topic adds. ``texts``: the racks of replicas, as far as they are known."""
     key = (topic.topic_id, topic.name)
     known = _REMEMBERED.get(key)
+    if topic.hidden:  # seldom, and of one group: not remembered
+        hidden = f"{sorted(topic.hidden)}".encode()
+        return _added(topic._replace(hidden=frozenset()), racks, texts) + hidden
     if known is not None and known[0] is topic.partitions and known[1] == racks:
         return known[2]
     of_partitions = []

@@ -1,10 +1,13 @@
 """`kstore.ordered.expansion` (KIP-253 for consumers that know nothing of it): which partitions a
-group of the consumer protocol may be given.
+group may be given.
 
 A partition that was added is held back until the group has committed all that was written to the
-partitions before it under the old count. What is held back does not exist for the group: its steps
-see the topic with as many partitions as are open. It knows thresholds, and not how to find them
-(runtime/groups/expansion_gates.py does).
+partitions before it under the old count; of a topic that shrinks, the partitions that remain, until
+it has committed those that retire to their end. What is held back does not exist for the group. It
+knows thresholds, and not how to find them (runtime/groups/expansion_gates.py does).
+
+Groups of the consumer protocol are held back by both, groups of the classic protocol by a
+contraction (classic/held_back.py).
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from kstore.broker.state.groups.consumer.group import CONSUMER_KIND
+from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.positions import committed_offset
 from kstore.broker.state.groups.result import GroupContext
-from kstore.broker.state.metadata.gates import UNKNOWN
+from kstore.broker.state.metadata.gates import UNKNOWN, TopicGates
 from kstore.broker.state.metadata.image import MetadataImage, TopicImage
 
-__all__ = ["as_seen_by", "open_count"]
+__all__ = ["as_seen_by", "has_read_retired", "held_back"]
 
 
 def as_seen_by(shard: ShardState, group_id: str, ctx: GroupContext) -> GroupContext:
@@ -27,39 +30,73 @@ def as_seen_by(shard: ShardState, group_id: str, ctx: GroupContext) -> GroupCont
     image = ctx.image
     if image is None or not image.ordered:
         return ctx
-    counts = {}
+    hidden = {}
     for name in sorted(image.ordered):
-        count = open_count(shard, group_id, image, image.topics[name])
-        if count < len(image.topics[name].partitions):
-            counts[name] = count
-    return ctx._replace(image=image.cut(counts)) if counts else ctx
+        missing = held_back(shard, group_id, image, image.topics[name])
+        if missing:
+            hidden[name] = missing
+    return ctx._replace(image=image.without(hidden)) if hidden else ctx
 
 
-def open_count(shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage) -> int:
-    """How many of a topic's partitions, the first ones, the group may be given.
+def held_back(
+    shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
+) -> frozenset[int]:
+    """The partitions that the group may not be given.
+
+    While a contraction is only prepared, and of an expansion, partitions that a member of a
+    consumer group is to own already stay open.
+    """
+    retirement = topic.retirement
+    end = len(topic.partitions) if retirement is None else retirement.first
+    assigned = _assigned(shard.groups.get(group_id), topic.topic_id)
+    if retirement is not None and not has_read_retired(shard, group_id, image, topic):
+        return frozenset(range(end)) - (frozenset() if retirement.holds else assigned)
+    return frozenset(range(_open_count(shard, group_id, image, topic, end), end))
+
+
+def has_read_retired(
+    shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
+) -> bool:
+    """Whether the group has committed the partitions that retire to their end."""
+    gates = _gates(image, topic)
+    return gates is not None and not any(
+        _is_before(committed_offset(shard, group_id, topic.name, index, image), end)
+        for index, end in gates.retired
+    )
+
+
+def _gates(image: MetadataImage, topic: TopicImage) -> TopicGates | None:
+    gates = image.gates.get(topic.name)
+    if gates is None or not gates.is_of(topic.topic_id, topic.retirement):
+        return None
+    return gates
+
+
+def _open_count(
+    shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage, end: int
+) -> int:
+    """How many of a topic's partitions below an index, the first ones, the group may be given.
 
     A partition that a member is to own already stays open, and one that the group has read from.
     """
-    gates = image.gates.get(topic.name)
-    if gates is not None and gates.topic_id != topic.topic_id:
-        gates = None
-    known = 0 if gates is None else min(gates.partitions, len(topic.partitions))
+    gates = _gates(image, topic)
+    known = 0 if gates is None else min(gates.partitions, end)
     assigned = _assigned(shard.groups.get(group_id), topic.topic_id)
 
     def committed(index: int) -> int:
         return committed_offset(shard, group_id, topic.name, index, image)
 
     closed: list[int] = sorted(gates.thresholds) if gates is not None else []
-    for index in closed + list(range(known, len(topic.partitions))):
-        if index >= len(topic.partitions):
+    for index in closed + list(range(known, end)):
+        if index >= end:
             break
         if index in assigned or committed(index) > 0:
             continue
         if index >= known or gates is None:
             return index
-        if any(_is_before(committed(prior), end) for prior, end in gates.thresholds[index]):
+        if any(_is_before(committed(prior), until) for prior, until in gates.thresholds[index]):
             return index
-    return len(topic.partitions)
+    return end
 
 
 def _is_before(committed: int, threshold: int) -> bool:
@@ -68,7 +105,7 @@ def _is_before(committed: int, threshold: int) -> bool:
 
 
 def _assigned(group: Any, topic_id: UUID) -> set[int]:
-    if group is None or group.kind != CONSUMER_KIND:
+    if not isinstance(group, ConsumerGroup):
         return set()
     found: set[int] = set()
     for target in group.target.values():

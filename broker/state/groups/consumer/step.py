@@ -9,7 +9,15 @@ from collections import Counter
 from typing import NamedTuple
 from uuid import UUID
 
-from kstore.broker.state.groups.consumer.assignor_spec import GroupSpec, MemberSpec
+from kstore.broker.state.groups.consumer.assignor_spec import (
+    GroupSpec,
+    MemberSpec,
+    Open,
+    count,
+    numbered,
+    open_partitions,
+    unnumbered,
+)
 from kstore.broker.state.groups.consumer.assignors import ASSIGNORS
 from kstore.broker.state.groups.consumer.group import (
     ConsumerGroup,
@@ -216,8 +224,10 @@ class ConsumerStep:
             owner_id = new.member_id if new.instance_id is None else previous_id
             return group.assignment_epoch, group.target_of(owner_id)
         members = group.with_member(old, new)
-        spec = yield from self._group_spec(members, old, new, previous_id)
-        targets = yield from ASSIGNORS[self._assignor_name(members)](spec)
+        places = open_partitions(map(self.ctx.topics.topics.__getitem__, self.ctx.topics.ordered))
+        spec = yield from self._group_spec(members, old, new, previous_id, places)
+        assigned = yield from ASSIGNORS[self._assignor_name(members)](spec)
+        targets = {member_id: unnumbered(each, places) for member_id, each in assigned.items()}
         for member_id, target in targets.items():
             if target != group.target.get(member_id):
                 self.records.append(target_record(group.group_id, member_id, target))
@@ -226,7 +236,7 @@ class ConsumerStep:
         return self.epoch, targets[new.member_id]
 
     def _group_spec(
-        self, members: list[Member], old: Member, new: Member, previous_id: str
+        self, members: list[Member], old: Member, new: Member, previous_id: str, places: Open
     ) -> Work[GroupSpec]:
         """What the assignor is given; ``previous_id`` is the one that ``new`` had."""
         group, topics = self.group, self.ctx.topics.topics
@@ -238,11 +248,11 @@ class ConsumerStep:
             names = group.topics_of(member)
             if names not in known:
                 present = [topics[name] for name in names if name in topics]
-                partitions.update((topic.topic_id, len(topic.partitions)) for topic in present)
+                partitions.update((topic.topic_id, count(topic)) for topic in present)
                 known[names] = frozenset(topic.topic_id for topic in present)
             owner_id = previous_id if member is new else member.member_id
             specs[member.member_id] = MemberSpec(
-                member.instance_id, known[names], group.target_of(owner_id)
+                member.instance_id, known[names], numbered(group.target_of(owner_id), places)
             )
             yield
         homogeneous = group.subscriptions_with(old, new).homogeneous

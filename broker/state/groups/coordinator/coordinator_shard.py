@@ -195,16 +195,18 @@ class GroupShard:
         for records in expiry_records(self.groups, self.offsets, now_ms, retention_ms):
             yield Result(records=tuple(records))
 
-    def forget_topic(self, name: str) -> Iterator[Result]:
+    def forget_topic(self, name: str, first: int = 0) -> Iterator[Result]:
         """The tombstones of all offsets of a deleted topic, in such parts, and what share groups
-        know without it.
+        know without it; or only those of its partitions from an index on.
         """
-        for group_id in [key for key, each in self.groups.items() if each.kind == SHARE_KIND]:
+        shares = [key for key, each in self.groups.items() if each.kind == SHARE_KIND]
+        for group_id in shares if first == 0 else ():
             group = self.groups.get(group_id)
             if isinstance(group, ShareGroup):
                 yield forget_topic(group, name)
         for places in self.offsets.places_of_topic(name):
-            yield Result(records=tuple(commit_tombstone(group, name, p) for group, p in places))
+            gone = (commit_tombstone(group, name, p) for group, p in places if p >= first)
+            yield Result(records=tuple(gone))
 
 
 def _is_told(record: GroupRecord, successors: Collection[str]) -> bool:

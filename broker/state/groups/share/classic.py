@@ -37,7 +37,7 @@ def sync_group(
 
 def heartbeat(
     shard: ShardState, group: ShareGroup, request: HeartbeatRequest, ctx: GroupContext
-) -> Result:
+) -> Work[Result]:
     """As if there were no group."""
     return classic_sync.heartbeat(shard, None, request, ctx)
 

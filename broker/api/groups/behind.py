@@ -1,0 +1,31 @@
+"""GroupsBehind, version 0, kstore's own (KIP-253): the controller asks which groups have not read
+the partitions of a topic that retire.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstore.broker.state.metadata.retirement import Retirement
+from kstore.errors import KafkaError
+from kstore.protocol.groups.groups_behind import GroupsBehindRequest, GroupsBehindResponse
+
+if TYPE_CHECKING:
+    from kstore.broker.api import RequestContext
+    from kstore.broker.api.groups.parts import GroupParts
+
+__all__ = ["handle_groups_behind"]
+
+
+async def handle_groups_behind(
+    broker: GroupParts, request: GroupsBehindRequest, ctx: RequestContext
+) -> GroupsBehindResponse:
+    """Of all groups that are coordinated here, or the error that keeps it from being known."""
+    asked = Retirement(request.retired_from, request.retired_epoch, request.retired_partition_epoch)
+    try:
+        partitions, groups = await broker.groups().behind(
+            request.topic_name, request.topic_id, asked
+        )
+    except KafkaError as problem:
+        return GroupsBehindResponse(error_code=problem.code)
+    return GroupsBehindResponse(partitions=partitions, groups=groups)

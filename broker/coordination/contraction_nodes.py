@@ -1,0 +1,67 @@
+"""`/admin/contractions/T`: a topic that is on its way to fewer partitions (KIP-253).
+
+The controller writes it, in one multi with whatever belongs to it; all brokers read it: groups and
+consumers have to know which leader epochs ended when the last partitions retired.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from kstore.broker.coordination.store import NoNodeError
+
+if TYPE_CHECKING:
+    from kstore.broker.coordination.store import Store
+
+__all__ = ["CONTRACTIONS", "ContractionNode", "contraction_node", "read_contraction"]
+
+CONTRACTIONS = "/admin/contractions"
+
+
+class ContractionNode(NamedTuple):
+    """What the node says."""
+
+    topic_id: UUID
+    first: int
+    """The first partition that retires."""
+    prior_leader_epochs: tuple[tuple[int, int], ...]
+    """(partition, its leader epoch) of all partitions from when it was prepared."""
+    begun_ms: int
+    holds: bool
+    """Whether it is decided."""
+
+    @property
+    def retired(self) -> tuple[tuple[int, int], ...]:
+        """Those of the partitions that retire: what has to be read to there before the others."""
+        return tuple(row for row in self.prior_leader_epochs if row[0] >= self.first)
+
+
+def contraction_node(node: ContractionNode) -> bytes:
+    """The node as it is written."""
+    written: dict[str, Any] = {
+        "version": 1,
+        "topic_id": str(node.topic_id),
+        "retired_from": node.first,
+        "prior_leader_epochs": {str(index): epoch for index, epoch in node.prior_leader_epochs},
+        "begun_ms": node.begun_ms,
+        "holds": node.holds,
+    }
+    return json.dumps(written, separators=(",", ":")).encode()
+
+
+def read_contraction(store: Store, topic: str) -> ContractionNode | None:
+    """A topic's node, or None where it does not shrink."""
+    try:
+        node = json.loads(store.get(f"{CONTRACTIONS}/{topic}")[0])
+    except NoNodeError:
+        return None
+    epochs = node["prior_leader_epochs"].items()
+    return ContractionNode(
+        UUID(node["topic_id"]),
+        node["retired_from"],
+        tuple((int(index), epoch) for index, epoch in epochs),
+        node["begun_ms"],
+        node["holds"],
+    )

@@ -1,0 +1,282 @@
+"""How the controller changes the number of a topic's partitions: it prepares, and then commits or
+rolls back, within `kstore.expansion.timeout.ms`.
+
+Prepare: a marker in the store keeps the leader epochs that the partitions have; they begin new
+ones, and their leaders are told these and what is to be. What commit and roll back are is
+growth.py's and shrinking.py's.
+Half the time is for all brokers with replicas to answer. Who leads and has not answered by then is
+fenced: another replica in sync leads, in another leader epoch, so nobody follows the silent one. A
+partition that nobody else can lead, and whose leader is silent to the end, makes the topic keep
+what it has: the marker goes, and the leaders are told the old count.
+
+A crash between any two steps leaves the marker, from which the next controller goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kstore.broker.runtime.controller.topics import answered, partitions_of
+from kstore.broker.state.controller import events
+from kstore.broker.state.controller.election import NO_LEADER
+from kstore.broker.state.controller.state import (
+    NOT_KNOWN,
+    Contraction,
+    Expansion,
+    PartitionChange,
+    TopicId,
+)
+from kstore.broker.state.metadata.topic_rules import TopicError
+from kstore.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kstore.broker.runtime.controller.decisions import Decisions
+    from kstore.broker.runtime.node import Node
+
+__all__ = ["TIMEOUT", "Preparing", "brokers"]
+
+LOGGER = logging.getLogger("kstore.controller")
+TIMEOUT = "kstore.expansion.timeout.ms"
+RESUME_S = 0.5
+"""How often a change that was interrupted looks whether the store is back."""
+LEAST_LEFT = 1 / 4
+"""The share of the time that a controller has at least that takes one over."""
+P = TypeVar("P", Expansion, Contraction)
+
+
+class Preparing(ABC, Generic[P]):
+    """The part of one controller that concerns topics on their way to another count."""
+
+    def __init__(self, controller: Decisions, node: Node) -> None:
+        self.rolled_back = 0
+        self.last_ms = 0
+        """How long the last one took from its first step to its result."""
+        self._controller = controller
+        self._node = node
+        self._deadlines: dict[P, float] = {}
+        self._since: dict[P, float] = {}
+        self._undone: dict[TopicId, str] = {}
+        """Why topics that somebody wants to change have kept what they had."""
+
+    @property
+    @abstractmethod
+    def under_way(self) -> Mapping[str, P]:
+        """Those that are prepared, or decided and not yet done, by topic."""
+
+    @abstractmethod
+    def is_decided(self, change: P) -> bool:
+        """Whether there is no way back."""
+
+    @abstractmethod
+    async def obstacle(self, change: P, silent: Collection[int]) -> str:
+        """Why a prepared one can't be committed, in the end; "" where it can. Brokers are silent
+        that have not answered.
+        """
+
+    @abstractmethod
+    async def commit(self, change: P, generation: int, silent: set[int]) -> bool:
+        """Do it; False if what was waited for has to be told anew."""
+
+    @abstractmethod
+    async def roll_back(self, change: P, silent: set[int], why: str) -> bool:
+        """Let the topic keep what it has, and its leaders hear so; False where it is decided
+        already, or who is silent leads no more.
+        """
+
+    # ---- its steps ----
+
+    async def wait_for_end(self, topic: TopicId) -> None:
+        """Take what is prepared for a topic to its end; TopicError if it was rolled back."""
+        await answered(self.finish(topic.name))
+        why = self._undone.get(topic)
+        if why is not None:
+            raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
+        known = self._controller.state.topics.get(topic.name)
+        if known is None or known.topic_id != topic.topic_id:
+            gone = f"'{topic.name}' was deleted meanwhile."
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone)
+
+    async def finish(self, name: str) -> None:
+        """Take one that is prepared to its end, one or the other. KafkaError where the store is
+        away: it is taken there once the store is back.
+        """
+        controller = self._controller
+        try:
+            await self._finish(name)
+        except KafkaError:
+            if controller.active and name in self.under_way:
+                controller.spawn(self._finish_when_back, name)
+            raise
+
+    async def _finish_when_back(self, name: str) -> None:
+        """Leaders know the new count by now and refuse the old one: somebody has to finish."""
+        controller = self._controller
+        while controller.active:
+            await asyncio.sleep(RESUME_S)
+            if not controller.coordination.away:
+                await self.finish(name)
+                return
+
+    async def _finish(self, name: str) -> None:
+        controller = self._controller
+        while True:
+            await controller.exclusively(self._begin_epochs, name)
+            change = self.under_way.get(name)
+            if change is None:
+                return
+            self._since.setdefault(change, self._node.loop.time())
+            generation = controller.generation
+            silent: set[int] = set()
+            why = ""
+            if not self.is_decided(change):
+                silent = await self._silent_brokers(change)
+                why = await self.obstacle(change, silent)
+            if why:
+                done = await controller.exclusively(self.roll_back, change, silent, why)
+            else:
+                done = await controller.exclusively(self.commit, change, generation, silent)
+            if done:
+                return
+
+    def begin(self, topic: TopicId) -> None:
+        """A topic is to be changed: what became of it before counts no more."""
+        under_way = self.under_way
+        for each in [e for e in self._since if under_way.get(e.topic.name) != e]:
+            self._deadlines.pop(each, None)
+            del self._since[each]
+        state = self._controller.state
+        for topic_id in list(self._undone):
+            known = state.topics.get(topic_id.name)
+            if known is None or known.topic_id != topic_id.topic_id:
+                del self._undone[topic_id]
+        self._undone.pop(topic, None)
+
+    def ended(self, change: P) -> None:
+        """It is decided."""
+        self._deadlines.pop(change, None)
+        since = self._since.pop(change, self._node.loop.time())
+        self.last_ms = round((self._node.loop.time() - since) * 1000)
+
+    def undone(self, change: P, why: str) -> None:
+        """It was rolled back; its leaders hear what counts now."""
+        self.ended(change)
+        self._undone[change.topic] = why
+        self.rolled_back += 1
+        LOGGER.warning("%s", why)
+        topic = self._controller.state.topics[change.topic.name]
+        self._controller.channels.tell_partitions(partitions_of(topic))
+
+    def is_outdated(self, change: P, generation: int, silent: Collection[int]) -> bool:
+        """Whether the state was read anew since leaders were told, or another leads that has not
+        answered.
+        """
+        leaders = self.leaders(change.topic.name)
+        return self._controller.generation != generation or not leaders.isdisjoint(silent)
+
+    def left_s(self, change: P) -> float:
+        """How long it may take yet."""
+        return self._deadline(change) - self._node.loop.time()
+
+    def _deadline(self, change: P) -> float:
+        """When it has to be decided, by the loop's clock."""
+        known = self._deadlines.get(change)
+        if change not in self._since:
+            return self._node.loop.time()  # somebody else has ended it meanwhile
+        if known is None:
+            timeout = self._controller.config[TIMEOUT]
+            left = timeout
+            if change.begun_ms != NOT_KNOWN:
+                # Clocks may differ, or be set: neither more than a whole time is left, nor nothing.
+                left += change.begun_ms - self._node.now_ms()
+            left = min(max(left, timeout * LEAST_LEFT), timeout)
+            known = self._since[change] + left / 1000
+            self._deadlines[change] = known
+        return known
+
+    async def _begin_epochs(self, name: str) -> None:
+        """Begin new leader epochs where that has not happened since it was prepared, and let all
+        replicas hear what is to be.
+        """
+        state = self._controller.state
+        change = self.under_way.get(name)
+        if change is None:
+            return
+        topic = state.topics[name]
+        changes = []
+        for index, epoch in change.prior_leader_epochs:
+            partition = topic.partitions[index]
+            if partition.leader_epoch <= epoch:
+                begun = partition._replace(leader_epoch=epoch + 1)
+                changes.append(PartitionChange(name, index, begun))
+        await self._controller.commit(changes)
+        self._controller.channels.tell_partitions(partitions_of(topic))
+
+    async def _silent_brokers(self, change: P) -> set[int]:
+        """Wait for the brokers' answers; who of those that are alive has given none in time."""
+        controller = self._controller
+        name = change.topic.name
+        topic = controller.state.topics.get(name)
+        if topic is None:
+            return set()
+        self._deadline(change)
+        hearers = {node for each in topic.partitions for node in each.replicas}
+        hearers |= {node for replicas in change.added for node in replicas}
+        silent = await self._wait_for(hearers, self.left_s(change) / 2)
+        if silent & self.leaders(name):
+            await controller.exclusively(self._fence, name, silent)
+            late = await self._wait_for(self.leaders(name), self.left_s(change))
+            silent = silent - self.leaders(name) | late
+        return silent
+
+    async def _wait_for(self, hearers: set[int], seconds: float) -> set[int]:
+        """Wait until all have answered what they were told so far; who has not by then."""
+        told = self._controller.channels.told_by(hearers)
+        if told:
+            await asyncio.wait(told.values(), timeout=max(seconds, 0.0))
+        return {node for node, answer in told.items() if not answer.done()}
+
+    def leaders(self, name: str) -> set[int]:
+        """Who leads partitions of a topic."""
+        topic = self._controller.state.topics.get(name)
+        found = set() if topic is None else {each.leader for each in topic.partitions}
+        return found - {NO_LEADER}
+
+    def silent_leaders(self, name: str, silent: Collection[int]) -> str:
+        """That these did not answer, though nobody else can lead; "" where none of them leads."""
+        controller = self._controller
+        topic = controller.state.topics.get(name)
+        nodes = self.leaders(name).intersection(silent)
+        if topic is None or not nodes:
+            return ""
+        led = [i for i, each in enumerate(topic.partitions) if each.leader in silent]
+        return (
+            f"'{name}' keeps its {len(topic.partitions)} partitions: {brokers(nodes)}, alone in"
+            f" sync of partition {', '.join(map(str, led))}, did not answer the controller within"
+            f" {TIMEOUT}={controller.config[TIMEOUT]}. Try again when it does."
+        )
+
+    async def _fence(self, name: str, silent: Collection[int]) -> None:
+        """Let others lead what brokers lead that do not answer."""
+        controller = self._controller
+        if name not in self.under_way:
+            return
+        changes = events.taken_from(controller.state, name, silent)
+        if changes:
+            LOGGER.warning(
+                "the number of partitions of '%s' changes, and %s did not answer: others lead %s of"
+                " its partitions now",
+                name, brokers(silent), len(changes),
+            )  # fmt: skip
+        await controller.commit(changes)
+
+
+def brokers(nodes: Collection[int]) -> str:
+    """Them in a sentence."""
+    plural = "s" if len(nodes) > 1 else ""
+    return f"broker{plural} {', '.join(map(str, sorted(nodes)))}"

@@ -1,0 +1,171 @@
+"""What the controller asks other brokers about a topic that shrinks: where logs begin and end, and
+which groups have not read the partitions that retire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from kstore.errors import ErrorCode, error_for
+from kstore.protocol.groups.groups_behind import GroupsBehindRequest
+from kstore.protocol.logs.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kstore.broker.runtime.controller.decisions import Decisions
+    from kstore.broker.state.controller.state import Contraction
+    from kstore.protocol.schema import Message
+
+__all__ = ["RetiredLogs"]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+EARLIEST, LATEST = -2, -1
+DEBUGGING_CONSUMER = -2
+"""As replica id: whoever is no replica."""
+MOST_NAMED = 5
+
+
+class RetiredLogs:
+    """Asks brokers, as the controller knows them. KafkaError where one can't be asked."""
+
+    def __init__(self, controller: Decisions) -> None:
+        self._controller = controller
+
+    # ---- groups ----
+
+    async def who_is_behind(self, change: Contraction, timeout_s: float) -> str:
+        """Which groups read remaining partitions and have not read those that retire, or whose
+        coordinator does not answer, in words; "" where there are none.
+        """
+        offsets = self._controller.state.topics.get(OFFSETS_TOPIC)
+        if offsets is None:
+            return ""
+        wanted: dict[int, set[int]] = defaultdict(set)
+        for index, partition in enumerate(offsets.partitions):
+            wanted[partition.leader].add(index)
+        name, topic_id = change.topic
+        retirement = self._controller.state.retirement(name)
+        if retirement is None:
+            return ""
+        request = GroupsBehindRequest(
+            topic_name=name, topic_id=topic_id,
+            retired_from=retirement.first, retired_epoch=retirement.epoch,
+            retired_partition_epoch=retirement.partition_epoch,
+        )  # fmt: skip
+        asking = {node: asyncio.ensure_future(self._ask(node, request)) for node in wanted}
+        await asyncio.wait(asking.values(), timeout=timeout_s)
+        groups: set[str] = set()
+        silent: set[int] = set()
+        for node, answer in asking.items():
+            if not answer.done():
+                answer.cancel()
+            elif answer.exception() is None and answer.result().error_code == ErrorCode.NONE:
+                groups.update(answer.result().groups)
+                wanted[node] -= set(answer.result().partitions)
+            silent |= wanted[node]
+        if groups:
+            some = ", ".join(sorted(groups)[:MOST_NAMED])
+            more = f" and {len(groups) - MOST_NAMED} more" if len(groups) > MOST_NAMED else ""
+            return f"groups have not committed what is in partitions that retire ({some}{more})"
+        if silent:
+            numbers = ", ".join(map(str, sorted(silent)))
+            return f"coordinators of groups could not say who is behind ({OFFSETS_TOPIC} {numbers})"
+        return ""
+
+    # ---- logs ----
+
+    async def are_empty(self, change: Contraction) -> bool:
+        """Whether nothing is left in partitions that have retired."""
+        name = change.topic.name
+        topic = self._controller.state.topics.get(name)
+        if topic is None or topic.topic_id != change.topic.topic_id:
+            return False
+        retired = range(change.first, len(topic.partitions))
+        starts = await self._offsets(name, retired, EARLIEST)
+        if len(starts) < len(retired):
+            return False
+        ends = await self._offsets(name, retired, LATEST)
+        return starts == ends
+
+    async def check_priors(self, name: str, first: int) -> None:
+        """KafkaError if partitions that are to retire have to be read *behind* remaining ones: they
+        were added when the topic grew, and records from before that are still there. The remaining
+        ones, in turn, are to be read behind those that retire.
+        """
+        topic = self._controller.state.topics[name]
+        priors = {
+            prior
+            for partition in topic.partitions[first:]
+            for prior in partition.prior_leader_epochs
+        }
+        if not priors:
+            return
+        starts = await self._offsets(name, {index for index, _ in priors}, EARLIEST)
+        left = {
+            index
+            for index, epoch in priors
+            if await self._epoch_end(name, index, epoch) > starts.get(index, -1)
+        }
+        if left:
+            raise error_for(
+                ErrorCode.POLICY_VIOLATION,
+                f"'{name}' has grown, and partitions {sorted(left)} still have records from before"
+                " that, which are to be read before those that retire. Try again when retention has"
+                " deleted them.",
+            )
+
+    async def _offsets(
+        self, name: str, indexes: Iterable[int], timestamp: int
+    ) -> Mapping[int, int]:
+        """Of the partitions whose leader says it."""
+        found: dict[int, int] = {}
+        by_leader: dict[int, list[int]] = defaultdict(list)
+        for index in indexes:
+            partition = self._controller.state.partition(name, index)
+            if partition is not None and partition.leader >= 0:
+                by_leader[partition.leader].append(index)
+        for leader, led in by_leader.items():
+            rows = [ListOffsetsPartition(partition_index=i, timestamp=timestamp) for i in led]
+            request = ListOffsetsRequest(
+                replica_id=DEBUGGING_CONSUMER,
+                topics=[ListOffsetsTopic(name=name, partitions=rows)],
+            )
+            answer = await self._ask(leader, request)
+            for row in answer.topics[0].partitions:
+                if row.error_code == ErrorCode.NONE:
+                    found[row.partition_index] = row.offset
+        return found
+
+    async def _epoch_end(self, name: str, index: int, epoch: int) -> int:
+        partition = self._controller.state.partition(name, index)
+        if partition is None:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        row = OffsetForLeaderPartition(partition=index, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=DEBUGGING_CONSUMER,
+            topics=[OffsetForLeaderTopic(topic=name, partitions=[row])],
+        )
+        answer = await self._ask(partition.leader, request)
+        found = answer.topics[0].partitions[0]
+        if found.error_code != ErrorCode.NONE:
+            raise error_for(found.error_code)
+        return int(found.end_offset)
+
+    async def _ask(self, node: int, request: Message) -> Any:
+        broker = self._controller.state.brokers.get(node)
+        if broker is None:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"broker {node} is not there now")
+        try:
+            return await self._controller.channels.ask(broker, request)
+        except OSError as problem:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, str(problem)) from problem

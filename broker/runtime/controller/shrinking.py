@@ -1,0 +1,208 @@
+"""How the controller lets a topic shrink, with the order of its keys kept (KIP-253): see
+preparing.py.
+
+Once a contraction is prepared, the partitions that retire take no records: producers try those
+keys again until it is decided. All groups are told by their coordinators which partitions retire:
+who begins to read gets the retired ones first. Commit, once every leader has answered and no group
+is left that reads remaining partitions and has not committed the retired ones to their end. From
+then on producers distribute over the remaining ones. If a group does not get there in time, the
+topic keeps what it has.
+
+The retired partitions stay until retention has emptied them all; then they are deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing
+from kstore.broker.runtime.controller.retired import RetiredLogs
+from kstore.broker.runtime.controller.topics import answered, partitions_of
+from kstore.broker.state.controller.state import Contraction, PartitionChange, TopicId
+from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError, check_contraction
+from kstore.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kstore.broker.runtime.controller.decisions import Decisions
+    from kstore.broker.runtime.node import Node
+
+__all__ = ["ControllerShrinking"]
+
+LOGGER = logging.getLogger("kstore.controller")
+ASK_AGAIN_S = 0.1
+"""How often coordinators are asked for groups that are behind."""
+LOOK_S = 1.0
+"""How often it is looked whether there are retired partitions."""
+RETENTION_CHECK = "log.retention.check.interval.ms"
+
+
+class ControllerShrinking(Preparing[Contraction]):
+    """The part of one controller that concerns topics on their way to fewer partitions."""
+
+    def __init__(self, controller: Decisions, node: Node) -> None:
+        super().__init__(controller, node)
+        self._logs = RetiredLogs(controller)
+
+    @property
+    def under_way(self) -> Mapping[str, Contraction]:
+        """The contractions that are not decided."""
+        contractions = self._controller.state.contractions
+        return {name: each for name, each in contractions.items() if not each.holds}
+
+    def is_decided(self, change: Contraction) -> bool:
+        """Never, of those that are under way."""
+        return change.holds
+
+    async def shrink(self, new: NewPartitions, *, validate_only: bool = False) -> None:
+        """Let a topic shrink; returns when producers have to know the new count. TopicError: it is
+        refused, or rolled back and may be asked for again (REQUEST_TIMED_OUT).
+        """
+        controller = self._controller
+        await answered(controller.exclusively(self._check, new))
+        await answered(self._logs.check_priors(new.name, new.total_count))
+        topic = await answered(controller.exclusively(self._prepare, new, validate_only))
+        if topic is None:
+            return
+        await self.wait_for_end(topic)
+        if controller.state.count(new.name) != new.total_count:
+            why = f"'{new.name}' kept its partitions. Try again."
+            raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
+
+    async def _check(self, new: NewPartitions) -> Contraction | None:
+        """The contraction that is asked for again; TopicError where there may be none."""
+        controller = self._controller
+        state = controller.state
+        check_contraction(state.image, new, controller.config["log.cleanup.policy"])
+        if new.name in state.expansions:
+            raise TopicError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"'{new.name}' is growing: try again when that is done.",
+            )
+        known = state.contractions.get(new.name)
+        if known is not None and known.first != new.total_count:
+            raise TopicError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"'{new.name}' shrinks to {known.first} partitions already: try again when the"
+                " others are deleted.",
+            )
+        if not controller.config.tells_epochs:
+            raise TopicError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "inter.broker.protocol.version is older than what a contraction needs.",
+            )
+        return known
+
+    async def _prepare(self, new: NewPartitions, validate_only: bool) -> TopicId | None:
+        controller = self._controller
+        known = await self._check(new)
+        topic = controller.state.topics[new.name]
+        topic_id = TopicId(topic.name, topic.topic_id)
+        if validate_only or known is not None:
+            return None if validate_only or known is None or known.holds else topic_id
+        priors = tuple((i, p.leader_epoch) for i, p in enumerate(topic.partitions))
+        contraction = Contraction(topic_id, new.total_count, priors, self._node.now_ms())
+        self.begin(topic_id)
+        await controller.in_store(controller.store.contractions.begin, contraction)
+        controller.state = controller.state.with_contraction(contraction)
+        return topic_id
+
+    async def obstacle(self, change: Contraction, silent: Collection[int]) -> str:
+        """A leader that is silent; or groups that have not read far enough, or that nobody knows
+        of, when the time is over.
+        """
+        name = change.topic.name
+        while True:
+            why = self.silent_leaders(name, silent)
+            known = self._controller.state.contractions.get(name)
+            if why or known != change or not self._controller.active:
+                return why
+            behind = await self._logs.who_is_behind(change, max(self.left_s(change), 1.0))
+            if not behind:
+                return ""
+            if self.left_s(change) <= 0:
+                have = len(self._controller.state.topics[name].partitions)
+                return (
+                    f"'{name}' keeps its {have} partitions: {behind} within"
+                    f" {TIMEOUT}={self._controller.config[TIMEOUT]}. Try again when that is so."
+                )
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def commit(self, change: Contraction, generation: int, silent: set[int]) -> bool:
+        """Decide: producers distribute over the remaining partitions."""
+        controller = self._controller
+        name = change.topic.name
+        if controller.state.contractions.get(name) != change:
+            return True
+        if self.is_outdated(change, generation, silent):
+            return False
+        decided = change._replace(holds=True)
+        await controller.in_store(controller.store.contractions.decide, decided)
+        controller.state = controller.state.with_contraction(decided)
+        self.ended(change)
+        LOGGER.info(
+            "'%s' has shrunk to %d partitions in %d ms; the others are deleted once they are empty",
+            name, change.first, self.last_ms,
+        )  # fmt: skip
+        controller.channels.tell_partitions(partitions_of(controller.state.topics[name]))
+        return True
+
+    async def roll_back(self, change: Contraction, silent: set[int], why: str) -> bool:
+        """Forget it: all partitions take records."""
+        controller = self._controller
+        name = change.topic.name
+        if controller.state.contractions.get(name) != change:
+            return True
+        await controller.in_store(controller.store.contractions.cancel, name)
+        controller.state = controller.state.without_contraction(name)
+        self.undone(change, why)
+        return True
+
+    # ---- the end of retired partitions ----
+
+    async def follow_retired(self) -> None:
+        """Delete retired partitions once they are empty."""
+        controller = self._controller
+        while controller.active:
+            wait_ms = controller.config[RETENTION_CHECK]
+            await asyncio.sleep(min(LOOK_S, wait_ms / 1000))
+            for change in list(controller.state.contractions.values()):
+                try:
+                    if change.holds and await self._logs.are_empty(change):
+                        await controller.exclusively(self._delete_retired, change)
+                except KafkaError as problem:
+                    LOGGER.info("partitions that have retired stay for now: %s", problem)
+
+    async def _delete_retired(self, change: Contraction) -> None:
+        controller = self._controller
+        state = controller.state
+        name, first = change.topic.name, change.first
+        if state.contractions.get(name) != change:
+            return
+        topic = state.topics[name]
+        # Whatever has these numbers again begins with a larger leader epoch: see growth.py.
+        epochs = [each.leader_epoch for each in topic.partitions]
+        if epochs[0] < max(epochs[first:]):
+            raised = topic.partitions[0]._replace(leader_epoch=max(epochs[first:]))
+            await controller.commit([PartitionChange(name, 0, raised)])
+            state = controller.state
+            topic = state.topics[name]
+        count = len(topic.partitions)
+        dropped = {
+            index: frozenset(topic.partitions[index].replicas) for index in range(first, count)
+        }
+        epoch = state.partition_epoch + 1
+        left = topic._replace(partitions=topic.partitions[:first])
+        await controller.in_store(controller.store.end_contraction, state, left, dropped, epoch)
+        state = controller.state.with_topics(left).without_contraction(name)
+        controller.state = state.with_deletion(change.topic, dropped)._replace(
+            partition_epoch=epoch
+        )
+        LOGGER.info("'%s' has %d partitions now: the others were empty", name, first)
+        # The others hear from these how many there are.
+        controller.channels.tell_partitions(partitions_of(left))
+        for index, nodes in dropped.items():
+            controller.channels.tell_stop(change.topic, index, nodes, delete=True)

@@ -1,0 +1,104 @@
+"""A contraction (KIP-253) and groups of the classic protocol, whose own leader decides who gets
+what: partitions that a group may not read yet are taken out of what the leader gives, before it is
+kept. Once the group may read them, its members are called to join again.
+"""
+
+from __future__ import annotations
+
+from kstore.broker.state.groups.classic.group import STABLE, ClassicGroup
+from kstore.broker.state.metadata.image import MetadataImage
+from kstore.errors import ProtocolError
+from kstore.protocol.groups.consumer_protocol import ConsumerProtocolAssignment
+
+__all__ = ["assigned_partitions", "is_due", "lacks_remaining", "without_held_back"]
+
+VERSION_BYTES = 2
+
+
+def _decoded(assignment: bytes) -> tuple[ConsumerProtocolAssignment, int] | None:
+    """An assignment and its version; None where it is no consumer's."""
+    if len(assignment) < VERSION_BYTES:
+        return None
+    version = int.from_bytes(assignment[:VERSION_BYTES], "big", signed=True)
+    if version < ConsumerProtocolAssignment.MIN_VERSION:
+        return None
+    version = min(version, ConsumerProtocolAssignment.MAX_VERSION)
+    try:
+        decoded = ConsumerProtocolAssignment.decode(
+            assignment, version, offset=VERSION_BYTES, allow_trailing=True
+        )
+    except ProtocolError:
+        return None
+    return decoded, version
+
+
+def without_held_back(
+    group: ClassicGroup, given: dict[str, bytes], image: MetadataImage | None
+) -> tuple[dict[str, bytes], frozenset[str]]:
+    """What members may have of what the leader gives them, and the topics of which they lack
+    partitions.
+    """
+    hidden = {} if image is None else {
+        name: image.topics[name].hidden
+        for name in image.ordered
+        if image.topics[name].hidden
+    }  # fmt: skip
+    if not hidden or not group.uses_consumer_protocol:
+        return given, frozenset()
+    left: dict[str, bytes] = {}
+    lacking: set[str] = set()
+    for member_id, assignment in given.items():
+        left[member_id] = assignment
+        found = _decoded(assignment)
+        if found is None:
+            continue
+        decoded, version = found
+        for row in decoded.assigned_partitions:
+            missing = hidden.get(row.topic, frozenset()).intersection(row.partitions)
+            if missing:
+                lacking.add(row.topic)
+                row.partitions = [index for index in row.partitions if index not in missing]
+        rows = [row for row in decoded.assigned_partitions if row.partitions]
+        if lacking:
+            decoded.assigned_partitions = rows
+            left[member_id] = version.to_bytes(VERSION_BYTES, "big") + decoded.encode(version)
+    return left, frozenset(lacking)
+
+
+def is_due(group: ClassicGroup, image: MetadataImage | None) -> bool:
+    """Whether members that lack partitions may have them now."""
+    if group.state != STABLE or not group.lacking or image is None:
+        return False
+    return not any(name in image.topics and image.topics[name].hidden for name in group.lacking)
+
+
+def assigned_partitions(group: ClassicGroup, topic: str) -> set[int] | None:
+    """A topic's partitions that members have; None where that can't be read."""
+    assigned: set[int] = set()
+    for member in group.members.values():
+        if not member.assignment:
+            continue
+        found = _decoded(member.assignment)
+        if found is None:
+            return None
+        for row in found[0].assigned_partitions:
+            if row.topic == topic:
+                assigned.update(row.partitions)
+    return assigned
+
+
+def lacks_remaining(group: ClassicGroup, image: MetadataImage | None) -> frozenset[str]:
+    """The topics of which a group whose log was replayed has retired partitions and none of those
+    that remain: they were held back, and whoever coordinated it knew that.
+    """
+    if group.state != STABLE or image is None:
+        return frozenset()
+    found = set()
+    for name in image.ordered:
+        retirement = image.topics[name].retirement
+        if retirement is None or not group.is_subscribed_to(name):
+            continue
+        assigned = assigned_partitions(group, name)
+        if assigned and min(assigned) >= retirement.first:
+            found.add(name)
+    return frozenset(found)

@@ -1,0 +1,224 @@
+"""A topic that shrinks, and its groups: what remains is given to nobody in a group before the group
+has committed what retires; and who keeps the topic from shrinking.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kstore.broker.state.groups.coordinator.contraction import groups_behind
+from kstore.broker.state.metadata.gates import UNKNOWN, TopicGates
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
+from kstore.broker.state.metadata.retirement import Retirement
+from kstore.broker.state.work import whole
+from kstore.errors import ErrorCode
+from kstore.protocol.groups.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
+from kstore.protocol.groups.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.reference.consumer_driver import ConsumerDriver, assignment, owned_of, subscription
+from tests.reference.group_driver import Parked
+
+ON = {"kstore.ordered.expansion": "true"}
+TOPIC = UUID(int=7)
+FIVE, TWO = 5, 2
+ENDS = {2: 4, 3: 0, 4: 6}
+"""Of the partitions that retire; one is empty."""
+
+
+class Driver(ConsumerDriver):
+    """Groups that read one topic `t` of five partitions, of which two are to remain."""
+
+    def shrink(self, *, holds: bool, ends: dict[int, int] | None = None, epoch: int = 3) -> None:
+        """The contraction of that epoch is prepared, or decided."""
+        retirement = Retirement(TWO, epoch, 12, holds)
+        rows = tuple((ENDS if ends is None else ends).items())
+        self.be(retirement, TopicGates(TOPIC, FIVE, {}, retirement, rows))
+
+    def be(self, retirement: Retirement | None, gates: TopicGates) -> None:
+        """So are the topic, and what is known of it."""
+        parts = tuple(PartitionImage(1, 0, (1,), (1,)) for _ in range(FIVE))
+        topic = TopicImage("t", TOPIC, parts, ON, retirement)
+        self.image = self.image.with_gates({"t": gates}).with_topics(topic)
+
+    def whole_topic(self) -> None:
+        """It does not shrink."""
+        self.be(None, TopicGates(TOPIC, FIVE, {}))
+
+    def reach(self, offsets: dict[int, int], **fields: Any) -> None:
+        """Commit offsets, as an administrator or a member."""
+        rows = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+            for index, offset in offsets.items()
+        ]
+        topic = OffsetCommitRequestTopic(name="t", topic_id=TOPIC, partitions=rows)
+        said: dict[str, Any] = {"group_id": "g", "topics": [topic]}
+        answer = self.send(OffsetCommitRequest(**(said | fields)), version=9)
+        assert [row.error_code for row in answer.topics[0].partitions] == [0] * len(offsets)
+
+    def behind(self) -> list[str]:
+        """The groups that keep it from shrinking."""
+        return whole(groups_behind(self.shard, self.image, self.image.topics["t"]))
+
+
+@pytest.fixture
+def driver() -> Driver:
+    made = Driver(initial_rebalance_delay_ms=0)
+    made.whole_topic()
+    return made
+
+
+def as_member(member_id: str, epoch: int) -> dict[str, Any]:
+    return {"member_id": member_id, "generation_id_or_member_epoch": epoch}
+
+
+# ---- the consumer protocol ----
+
+
+def test_who_comes_later_is_given_what_retires_first(driver: Driver) -> None:
+    driver.shrink(holds=True)
+    joined = driver.enter("a", "t")
+    assert owned_of(joined) == {TOPIC: [2, 3, 4]}
+    driver.reach({2: 4, 4: 5}, **as_member("a", joined.member_epoch))
+    assert driver.beat("a", joined.member_epoch).assignment is None
+    driver.reach({4: 6}, **as_member("a", joined.member_epoch))
+    assert owned_of(driver.beat("a", joined.member_epoch)) == {TOPIC: [0, 1, 2, 3, 4]}
+
+
+def test_all_members_share_what_retires(driver: Driver) -> None:
+    driver.shrink(holds=True)
+    driver.enter("a", "t")
+    driver.enter("b", "t")
+    driver.beat("a", 2)
+    driver.beat("a", 2, {TOPIC: sorted(driver.group.target["a"][TOPIC])})
+    targets = [sorted(target[TOPIC]) for target in driver.group.target.values()]
+    assert sorted(index for target in targets for index in target) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("end", [UNKNOWN, 4])
+def test_what_is_not_known_holds_back(driver: Driver, end: int) -> None:
+    driver.shrink(holds=True, ends=ENDS | {2: end})
+    driver.reach({2: 3, 4: 6})
+    assert owned_of(driver.enter("a", "t")) == {TOPIC: [2, 3, 4]}
+
+
+def test_what_is_known_of_another_contraction_opens_nothing(driver: Driver) -> None:
+    """One was rolled back, and another is prepared: the old ends are not its own."""
+    driver.reach({2: 4, 4: 6})
+    driver.shrink(holds=False, epoch=3)
+    gates = driver.image.gates["t"]
+    driver.be(Retirement(TWO, 4, 12), gates)
+    assert owned_of(driver.enter("a", "t")) == {TOPIC: [2, 3, 4]}
+
+
+def test_what_is_prepared_takes_nothing_away_and_what_is_decided_does(driver: Driver) -> None:
+    joined = driver.enter("a", "t")
+    assert owned_of(joined) == {TOPIC: [0, 1, 2, 3, 4]}
+    driver.shrink(holds=False)
+    assert driver.beat("a", joined.member_epoch).assignment is None
+    assert driver.behind() == ["g"]
+    driver.shrink(holds=True)
+    assert owned_of(driver.beat("a", joined.member_epoch)) == {TOPIC: [2, 3, 4]}
+
+
+def test_a_group_is_behind_until_it_has_committed_what_retires(driver: Driver) -> None:
+    joined = driver.enter("a", "t")
+    driver.shrink(holds=False)
+    driver.reach({2: 4, 4: 5}, **as_member("a", joined.member_epoch))
+    assert driver.behind() == ["g"]
+    driver.reach({4: 6}, **as_member("a", joined.member_epoch))
+    assert driver.behind() == []
+
+
+def test_groups_that_read_nothing_that_remains_keep_nobody_waiting(driver: Driver) -> None:
+    driver.reach({0: 3})  # a group without members
+    row = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    alone = OffsetCommitRequestTopic(name="t", topic_id=TOPIC, partitions=row)
+    driver.send(OffsetCommitRequest(group_id="alone", topics=[alone]), version=9)
+    driver.shrink(holds=False)
+    assert owned_of(driver.enter("a", "t")) == {TOPIC: [2, 3, 4]}
+    assert driver.behind() == []
+
+
+# ---- the classic protocol ----
+
+
+def join_and_sync(driver: Driver, given: bytes, member: str = "") -> tuple[str, int, list[int]]:
+    """One member's join, and the partitions that it is given of what it gives itself."""
+    joined = driver.join(member_id=member, version=3, protocols=subscription())
+    if isinstance(joined, Parked):
+        driver.advance(0)
+        joined = joined.response
+    synced = driver.sync(joined.member_id, joined.generation_id, {joined.member_id: given})
+    return joined.member_id, joined.generation_id, decoded(synced.assignment)
+
+
+def decoded(data: bytes) -> list[int]:
+    rows = ConsumerProtocolAssignment.decode(data, 0, offset=2).assigned_partitions
+    return sorted(index for row in rows for index in row.partitions)
+
+
+def test_a_classic_leader_gives_its_members_no_more_than_they_may_have(driver: Driver) -> None:
+    driver.shrink(holds=True)
+    member, generation, have = join_and_sync(driver, assignment(0, 1, 2, 3, 4))
+    assert have == [2, 3, 4]
+    assert driver.behind() == []
+    assert driver.heartbeat(member, generation) == ErrorCode.NONE
+    driver.reach({2: 4, 4: 6}, **as_member(member, generation))
+    assert driver.heartbeat(member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    _, _, have = join_and_sync(driver, assignment(0, 1, 2, 3, 4), member)
+    assert have == [0, 1, 2, 3, 4]
+
+
+def test_the_next_coordinator_knows_what_a_classic_group_lacks(driver: Driver) -> None:
+    driver.shrink(holds=True)
+    member, generation, _ = join_and_sync(driver, assignment(0, 1, 2, 3, 4))
+    driver.reach({2: 4, 4: 6}, **as_member(member, generation))
+    driver.restart()
+    assert driver.heartbeat(member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_classic_group_that_reads_what_remains_is_behind(driver: Driver) -> None:
+    member, generation, have = join_and_sync(driver, assignment(0, 1, 2, 3, 4))
+    assert have == [0, 1, 2, 3, 4]
+    driver.shrink(holds=False)
+    assert driver.behind() == ["g"]
+    assert driver.heartbeat(member, generation) == ErrorCode.NONE, "it is left in peace"
+    driver.reach({2: 4, 4: 6}, **as_member(member, generation))
+    assert driver.behind() == []
+
+
+def test_assignments_that_are_no_consumers_are_left_alone(driver: Driver) -> None:
+    driver.shrink(holds=True)
+    joined = driver.join(version=3, protocol_type="connect", protocols=(("p", b"\0"),))
+    driver.advance(0)
+    answer = joined.response
+    given = {answer.member_id: b"\0"}
+    assert driver.sync(answer.member_id, answer.generation_id, given).assignment == b"\0"
+
+
+def test_other_topics_of_an_assignment_stay(driver: Driver) -> None:
+    driver.shrink(holds=True)
+    rows = [
+        ConsumerProtocolAssignmentTopicPartition(topic="other", partitions=[0, 1]),
+        ConsumerProtocolAssignmentTopicPartition(topic="t", partitions=[0, 4]),
+    ]
+    given = b"\0\1" + ConsumerProtocolAssignment(assigned_partitions=rows, user_data=b"u").encode(1)
+    joined = driver.join(version=3, protocols=subscription())
+    driver.advance(0)
+    answer = joined.response
+    synced = driver.sync(answer.member_id, answer.generation_id, {answer.member_id: given})
+    found = ConsumerProtocolAssignment.decode(synced.assignment, 1, offset=2)
+    assert [(row.topic, row.partitions) for row in found.assigned_partitions] == [
+        ("other", [0, 1]),
+        ("t", [4]),
+    ]
+    assert (synced.assignment[:2], found.user_data) == (b"\0\1", b"u")
