@@ -62,6 +62,8 @@ class _PresentLeader(Leader):
 
     async def prepare(self, items: Sequence[TopicPartition], *, again: bool) -> None:
         """Learn who leads, in any case."""
+        if again:
+            self._cluster.doubt()
         await self._cluster.refresh({tp.topic for tp in items})
 
 

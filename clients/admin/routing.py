@@ -123,7 +123,9 @@ class Controller(AnyBroker):
     """The controller, or any broker where none is known: brokers hand such requests on."""
 
     async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
-        """Learn who the controller is."""
+        """Learn who the controller is; once that was wrong, of another broker."""
+        if again:
+            self._cluster.doubt()
         if again or not self._cluster.view.brokers:
             await self._cluster.refresh([])
 
@@ -162,7 +164,11 @@ class Leader(AnyBroker):
     """The leader of a partition."""
 
     async def prepare(self, items: Sequence[TopicPartition], *, again: bool) -> None:
-        """Learn who leads."""
+        """Learn who leads; once that was wrong, of another broker: the one that told it may be cut
+        off from the controller.
+        """
+        if again:
+            self._cluster.doubt()
         topics = {tp.topic for tp in items}
         if again or not topics <= set(self._cluster.view.topics):
             await self._cluster.refresh(topics)

@@ -1,6 +1,7 @@
 """A client whose first broker is cut off from the controller: an answer that only an outdated
-broker gives leads to another one (KIP-232). FindCoordinator and OffsetForLeaderEpoch, against
-scripted brokers; tests/documents/test_kip232.py has the other requests, on real ones.
+broker gives leads to another one (KIP-232). FindCoordinator, OffsetForLeaderEpoch, and ListOffsets
+and DeleteRecords of an administrator, against scripted brokers; tests/documents/test_kip232.py has
+the other requests, on real ones.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kstore.clients import Consumer
+from kstore.clients import AdminClient, Consumer
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.find_coordinator import (
     Coordinator,
@@ -25,9 +26,19 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from kstore.protocol.logs.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from kstore.protocol.logs.fetch import FetchRequest
 from kstore.protocol.logs.list_offsets import (
     EpochEndOffset,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
@@ -43,7 +54,7 @@ from kstore.types import OffsetAndMetadata
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
 from tests.reference.fake_broker import FakeBroker
 
-VERSIONS = BY_NAME | {9: (8, 9), 10: (4, 4), 23: (3, 4)}
+VERSIONS = BY_NAME | {9: (8, 9), 10: (4, 4), 21: (2, 2), 23: (3, 4)}
 OUTDATED, LEADER, OTHER = range(3)
 
 
@@ -137,3 +148,32 @@ def test_a_position_is_checked_by_the_leader_that_another_broker_names(
         assert [record.value for record in reader.poll(30_000)] == [b"c"]
     assert asked(brokers[OUTDATED], OffsetForLeaderEpochRequest) == 1
     assert asked(brokers[OUTDATED], FetchRequest) == 0
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+)
+@pytest.mark.parametrize("kind", [ListOffsetsRequest, DeleteRecordsRequest])
+def test_an_administrator_asks_the_leader_that_another_broker_names(
+    brokers: list[FakeBroker], kind: type[Any], code: int
+) -> None:
+    def listed(error_code: int) -> ListOffsetsResponse:
+        row = ListOffsetsPartitionResponse(partition_index=0, offset=9, error_code=error_code)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])])
+
+    def deleted(error_code: int) -> DeleteRecordsResponse:
+        row = DeleteRecordsPartitionResult(
+            partition_index=0, low_watermark=9, error_code=error_code
+        )
+        return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name="t", partitions=[row])])
+
+    answer = listed if kind is ListOffsetsRequest else deleted
+    brokers[OUTDATED].handlers[kind] = lambda _request: answer(code)
+    brokers[LEADER].handlers[kind] = lambda _request: answer(ErrorCode.NONE)
+    with AdminClient(brokers[OUTDATED].address, retry_backoff_ms=1) as admin:
+        if kind is ListOffsetsRequest:
+            assert admin.list_offsets({TP: "latest"})[TP].offset == 9
+        else:
+            assert admin.delete_records({TP: 9}) == {TP: 9}
+    assert asked(brokers[OUTDATED], kind) == 1
+    assert asked(brokers[LEADER], kind) == 1
