@@ -9,7 +9,10 @@ import random
 import struct
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
+from kstore.broker.state.shares.persisted import SharePartitionKey
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.metadata.topics import (
@@ -134,9 +137,19 @@ def _produce_flawed(peer: Peer, version: int) -> Story:
         yield produce(names[number % 3], next(batches))
 
 
+def _is_found(answer: Any) -> bool:
+    return bool(answer.coordinators[0].error_code == 0)
+
+
 def _produce_internal(peer: Peer, version: int) -> Story:
     good = batch([b"v"])
-    for topic in ("__consumer_offsets", "__transaction_state"):
+    own = f"probe-internal-{version}"
+    yield Step(create(own), compare=False)
+    key = SharePartitionKey("probe-internal", peer.topic_id(own), 0)
+    finds = FindCoordinatorRequest(key_type=2, coordinator_keys=[str(key)])
+    # That makes __share_group_state.
+    yield Step(finds, version=6, until=_is_found, compare=False)
+    for topic in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
         name: Name = peer.topic_id(topic) if version >= 13 else topic
         yield produce(name, good)
         yield produce(name, good, partition=99)
