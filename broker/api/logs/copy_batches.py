@@ -294,12 +294,14 @@ class _Copy:
 
 def _look(
     partition: Partition, log: Log, offset: int, key: bytes, held: _Held | None
-) -> tuple[_Held, NestedBatch | None]:
+) -> tuple[_Held | None, NestedBatch | None]:
     """In a thread: the batch that is the value of the record with this key at this offset, and the
     batch of the source that it was found in. InvalidBatchError for damage.
     """
     if held is None:
         data, _ = log.core.read(offset, log.core.log_end_offset, 1)
-        view = next(iter(batches(data)))
+        view = next(iter(batches(data)), None)
+        if view is None:
+            return None, None  # it was deleted meanwhile
         held = _Held(partition, view.base_offset, view.next_offset, data)
     return held, find_nested(held.data, offset, key)
