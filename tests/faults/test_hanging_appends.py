@@ -30,6 +30,8 @@ PATIENCE_S = 3.0
 HANGS_S = 12.0
 """The journal is committed every five seconds: then whoever writes to the page cache waits."""
 PATIENCE_MS = 5_000
+PAUSE_S = 1.5
+"""After a second without a write the disk is asked nothing any more."""
 
 
 class Sent:
@@ -221,4 +223,25 @@ def test_appends_are_left_to_threads_while_the_probe_waits(
         offsets = [each.result(60) for each in sent.results]
         assert offsets == list(range(len(sent.values))), "each once, in order"
         until(lambda: "answers again" in broker.error_output(), "the log says that it goes on")
+        assert stored(broker, sent.place) == sent.values
+
+
+def test_the_first_append_after_a_pause_holds_no_loop_though_the_disk_hangs(
+    tmp_path: Path, faulty_disk: FaultyDisk
+) -> None:
+    disk = faulty_disk
+    with broker_with_one_dir(disk, tmp_path) as broker, patient(broker) as producer:
+        with AdminClient(broker.bootstrap, default_api_timeout_ms=PATIENCE_MS) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+            sent = Sent(producer, "t", 0)
+            send_for(0.5, sent, admin)
+            until(lambda: sent.acknowledged() == len(sent.results), "all are there")
+            time.sleep(PAUSE_S)
+            disk.block("pw")
+            before = sent.acknowledged()
+            send_for(2.0, sent, admin)
+            assert sent.acknowledged() == before
+            disk.thaw()
+        offsets = [each.result(60) for each in sent.results]
+        assert offsets == list(range(len(sent.values))), "each once, in order"
         assert stored(broker, sent.place) == sent.values

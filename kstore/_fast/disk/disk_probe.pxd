@@ -16,6 +16,7 @@ cdef struct ProbeState:
     int error                       # the errno of the last one
     bint used                       # somebody has written since the last question
     bint resting                    # who writes has to wake the thread
+    bint unsure                     # it was woken, and the disk has not answered since
     bint ended
     int shared_by
 
@@ -30,6 +31,10 @@ cdef inline void note_use(DiskProbe probe) noexcept nogil:
     probe.state.used = True
     if probe.state.resting:
         probe.wake()
+
+# Whether nobody knows: it was asked nothing for a while, and not answered since it is asked again.
+cdef inline bint is_unsure(DiskProbe probe) noexcept nogil:
+    return probe.state.unsure
 
 # For how long the disk has owed an answer, if that is longer than a question's interval; else 0.
 cdef inline int64_t overdue_ms(DiskProbe probe) noexcept nogil:

@@ -109,6 +109,7 @@ cdef void* run(void* arg) noexcept nogil:
             used_ms = monotonic_ms()
         if state.interval_ms == 0 or monotonic_ms() - used_ms > RESTS_AFTER_MS:
             state.resting = True
+            state.unsure = False
             pthread_cond_wait(&state.changed, &state.mutex)
             state.resting = False
             continue
@@ -117,11 +118,13 @@ cdef void* run(void* arg) noexcept nogil:
         error = ask(state, &fd)
         pthread_mutex_lock(&state.mutex)
         state.asked_ms = 0
+        state.unsure = False
         state.answers += 1
         state.error = error
         until = until_ms(state.interval_ms if fd >= 0 else TRIES_AGAIN_MS)
         if not state.ended:
             pthread_cond_timedwait(&state.changed, &state.mutex, &until)
+    state.unsure = False                    # there is nobody to ask
     pthread_mutex_unlock(&state.mutex)
     if fd >= 0:
         close(fd)
@@ -185,12 +188,14 @@ cdef class DiskProbe:
             return
         pthread_mutex_lock(&state.mutex)
         state.resting = False
+        state.unsure = not state.ended
         if self.running:
             pthread_cond_signal(&state.changed)
         elif not state.ended:
             state.shared_by = 2
             self.running = True
             if kstore_begin_thread(run, state):
+                state.unsure = False
                 state.shared_by = 1             # none is to be had: the next who writes tries again
                 self.running = False
                 state.resting = True

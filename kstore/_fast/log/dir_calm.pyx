@@ -9,7 +9,7 @@ in the middle of it.
 
 from posix.unistd cimport close
 
-from kstore._fast.disk.disk_probe cimport note_use, overdue_ms
+from kstore._fast.disk.disk_probe cimport is_unsure, note_use, overdue_ms
 from kstore._fast.log.clock cimport now_us
 
 cdef extern from * nogil:
@@ -64,7 +64,7 @@ cdef class DirCalm:
             return False
         if self.probe is not None:
             note_use(self.probe)
-            if overdue_ms(self.probe):
+            if is_unsure(self.probe) or overdue_ms(self.probe):
                 return False
         if self.is_over_budget():
             return False
@@ -91,9 +91,9 @@ cdef class DirCalm:
         now = now_us()
         if by_loop and self.core_fd >= 0:
             waited_us = kstore_core_waited_us(self.core_fd) - self.core_waited_us
-            # It may have waited between the sample and the write, too; but not done much else.
-            if now - took_us - self.core_sampled_us - waited_us <= 2 * SAMPLED_EACH_US \
-                    and took_us - waited_us <= SLOW_US:
+            # It may have waited before the write, too: what counts is all that it did since the
+            # sample and that was no waiting, the write's own time among it.
+            if now - self.core_sampled_us - waited_us <= SLOW_US:
                 return
         self.slow_until_us = now + SLOW_FOR_US
 

@@ -83,8 +83,7 @@ def test_an_answer_that_is_owed_makes_the_dir_not_calm_until_it_comes(
         """
 calm = DirCalm()
 calm.watch_disk(probe)
-assert calm.calm
-until(lambda: probe.answers > 1)
+until(lambda: calm.calm and probe.answers > 1)
 block("p")
 until(lambda: not calm.calm)
 waited = probe.overdue_ms
@@ -95,6 +94,33 @@ assert not calm.calm
 os.unlink(control)
 until(lambda: probe.answers > answers)
 until(lambda: calm.calm)
+""",
+    )
+
+
+def test_after_a_pause_the_dir_is_not_calm_before_the_disk_has_answered(
+    faulty_disk: FaultyDisk,
+) -> None:
+    run(
+        faulty_disk,
+        """
+calm = DirCalm()
+calm.watch_disk(probe)
+probe.interval_ms = 60_000
+assert not calm.calm, "nobody has asked it yet"
+until(lambda: calm.calm)
+probe.interval_ms = 5
+until(lambda: probe.resting)
+block("p")
+answers = probe.answers
+probe.interval_ms = 60_000
+assert not calm.calm
+time.sleep(0.05)
+assert (calm.calm, probe.overdue_ms, probe.answers) == (False, 0, answers)
+os.unlink(control)
+until(lambda: calm.calm)
+probe.interval_ms = 0
+assert calm.calm, "nothing is asked"
 """,
     )
 

@@ -270,6 +270,35 @@ def test_a_write_that_waited_for_a_core_says_nothing_of_the_disk() -> None:
     assert told == [True]
 
 
+def test_a_slow_write_counts_though_its_thread_waited_for_a_core_before() -> None:
+    told: list[bool] = []
+
+    def write() -> None:
+        os.sched_setaffinity(0, {core})
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        calm = DirCalm()
+        assert calm.calm
+        waited = core_waited_us()
+        while core_waited_us() - waited < 60_000:
+            pass
+        begin = time.monotonic()
+        time.sleep(0.03)  # as if for the disk
+        calm.note_loop_write(int((time.monotonic() - begin) * 1e6))
+        told.append(calm.calm)
+
+    core = min(os.sched_getaffinity(0))
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        os.sched_setaffinity(busy.pid, {core})
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join(WAIT_S)
+    finally:
+        busy.kill()
+        busy.wait()
+    assert told == [False]
+
+
 def test_a_write_that_waited_for_the_disk_counts_on_a_busy_machine_too() -> None:
     calm = DirCalm()
     assert calm.calm

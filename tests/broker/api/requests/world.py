@@ -29,7 +29,9 @@ class World:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         loop = asyncio.get_running_loop()
-        given = {"log.dirs": str(folder), "offsets.topic.num.partitions": "1"} | settings
+        given = {"log.dirs": str(folder), "offsets.topic.num.partitions": "1"}
+        given["kstore.log.dir.probe.ms"] = "0"  # small appends are done at once, the first one too
+        given |= settings
         config = BrokerConfig.load(None, given, {})
         self.server = Server(config, loop)
         self.broker = compose(config, loop, self.server, self.server.report)

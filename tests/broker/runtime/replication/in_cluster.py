@@ -78,6 +78,7 @@ async def opened(folder: Path, **settings: str) -> AsyncIterator[InCluster]:
             "node.id": str(ME),
             "log.dirs": str(folder / "data"),
             "kstore.coordination.dir": str(folder / "store"),
+            "kstore.log.dir.probe.ms": "0",  # small appends are done at once, the first one too
         }
         | settings
     )
