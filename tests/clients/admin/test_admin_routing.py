@@ -60,6 +60,11 @@ class FakeCluster:
         self.refreshed: list[Any] = []
         self.coordinators = {"a": 1, "b": 2}
         self.forgotten: list[str] = []
+        self.doubted = 0
+
+    def doubt(self) -> None:
+        """Count it."""
+        self.doubted += 1
 
     async def refresh(self, topics: Iterable[str] | None) -> None:
         """Count it."""
