@@ -125,9 +125,9 @@ def _list_offsets_request() -> list_offsets.ListOffsetsRequest:
     return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
 
 
-def _leader_epoch_request() -> list_offsets.OffsetForLeaderEpochRequest:
+def _leader_epoch_request(**fields: bool) -> list_offsets.OffsetForLeaderEpochRequest:
     part = list_offsets.OffsetForLeaderPartition(
-        current_leader_epoch=5, leader_epoch=4, partition_epoch=17
+        current_leader_epoch=5, leader_epoch=4, partition_epoch=17, **fields
     )
     topic = list_offsets.OffsetForLeaderTopic(topic="t", partitions=[part])
     return list_offsets.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
@@ -282,6 +282,10 @@ EXAMPLES = (
     Example(2, 11, _list_offsets_request(), "Where does the partition end?"),
     Example(2, 11, _list_offsets_answer(), "The end of the partition."),
     Example(23, 4, _leader_epoch_request(), "Where did leader epoch 4 end?"),
+    Example(
+        23, 4, _leader_epoch_request(visible_only=True),
+        "Where did what is visible of leader epoch 4 end?",
+    ),
     Example(21, 2, _delete_records(), "Delete the records before offset 40."),
     Example(8, 10, _offset_commit(), "A commit by a client that is no member of the group."),
     Example(28, 5, _txn_offset_commit(), "A commit in a transaction."),
