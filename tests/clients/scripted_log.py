@@ -8,19 +8,11 @@ from typing import Any
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import (
     AbortedTransaction,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
 )
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
+from kstore.protocol.schema import Message
 from kstore.record import build_batch
 from kstore.types import TopicPartition
+from tests.plain_messages import Answer
 from tests.reference.fake_broker import HANG_UP
 
 FAST = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "fetch_max_wait_ms": 5}
@@ -38,7 +30,7 @@ class Log:
         self.aborted: list[AbortedTransaction] = []
         self.asked: list[int] = []
 
-    def fetch(self, request: FetchRequest) -> Any:
+    def fetch(self, request: Message) -> Any:
         """All batches that end after the offset asked for."""
         (topic,) = request.topics
         (partition,) = topic.partitions
@@ -52,21 +44,21 @@ class Log:
         records = b"".join(b for b in self.batches if last_offset(b) >= offset)
         if not code and not records:
             time.sleep(request.max_wait_ms / 1000)  # as a broker does
-        row = PartitionData(
-            error_code=code,
-            records=b"" if code else records,
-            aborted_transactions=self.aborted,
-            log_start_offset=self.start,
-        )
-        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[row])])
+        row = {
+            "error_code": code,
+            "records": b"" if code else records,
+            "aborted_transactions": self.aborted,
+            "log_start_offset": self.start,
+        }
+        return Answer.Fetch(responses=[{"topic": "t", "partitions": [row]}])
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def list_offsets(self, request: Message) -> Message:
         """Start and end."""
         (topic,) = request.topics
         (row,) = topic.partitions
         offset = {-1: self.end, -2: self.start}[row.timestamp]
-        found = ListOffsetsPartitionResponse(offset=offset)
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+        found = {"offset": offset}
+        return Answer.ListOffsets(topics=[{"name": "t", "partitions": [found]}])
 
     @property
     def end(self) -> int:

@@ -18,16 +18,12 @@ import pytest
 from kstore.clients import AdminClient, Consumer, Producer
 from kstore.clients.admin import NewTopic, ReplicaOnBroker
 from kstore.errors import ErrorCode, KafkaError
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.peer import Peer
 from tests.faults.disks import Disk, FaultyDisk
+from tests.plain_messages import Ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -79,10 +75,8 @@ def in_sync(admin: AdminClient, topic: str) -> list[set[int]]:
 
 def deleted(peer: Peer, topic: str, partition: int) -> int:
     """The error code of DeleteRecords."""
-    row = DeleteRecordsPartition(partition_index=partition, offset=0)
-    request = DeleteRecordsRequest(
-        timeout_ms=1000, topics=[DeleteRecordsTopic(name=topic, partitions=[row])]
-    )
+    row = {"partition_index": partition, "offset": 0}
+    request = Ask.DeleteRecords(timeout_ms=1000, topics=[{"name": topic, "partitions": [row]}])
     answer: Any = peer.ask(request, 1)
     code: int = answer.topics[0].partitions[0].error_code
     return code

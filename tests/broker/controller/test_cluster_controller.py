@@ -14,20 +14,13 @@ import pytest
 
 from kstore.clients import Consumer, Producer
 from kstore.errors import ErrorCode
-from kstore.protocol.controller.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
-)
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.wire import exchange
+from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
 RECORDS = 200
@@ -73,16 +66,14 @@ def read(cluster: KstoreCluster, topic: str, count: int) -> list[int]:
 def test_a_partition_moves_to_other_brokers_with_all_its_records(cluster: KstoreCluster) -> None:
     cluster.create_topic("moved", replicas={0: [1, 2]})
     write(cluster, "moved", 0)
-    row = ReassignablePartition(partition_index=0, replicas=[3, 4])
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="moved", partitions=[row])]
-    )
+    row = {"partition_index": 0, "replicas": [3, 4]}
+    request = Ask.AlterPartitionReassignments(topics=[{"name": "moved", "partitions": [row]}])
     response = ask(cluster, 2, request)
     assert response.error_code == ErrorCode.NONE
     assert [row.error_code for row in response.responses[0].partitions] == [ErrorCode.NONE]
     cluster.wait_for_isr("moved", [3, 4])
     assert cluster.leader("moved") == 3
-    assert ask(cluster, 1, ListPartitionReassignmentsRequest()).topics == []
+    assert ask(cluster, 1, Ask.ListPartitionReassignments()).topics == []
     until(
         lambda: (
             not any(
@@ -104,7 +95,7 @@ def test_the_first_replica_leads_again_when_it_is_asked_for(cluster: KstoreClust
     cluster.start(2)
     cluster.wait_for_isr("led", [2, 3, 4])
     assert cluster.leader("led") == 3
-    asked = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="led", partitions=[0])])
+    asked = Ask.ElectLeaders(topic_partitions=[{"topic": "led", "partitions": [0]}])
     [topic] = ask(cluster, 1, asked).replica_election_results
     assert [row.error_code for row in topic.partition_result] == [ErrorCode.NONE]
     until(lambda: cluster.leader("led") == 2, "broker 2 leads")

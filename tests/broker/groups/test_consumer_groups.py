@@ -12,39 +12,11 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.consumer_groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-)
-from kstore.protocol.groups.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
 from tests.broker.harness.topic_client import TopicClient
 from tests.broker.requests.test_api import Wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 GROUP_RESOURCE = 32
 QUICK = {
@@ -56,8 +28,8 @@ QUICK = {
 @pytest.fixture
 def line(start_broker: Callable[..., KstoreBroker]) -> Wire:
     line = Wire(start_broker(QUICK))
-    new = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-    assert line.call(CreateTopicsRequest(topics=[new])).topics[0].error_code == 0
+    new = {"name": "t", "num_partitions": 2, "replication_factor": 1}
+    assert line.call(Ask.CreateTopics(topics=[new])).topics[0].error_code == 0
     return line
 
 
@@ -72,7 +44,7 @@ def enter(line: Wire, member: str = "a", **fields: Any) -> Any:
 
 def beat(line: Wire, member: str, epoch: int, **fields: Any) -> Any:
     return line.call(
-        ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **fields)
+        Ask.ConsumerGroupHeartbeat(group_id="g", member_id=member, member_epoch=epoch, **fields)
     )
 
 
@@ -81,9 +53,9 @@ def held(answer: Any) -> list[int]:
 
 
 def commit(line: Wire, member: str, epoch: int, partition: int, **fields: Any) -> int:
-    row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=5, **fields)
-    topic = OffsetCommitRequestTopic(name="t", partitions=[row])
-    request = OffsetCommitRequest(
+    row = {"partition_index": partition, "committed_offset": 5, **fields}
+    topic = {"name": "t", "partitions": [row]}
+    request = Ask.OffsetCommit(
         group_id="g", member_id=member, generation_id_or_member_epoch=epoch, topics=[topic]
     )
     code: int = line.call(request, 9).topics[0].partitions[0].error_code
@@ -94,7 +66,7 @@ def test_groups_are_listed_by_type_and_state(line: Wire) -> None:
     enter(line)
 
     def listed(**filters: list[str]) -> list[tuple[str, str, str]]:
-        groups = line.call(ListGroupsRequest(**filters)).groups
+        groups = line.call(Ask.ListGroups(**filters)).groups
         return [(group.group_id, group.group_type, group.group_state) for group in groups]
 
     mine = [("g", "consumer", "Stable")]
@@ -102,30 +74,28 @@ def test_groups_are_listed_by_type_and_state(line: Wire) -> None:
     assert listed(types_filter=["Consumer"], states_filter=["stable"]) == mine
     assert listed(types_filter=["classic"]) == []
     assert listed(states_filter=["Empty"]) == []
-    described = line.call(DescribeGroupsRequest(groups=["g"])).groups[0]
+    described = line.call(Ask.DescribeGroups(groups=["g"])).groups[0]
     assert (described.error_code, described.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
-    old = line.call(DescribeGroupsRequest(groups=["g"]), 5).groups[0]
+    old = line.call(Ask.DescribeGroups(groups=["g"]), 5).groups[0]
     assert (old.error_code, old.group_state) == (ErrorCode.NONE, "Dead")
 
 
 def test_a_group_s_settings_hold_for_it(line: Wire) -> None:
     assert enter(line).heartbeat_interval_ms == 5000
-    configs = [AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")]
-    resource = AlterConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name="g", configs=configs
-    )
-    answer = line.call(IncrementalAlterConfigsRequest(resources=[resource]))
+    configs = [{"name": "consumer.heartbeat.interval.ms", "value": "7000"}]
+    resource = {"resource_type": GROUP_RESOURCE, "resource_name": "g", "configs": configs}
+    answer = line.call(Ask.IncrementalAlterConfigs(resources=[resource]))
     assert answer.responses[0].error_code == 0
     assert beat(line, "a", 2).heartbeat_interval_ms == 7000
 
 
 def test_topics_that_grow_or_go_reach_the_group(line: Wire) -> None:
     assert held(enter(line)) == [0, 1]
-    more = [CreatePartitionsTopic(name="t", count=4, assignments=None)]
-    grown = line.call(CreatePartitionsRequest(topics=more, timeout_ms=5000))
+    more = [{"name": "t", "count": 4, "assignments": None}]
+    grown = line.call(Ask.CreatePartitions(topics=more, timeout_ms=5000))
     assert grown.results[0].error_code == 0, grown
     assert held(beat(line, "a", 2)) == [0, 1, 2, 3]
-    line.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000))
+    line.call(Ask.DeleteTopics(topics=[{"name": "t"}], timeout_ms=5000))
     assert held(beat(line, "a", 3)) == []
 
 
@@ -134,20 +104,20 @@ def test_kill_9_loses_nothing_of_a_group(
 ) -> None:
     broker = start_broker(QUICK)
     line = Wire(broker)
-    new = CreatableTopic(name="t", num_partitions=4, replication_factor=1)
-    line.call(CreateTopicsRequest(topics=[new]))
+    new = {"name": "t", "num_partitions": 4, "replication_factor": 1}
+    line.call(Ask.CreateTopics(topics=[new]))
     enter(line)
     enter(line, "b", instance_id="i")
     beat(line, "a", 2)
     assert commit(line, "a", 2, 3, partition_epoch=7) == ErrorCode.NONE
-    before = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+    before = line.call(Ask.ConsumerGroupDescribe(group_ids=["g"])).groups[0]
     broker.kill()
     broker.start()
     line = TopicClient(broker)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     deadline = time.monotonic() + 20
     while True:
-        after = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+        after = line.call(Ask.ConsumerGroupDescribe(group_ids=["g"])).groups[0]
         if after.error_code != loading or time.monotonic() > deadline:
             break
     assert after == before
@@ -155,8 +125,8 @@ def test_kill_9_loses_nothing_of_a_group(
     assert commit(line, "a", 2, 3, partition_epoch=6) == ErrorCode.INVALID_PARTITION_EPOCH
     assert commit(line, "a", 1, 3) == ErrorCode.STALE_MEMBER_EPOCH
     assert commit(line, "b", 4, 3) == ErrorCode.STALE_MEMBER_EPOCH
-    asked = OffsetFetchRequestGroup(group_id="g", topics=None)
-    fetched = line.call(OffsetFetchRequest(groups=[asked]), 9).groups[0]
+    asked = {"group_id": "g", "topics": None}
+    fetched = line.call(Ask.OffsetFetch(groups=[asked]), 9).groups[0]
     (partition,) = fetched.topics[0].partitions
     assert (partition.committed_offset, partition.partition_epoch) == (5, 7)
 
@@ -172,8 +142,8 @@ def test_commits_that_owners_are_refused_are_in_the_metrics(
             page: str = answer.read().decode()
         return [row for row in page.splitlines() if row.startswith("kstore_owner_commits")]
 
-    new = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-    line.call(CreateTopicsRequest(topics=[new]))
+    new = {"name": "t", "num_partitions": 2, "replication_factor": 1}
+    line.call(Ask.CreateTopics(topics=[new]))
     enter(line)
     assert commit(line, "a", 2, 0) == ErrorCode.NONE
     assert commit(line, "x", 2, 0) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -185,11 +155,11 @@ def test_commits_that_owners_are_refused_are_in_the_metrics(
 
 def test_an_emptied_group_is_deleted(line: Wire) -> None:
     enter(line)
-    delete = DeleteGroupsRequest(groups_names=["g"])
+    delete = Ask.DeleteGroups(groups_names=["g"])
     assert line.call(delete).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     assert beat(line, "a", -1).member_epoch == -1
     assert line.call(delete).results[0].error_code == ErrorCode.NONE
-    described = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+    described = line.call(Ask.ConsumerGroupDescribe(group_ids=["g"])).groups[0]
     assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -198,5 +168,5 @@ def test_the_protocol_can_be_switched_off(start_broker: Callable[..., KstoreBrok
     line = Wire(start_broker(off))
     unsupported = ErrorCode.UNSUPPORTED_VERSION
     assert enter(line).error_code == unsupported
-    described = line.call(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0]
+    described = line.call(Ask.ConsumerGroupDescribe(group_ids=["g"])).groups[0]
     assert described.error_code == unsupported

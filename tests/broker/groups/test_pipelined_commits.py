@@ -10,24 +10,11 @@ from pathlib import Path
 import pytest
 
 from kstore.broker.api import API_TABLE
-from kstore.protocol.groups.group_admin import DeleteGroupsRequest
-from kstore.protocol.groups.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 COMMIT_VERSION = FETCH_VERSION = 9
 """The last that name topics."""
@@ -44,10 +31,10 @@ def client(tmp_path: Path) -> Iterator[TopicClient]:
     broker.stop()
 
 
-def commit(offset: int) -> OffsetCommitRequest:
-    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequestTopic(name="t", partitions=[row])
-    return OffsetCommitRequest(group_id="g", topics=[topic])
+def commit(offset: int) -> Message:
+    row = {"partition_index": 0, "committed_offset": offset}
+    topic = {"name": "t", "partitions": [row]}
+    return Ask.OffsetCommit(group_id="g", topics=[topic])
 
 
 def in_a_row(client: TopicClient, *requests: tuple[Message, int]) -> None:
@@ -66,15 +53,10 @@ def in_a_row(client: TopicClient, *requests: tuple[Message, int]) -> None:
 @pytest.mark.parametrize(
     "deletion",
     [
-        OffsetDeleteRequest(
-            group_id="g",
-            topics=[
-                OffsetDeleteRequestTopic(
-                    name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
-                )
-            ],
+        Ask.OffsetDelete(
+            group_id="g", topics=[{"name": "t", "partitions": [{"partition_index": 0}]}]
         ),
-        DeleteGroupsRequest(groups_names=["g"]),
+        Ask.DeleteGroups(groups_names=["g"]),
     ],
     ids=["offsets", "group"],
 )
@@ -82,7 +64,7 @@ def test_a_commit_behind_a_deletion_stays(client: TopicClient, deletion: Message
     client.call(commit(5), COMMIT_VERSION)
     deletes = deletion, API_TABLE[deletion.API_KEY].max_version
     in_a_row(client, deletes, (commit(9), COMMIT_VERSION))
-    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
-    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    topics = [{"name": "t", "partition_indexes": [0]}]
+    asked = Ask.OffsetFetch(groups=[{"group_id": "g", "topics": topics}])
     answer = client.call(asked, FETCH_VERSION)
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 9

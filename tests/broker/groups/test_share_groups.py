@@ -12,36 +12,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.features import FeatureUpdateKey, UpdateFeaturesRequest
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
-from kstore.protocol.shares.describe import ShareGroupDescribeRequest
-from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
-from kstore.protocol.shares.offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
 from tests.broker.requests.test_api import Wire
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 GROUP_RESOURCE = 32
 SETTINGS = {
@@ -71,15 +44,15 @@ class Line(Wire):
 
     def make_topic(self, name: str, partitions: int = 2) -> UUID:
         """Its id."""
-        topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)]
-        made = self.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics[0]
+        topics = [{"name": name, "num_partitions": partitions, "replication_factor": 1}]
+        made = self.call(Ask.CreateTopics(topics=topics, timeout_ms=10_000)).topics[0]
         assert made.error_code == 0, made
         topic_id: UUID = made.topic_id
         return topic_id
 
     def beat(self, member_id: str, epoch: int, *topics: str) -> Any:
         """A heartbeat, again while the coordinator is not there yet."""
-        request = ShareGroupHeartbeatRequest(
+        request = Ask.ShareGroupHeartbeat(
             group_id=self.group,
             member_id=member_id,
             member_epoch=epoch,
@@ -103,12 +76,12 @@ class Line(Wire):
 
     def described(self) -> Any:
         """The group."""
-        return self.call(ShareGroupDescribeRequest(group_ids=[self.group])).groups[0]
+        return self.call(Ask.ShareGroupDescribe(group_ids=[self.group])).groups[0]
 
     def offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
         """(topic, partition) to (start offset, lag) of all that the group has."""
-        group = DescribeShareGroupOffsetsRequestGroup(group_id=self.group, topics=None)
-        told = self.call(DescribeShareGroupOffsetsRequest(groups=[group])).groups[0]
+        group = {"group_id": self.group, "topics": None}
+        told = self.call(Ask.DescribeShareGroupOffsets(groups=[group])).groups[0]
         assert told.error_code == 0, told
         return {
             (topic.topic_name, row.partition_index): (row.start_offset, row.lag)
@@ -119,20 +92,19 @@ class Line(Wire):
     def alter(self, topic: str, offsets: dict[int, int]) -> Any:
         """Set start offsets."""
         rows = [
-            AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
-            for index, offset in offsets.items()
+            {"partition_index": index, "start_offset": offset} for index, offset in offsets.items()
         ]
-        topics = [AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=rows)]
-        return self.call(AlterShareGroupOffsetsRequest(group_id=self.group, topics=topics))
+        topics = [{"topic_name": topic, "partitions": rows}]
+        return self.call(Ask.AlterShareGroupOffsets(group_id=self.group, topics=topics))
 
     def delete_offsets(self, topic: str) -> Any:
         """Forget a topic."""
-        topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
-        return self.call(DeleteShareGroupOffsetsRequest(group_id=self.group, topics=topics))
+        topics = [{"topic_name": topic}]
+        return self.call(Ask.DeleteShareGroupOffsets(group_id=self.group, topics=topics))
 
     def delete(self) -> int:
         """Delete the group; the error."""
-        told = self.call(DeleteGroupsRequest(groups_names=[self.group])).results[0]
+        told = self.call(Ask.DeleteGroups(groups_names=[self.group])).results[0]
         code: int = told.error_code
         return code
 
@@ -146,9 +118,9 @@ def test_members_get_partitions_and_a_killed_broker_knows_them_still(broker: Kst
         assert (epoch, assigned) == (3, {topic: [0, 1]})
         before = line.described()
         assert (before.group_state, before.assignor_name) == ("Stable", "simple")
-        listed = line.call(ListGroupsRequest(types_filter=["share"])).groups
+        listed = line.call(Ask.ListGroups(types_filter=["share"])).groups
         assert [(row.group_id, row.group_type) for row in listed] == [("g", "share")]
-        seen = line.call(DescribeGroupsRequest(groups=["g"])).groups[0]
+        seen = line.call(Ask.DescribeGroups(groups=["g"])).groups[0]
         assert (seen.group_state, seen.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     broker.kill()
     broker.start()
@@ -182,7 +154,7 @@ def test_a_deleted_group_begins_anew_and_a_deleted_topic_is_forgotten(broker: Ks
         line.make_topic("u")
         line.alter("t", {0: 5})
         line.alter("u", {0: 7})
-        line.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="u")], timeout_ms=10_000))
+        line.call(Ask.DeleteTopics(topics=[{"name": "u"}], timeout_ms=10_000))
         assert line.offsets() == {("t", 0): (5, -5)}
         assert line.delete() == 0
         assert line.delete() == ErrorCode.GROUP_ID_NOT_FOUND
@@ -193,13 +165,9 @@ def test_a_deleted_group_begins_anew_and_a_deleted_topic_is_forgotten(broker: Ks
 
 def test_a_groups_own_settings_count(broker: KstoreBroker) -> None:
     def set_interval(line: Line, value: str) -> int:
-        config = AlterableConfig(
-            name="share.heartbeat.interval.ms", config_operation=0, value=value
-        )
-        resource = AlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name="g", configs=[config]
-        )
-        told = line.call(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+        config = {"name": "share.heartbeat.interval.ms", "config_operation": 0, "value": value}
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": "g", "configs": [config]}
+        told = line.call(Ask.IncrementalAlterConfigs(resources=[resource])).responses[0]
         code: int = told.error_code
         return code
 
@@ -212,8 +180,8 @@ def test_a_groups_own_settings_count(broker: KstoreBroker) -> None:
 
 def test_without_the_feature_there_are_no_share_groups(broker: KstoreBroker) -> None:
     with Line(broker) as line:
-        update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
-        told = line.call(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=10_000))
+        update = {"feature": "share.version", "max_version_level": 0, "upgrade_type": 2}
+        told = line.call(Ask.UpdateFeatures(feature_updates=[update], timeout_ms=10_000))
         assert told.error_code == 0, told
         assert line.beat(str(uuid4()), 0, "t").error_code == ErrorCode.UNSUPPORTED_VERSION
         assert line.described().error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -9,38 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kstore._fast.record.builder import build_batch
-from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatRequest
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.leader_epoch_for_partition import (
-    LeaderEpochForPartitionRequest,
-    LeaderEpochForPartitionTopic,
-)
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
 from tests.broker.requests.test_api import Wire
+from tests.plain_messages import Ask
 
 __all__ = ["TopicClient", "held", "until_true"]
 
@@ -59,36 +29,35 @@ class TopicClient(Wire):
 
     def ask_for_fields(self) -> None:
         """Say in ApiVersions that answers may have kstore's tagged fields."""
-        hello = ApiVersionsRequest(
+        hello = Ask.ApiVersions(
             client_software_name="t", client_software_version="1", extension_fields=True
         )
         assert self.call(hello).error_code == 0
 
     def create(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> Any:
-        new = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
-        new.configs = [
-            CreatableTopicConfig(name=key.replace("_", "."), value=value)
-            for key, value in configs.items()
+        new = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+        new["configs"] = [
+            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
         ]
-        answer = self.call(CreateTopicsRequest(topics=[new], timeout_ms=30_000)).topics[0]
+        answer = self.call(Ask.CreateTopics(topics=[new], timeout_ms=30_000)).topics[0]
         assert answer.error_code == 0, answer
         return answer
 
     def grow(self, name: str, count: int) -> None:
-        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-        request = CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)
+        topic = {"name": name, "count": count, "assignments": None}
+        request = Ask.CreatePartitions(topics=[topic], timeout_ms=30_000)
         answer = self.call(request).results[0]
         assert answer.error_code == 0, answer
 
     def delete(self, name: str) -> None:
-        topic = DeleteTopicState(name=name)
-        answer = self.call(DeleteTopicsRequest(topics=[topic], timeout_ms=30_000)).responses[0]
+        topic = {"name": name}
+        answer = self.call(Ask.DeleteTopics(topics=[topic], timeout_ms=30_000)).responses[0]
         assert answer.error_code == 0, answer
 
     def metadata(self, name: str) -> Any:
         """The whole answer about one topic."""
-        topic = MetadataRequestTopic(name=name)
-        return self.call(MetadataRequest(topics=[topic], allow_auto_topic_creation=False))
+        topic = {"name": name}
+        return self.call(Ask.Metadata(topics=[topic], allow_auto_topic_creation=False))
 
     def epochs(self, name: str) -> list[int]:
         """The partition epochs, by partition."""
@@ -100,53 +69,55 @@ class TopicClient(Wire):
         self, name: str, index: int = 0, records: int = 1, *, count: int = -1, acks: int = -1
     ) -> Any:
         data = build_batch([b"v"] * records, timestamp=1_700_000_000_000)
-        part = PartitionProduceData(index=index, records=data)
-        topic = TopicProduceData(name=name, partition_data=[part], partition_count=count)
-        request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic])
+        part = {"index": index, "records": data}
+        topic = {"name": name, "partition_data": [part], "partition_count": count}
+        request = Ask.Produce(acks=acks, timeout_ms=30_000, topic_data=[topic])
         return self.call(request, 12).responses[0].partition_responses[0]
 
     def fetch(self, name: str, index: int = 0, version: int = 12, **fields: Any) -> Any:
         """By name; the whole answer."""
-        part = FetchPartition(partition=index, partition_max_bytes=1 << 20)
-        topics = [FetchTopic(topic=name, partitions=[part])]
+        part = {"partition": index, "partition_max_bytes": 1 << 20}
+        topics = [{"topic": name, "partitions": [part]}]
         said: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "topics": topics}
-        return self.call(FetchRequest(**(said | fields)), version)
+        return self.call(Ask.Fetch(**(said | fields)), version)
 
     def fetch_at(self, name: str, offset: int, max_bytes: int) -> Any:
         """From an offset of partition 0 on; the partition's answer."""
-        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-        topics = [FetchTopic(topic=name, partitions=[part])]
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics)
+        part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": max_bytes}
+        topics = [{"topic": name, "partitions": [part]}]
+        request = Ask.Fetch(max_wait_ms=0, min_bytes=0, topics=topics)
         return self.call(request, 12).responses[0].partitions[0]
 
     def list_offsets(self, name: str, index: int = 0, version: int = 8) -> Any:
-        part = ListOffsetsPartition(partition_index=index, timestamp=-1)
-        topic = ListOffsetsTopic(name=name, partitions=[part])
-        answer = self.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), version)
+        part = {"partition_index": index, "timestamp": -1}
+        topic = {"name": name, "partitions": [part]}
+        answer = self.call(Ask.ListOffsets(replica_id=-1, topics=[topic]), version)
         return answer.topics[0].partitions[0]
 
     def priors(self, name: str, index: int) -> Any:
-        topic = LeaderEpochForPartitionTopic(name=name, partitions=[index])
-        answer = self.call(LeaderEpochForPartitionRequest(topics=[topic]), 0)
+        topic = {"name": name, "partitions": [index]}
+        answer = self.call(Ask.LeaderEpochForPartition(topics=[topic]), 0)
         return answer.topics[0].partitions[0]
 
     def epoch_end(self, name: str, index: int, epoch: int) -> Any:
-        part = OffsetForLeaderPartition(partition=index, leader_epoch=epoch)
-        topic = OffsetForLeaderTopic(topic=name, partitions=[part])
-        return self.call(OffsetForLeaderEpochRequest(topics=[topic])).topics[0].partitions[0]
+        part = {"partition": index, "leader_epoch": epoch}
+        topic = {"topic": name, "partitions": [part]}
+        return self.call(Ask.OffsetForLeaderEpoch(topics=[topic])).topics[0].partitions[0]
 
     def commit(
         self, name: str, offsets: dict[int, int], partition_epoch: int = -1, **fields: Any
     ) -> list[int]:
         """The error codes; of the group g, and of nobody in it unless ``fields`` say who."""
         rows = [
-            OffsetCommitRequestPartition(
-                partition_index=index, committed_offset=offset, partition_epoch=partition_epoch
-            )
+            {
+                "partition_index": index,
+                "committed_offset": offset,
+                "partition_epoch": partition_epoch,
+            }
             for index, offset in offsets.items()
         ]
-        topic = OffsetCommitRequestTopic(name=name, partitions=rows)
-        request = OffsetCommitRequest(**({"group_id": "g", "topics": [topic]} | fields))
+        topic = {"name": name, "partitions": rows}
+        request = Ask.OffsetCommit(**({"group_id": "g", "topics": [topic]} | fields))
         return [row.error_code for row in self.call(request, 9).topics[0].partitions]
 
     def beat(self, member: str, epoch: int, **fields: Any) -> Any:
@@ -154,7 +125,7 @@ class TopicClient(Wire):
         if epoch == 0:
             fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": []} | fields
         return self.call(
-            ConsumerGroupHeartbeatRequest(
+            Ask.ConsumerGroupHeartbeat(
                 **({"group_id": "g", "member_id": member, "member_epoch": epoch} | fields)
             )
         )

@@ -12,34 +12,10 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.consumer_groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.config_resources import AlterableConfig as Replacement
-from kstore.protocol.metadata.config_resources import (
-    AlterConfigsRequest,
-    ListConfigResourcesRequest,
-)
-from kstore.protocol.metadata.config_resources import AlterConfigsResource as Replaced
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kstore.record import batches, decode
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes.peer import Peer
+from tests.plain_messages import Ask
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
@@ -50,57 +26,47 @@ class Client(Peer):
     """One connection that speaks of configs and records."""
 
     def make(self, topic: str, **configs: str) -> int:
-        rows = [
-            CreatableTopicConfig(name=key.replace("_", "."), value=value)
-            for key, value in configs.items()
-        ]
-        new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=rows)
-        answer: Any = self.ask(CreateTopicsRequest(topics=[new]), 5)
+        rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+        new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": rows}
+        answer: Any = self.ask(Ask.CreateTopics(topics=[new]), 5)
         return int(answer.topics[0].error_code)
 
     def alter(
         self, kind: int, name: str, key: str, value: str | None, *, dry: bool = False
     ) -> tuple[int, str | None]:
         """Set, or with None delete, one setting; the error code and its words."""
-        row = AlterableConfig(
-            name=key, value=value, config_operation=DELETE if value is None else SET
-        )
-        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])
+        row = {"name": key, "value": value, "config_operation": DELETE if value is None else SET}
+        resource = {"resource_type": kind, "resource_name": name, "configs": [row]}
         answer: Any = self.ask(
-            IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry), 1
+            Ask.IncrementalAlterConfigs(resources=[resource], validate_only=dry), 1
         )
         return answer.responses[0].error_code, answer.responses[0].error_message
 
     def replace(self, kind: int, name: str, **pairs: str) -> int:
-        rows = [Replacement(name=key.replace("_", "."), value=pairs[key]) for key in pairs]
-        resource = Replaced(resource_type=kind, resource_name=name, configs=rows)
-        answer: Any = self.ask(AlterConfigsRequest(resources=[resource]), 2)
+        rows = [{"name": key.replace("_", "."), "value": pairs[key]} for key in pairs]
+        resource = {"resource_type": kind, "resource_name": name, "configs": rows}
+        answer: Any = self.ask(Ask.AlterConfigs(resources=[resource]), 2)
         return int(answer.responses[0].error_code)
 
     def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
         """A setting's value, and where it comes from."""
-        row = DescribeConfigsResource(
-            resource_type=kind, resource_name=name, configuration_keys=[key]
-        )
-        answer: Any = self.ask(DescribeConfigsRequest(resources=[row]), 4)
+        row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
+        answer: Any = self.ask(Ask.DescribeConfigs(resources=[row]), 4)
         [config] = answer.results[0].configs
         return config.value, config.config_source
 
     def produce(self, topic: str, values: list[bytes], *, acks: int = -1, codec: int = 0) -> int:
-        data = PartitionProduceData(index=0, records=build_batch(values, compression=codec))
-        request = ProduceRequest(
+        data = {"index": 0, "records": build_batch(values, compression=codec)}
+        request = Ask.Produce(
             transactional_id=None, acks=acks, timeout_ms=1000,
-            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-        )  # fmt: skip
+            topic_data=[{"name": topic, "partition_data": [data]}])  # fmt: skip
         answer: Any = self.ask(request, 9)
         return int(answer.responses[0].partition_responses[0].error_code)
 
     def stored(self, topic: str) -> bytes:
         """All batches of partition 0, as they are in the log."""
-        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
-        request = FetchRequest(
-            max_bytes=1 << 24, topics=[FetchTopic(topic=topic, partitions=[partition])]
-        )
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
+        request = Ask.Fetch(max_bytes=1 << 24, topics=[{"topic": topic, "partitions": [partition]}])
         answer: Any = self.ask(request, 12)
         return bytes(answer.responses[0].partitions[0].records)
 
@@ -166,11 +132,10 @@ def test_a_damaged_batch_is_not_made_good_by_compressing_it(client: Client) -> N
     client.make("damaged", compression_type="gzip")
     batch = bytearray(build_batch(RECORDS))
     batch[-1] ^= 1
-    data = PartitionProduceData(index=0, records=bytes(batch))
-    request = ProduceRequest(
+    data = {"index": 0, "records": bytes(batch)}
+    request = Ask.Produce(
         transactional_id=None, acks=1, timeout_ms=1000,
-        topic_data=[TopicProduceData(name="damaged", partition_data=[data])],
-    )  # fmt: skip
+        topic_data=[{"name": "damaged", "partition_data": [data]}])  # fmt: skip
     answer: Any = client.ask(request, 9)
     error = answer.responses[0].partition_responses[0].error_code
     assert error == ErrorCode.CORRUPT_MESSAGE
@@ -290,11 +255,11 @@ def test_everything_that_was_set_is_there_after_a_crash(
     assert client.value(GROUP, group, "consumer.session.timeout.ms") == ("50000", 8)
     assert client.value(METRICS, "all", "metrics") == ("*", 7)
     assert client.produce("lasting", [b"x" * 2_500_000]) == 0
-    listed: Any = client.ask(ListConfigResourcesRequest(resource_types=[GROUP, METRICS]), 1)
+    listed: Any = client.ask(Ask.ListConfigResources(resource_types=[GROUP, METRICS]), 1)
     assert [row.resource_name for row in listed.config_resources] == [*sorted([group, *odd]), "all"]
     for name in odd:
         assert client.alter(GROUP, name, "streams.num.standby.replicas", None) == (0, None)
-    listed = client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+    listed = client.ask(Ask.ListConfigResources(resource_types=[GROUP]), 1)
     assert [row.resource_name for row in listed.config_resources] == [group]
     client.reset()
 
@@ -303,9 +268,9 @@ def test_a_group_protocol_that_is_switched_off_is_not_spoken(
     start_broker: Callable[..., KstoreBroker],
 ) -> None:
     client = connect(start_broker({"group.coordinator.rebalance.protocols": "classic"}))
-    beat: Any = client.ask(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m"), 0)
+    beat: Any = client.ask(Ask.ConsumerGroupHeartbeat(group_id="g", member_id="m"), 0)
     assert beat.error_code == ErrorCode.UNSUPPORTED_VERSION
-    described: Any = client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 0)
+    described: Any = client.ask(Ask.ConsumerGroupDescribe(group_ids=["g"]), 0)
     assert described.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
     client.reset()
 
@@ -322,7 +287,7 @@ def test_what_stands_in_the_file_is_shown_with_its_source_and_its_other_units(
     assert client.alter(BROKER, "1", "num.io.threads", "9")[0] == ErrorCode.INVALID_REQUEST
     assert client.alter(BROKER, "1", "log.retention.ms", "7000") == (0, None)
     assert client.value(TOPIC, "a-day", "retention.ms") == ("7000", 2)
-    cluster: Any = client.ask(DescribeClusterRequest(), 0)
+    cluster: Any = client.ask(Ask.DescribeCluster(), 0)
     assert [node.rack for node in cluster.brokers] == ["r1"]
     assert "num.io.threads (override) has no effect: one event loop" in broker.error_output()
     client.reset()

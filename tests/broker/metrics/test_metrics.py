@@ -13,16 +13,11 @@ import pytest
 
 from kstore._fast.record.compression import compress
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from tests.conformance import wire
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
+from tests.plain_messages import Ask
 
 Start = Callable[..., KstoreBroker]
 CLIENT_METRICS = 16
@@ -60,7 +55,7 @@ def call(broker: KstoreBroker, *requests):
 
 def test_metrics_are_told_to_who_asks_for_them(told):
     broker, url = told
-    call(broker, GetTelemetrySubscriptionsRequest())
+    call(broker, Ask.GetTelemetrySubscriptions())
     lines = read(url).splitlines()
     assert 'kstore_requests_total{api="GetTelemetrySubscriptions"} 1' in lines
     assert "# TYPE kstore_loop_hold_seconds histogram" in lines
@@ -107,26 +102,25 @@ def test_an_address_that_others_reach_or_that_is_none_is_refused(start_broker, u
 def test_deltas_that_a_client_pushes_are_added_up_and_shown(told, codec):
     broker, url = told
     rows = [
-        AlterableConfig(name=name, value=value, config_operation=0)
+        {"name": name, "value": value, "config_operation": 0}
         for name, value in (("metrics", "*"), ("interval.ms", "100"), ("match", "client_id=app.*"))
     ]
-    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name="all", configs=rows)
+    resource = {"resource_type": CLIENT_METRICS, "resource_name": "all", "configs": rows}
     [altered, subscription] = call(
         broker,
-        IncrementalAlterConfigsRequest(resources=[resource]),
-        GetTelemetrySubscriptionsRequest(),
+        Ask.IncrementalAlterConfigs(resources=[resource]),
+        Ask.GetTelemetrySubscriptions(),
     )
     assert altered.responses[0].error_code == 0
     assert subscription.requested_metrics == ["*"]
     data = compress(codec, OTLP) if codec else OTLP
-    push = PushTelemetryRequest(
+    push = Ask.PushTelemetry(
         client_instance_id=subscription.client_instance_id,
         subscription_id=subscription.subscription_id, compression_type=codec, metrics=data,
     )  # fmt: skip
-    last = PushTelemetryRequest(
+    last = Ask.PushTelemetry(
         client_instance_id=push.client_instance_id, subscription_id=push.subscription_id,
-        compression_type=codec, metrics=data, terminating=True,
-    )  # fmt: skip
+        compression_type=codec, metrics=data, terminating=True)  # fmt: skip
     assert [answer.error_code for answer in call(broker, push, last)] == [0, 0]
     [line] = [row for row in read(url).splitlines() if row.startswith("kafka_client_a_b{")]
     client = f'client_instance_id="{subscription.client_instance_id}",client_id="app-1"'
@@ -135,8 +129,8 @@ def test_deltas_that_a_client_pushes_are_added_up_and_shown(told, codec):
 
 def test_metrics_that_cannot_be_read_are_taken_and_counted(told):
     broker, url = told
-    [asked] = call(broker, GetTelemetrySubscriptionsRequest(client_instance_id=UUID(int=5)))
-    push = PushTelemetryRequest(
+    [asked] = call(broker, Ask.GetTelemetrySubscriptions(client_instance_id=UUID(int=5)))
+    push = Ask.PushTelemetry(
         client_instance_id=UUID(int=5), subscription_id=asked.subscription_id, metrics=b"\x0a\xff"
     )
     assert call(broker, push)[0].error_code == ErrorCode.NONE
@@ -147,17 +141,16 @@ def test_metrics_that_cannot_be_read_are_taken_and_counted(told):
 def test_a_push_that_would_cost_more_than_it_carries_is_refused(told, codec):
     broker, url = told
     client = UUID(int=6)
-    [asked] = call(broker, GetTelemetrySubscriptionsRequest(client_instance_id=client))
+    [asked] = call(broker, Ask.GetTelemetrySubscriptions(client_instance_id=client))
     attributes, points = b"\x0a\x00" * 50_000, b"\x0a\x00" * 50_000
     resource = b"\x0a" + size(attributes) + attributes
     metric = b"\x0a\x01a\x2a" + size(points) + points
     scope = b"\x12" + size(metric) + metric
     both = resource + b"\x12" + size(scope) + scope
     data = b"\x0a" + size(both) + both
-    push = PushTelemetryRequest(
+    push = Ask.PushTelemetry(
         client_instance_id=client, subscription_id=asked.subscription_id, compression_type=codec,
-        metrics=compress(codec, data) if codec else data,
-    )  # fmt: skip
+        metrics=compress(codec, data) if codec else data)  # fmt: skip
     refused = ErrorCode.INVALID_RECORD if codec else ErrorCode.TELEMETRY_TOO_LARGE
     assert call(broker, push)[0].error_code == refused
     assert not [row for row in read(url).splitlines() if row.startswith("kafka_client_")]

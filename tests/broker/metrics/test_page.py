@@ -18,16 +18,10 @@ from kstore.acls import Acl, AclOperation, AclResourceType
 from kstore.broker.metrics.requests import RequestTimesPart, quantile_ms
 from kstore.broker.state.exposition import OPENMETRICS, TEXT, Family, form_for, page_lines, sample
 from kstore.clients import AdminClient, Consumer, NewTopic, Producer, quota_entity
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, Cluster
 from tests.conformance import wire
+from tests.plain_messages import Ask
 
 PREFERS_OPENMETRICS = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -231,22 +225,22 @@ def errors_of(broker: Broker) -> dict[str, tuple[str, float]]:
 
 def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -> None:
     lost = [
-        FetchTopic(topic="lost", partitions=[FetchPartition(partition=n) for n in range(3)])
+        {"topic": "lost", "partitions": [{"partition": n} for n in range(3)]}
     ]  # fmt: skip
-    commit = OffsetCommitRequest(
+    commit = Ask.OffsetCommit(
         group_id="g",
         topics=[
-            OffsetCommitRequestTopic(
-                name=f"lost-{number}",
-                partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)],
-            )
+            {
+                "name": f"lost-{number}",
+                "partitions": [{"partition_index": 0, "committed_offset": 1}],
+            }
             for number in range(4)
         ],
     )
     with Broker(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
         for _ in range(2):  # the second answer is a kept one
-            ask(broker, MetadataRequest(topics=[MetadataRequestTopic(name="lost")]), 8)
-        ask(broker, FetchRequest(topics=lost), 11)
+            ask(broker, Ask.Metadata(topics=[{"name": "lost"}]), 8)
+        ask(broker, Ask.Fetch(topics=lost), 11)
         ask(broker, commit, 7)
         found = errors_of(broker)
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -255,7 +249,7 @@ def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -
 
 def test_errors_of_metadata_that_makes_topics_first_count_too(tmp_path: Path) -> None:
     with Broker(tmp_path, {"default.replication.factor": "3"}) as broker:
-        ask(broker, MetadataRequest(topics=[MetadataRequestTopic(name="lost")]), 8)
+        ask(broker, Ask.Metadata(topics=[{"name": "lost"}]), 8)
         assert errors_of(broker) == {"Metadata": ("INVALID_REPLICATION_FACTOR", 1)}
 
 

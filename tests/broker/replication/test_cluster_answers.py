@@ -21,32 +21,11 @@ from kstore.broker.api.topics.delete_records import handle_delete_records
 from kstore.broker.api.transactions.admin import handle_describe_producers
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.errors import ErrorCode
-from kstore.protocol.controller.envelope import EnvelopeRequest, EnvelopeResponse
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from kstore.protocol.metadata.metadata import (
-    DescribeTopicPartitionsRequest,
-    MetadataRequest,
     MetadataResponse,
 )
 from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DeleteTopicState,
 )
 from kstore.protocol.registry import (
     APIS,
@@ -55,7 +34,7 @@ from kstore.protocol.registry import (
     encode_request,
     encode_response,
 )
-from kstore.protocol.transactions.admin import DescribeProducersRequest, TopicRequest
+from kstore.protocol.schema import Message
 from kstore.record import build_batch
 from tests.broker.runtime.replication.in_cluster import (
     ME,
@@ -70,6 +49,7 @@ from tests.broker.runtime.replication.in_cluster import (
     opened,
     state,
 )
+from tests.plain_messages import Answer, Ask
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 LATEST, EARLIEST = -1, -2
@@ -81,17 +61,15 @@ def ctx(api_key: int, version: int | None = None, listener: str = "PLAINTEXT") -
 
 
 def list_offset(broker: InCluster, timestamp: int, epoch: int = -1, version: int = 11) -> Any:
-    row = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[row])]
-    )
+    row = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": epoch}
+    request = Ask.ListOffsets(replica_id=-1, topics=[{"name": "t", "partitions": [row]}])
     return handle_list_offsets(broker, request, ctx(2, version)).topics[0].partitions[0]
 
 
 async def delete_records(broker: InCluster, offset: int, timeout_ms: int = 0) -> Any:
-    row = DeleteRecordsPartition(partition_index=0, offset=offset)
-    topic = DeleteRecordsTopic(name="t", partitions=[row])
-    request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
+    row = {"partition_index": 0, "offset": offset}
+    topic = {"name": "t", "partitions": [row]}
+    request = Ask.DeleteRecords(topics=[topic], timeout_ms=timeout_ms)
     response: Any = handle_delete_records(broker, request, ctx(21))
     if hasattr(response, "__await__"):
         response = await response
@@ -99,7 +77,7 @@ async def delete_records(broker: InCluster, offset: int, timeout_ms: int = 0) ->
 
 
 async def described(broker: InCluster, version: int, listener: str = "PLAINTEXT") -> Any:
-    answer: Any = handle_metadata(broker, MetadataRequest(topics=None), ctx(3, version, listener))
+    answer: Any = handle_metadata(broker, Ask.Metadata(topics=None), ctx(3, version, listener))
     return MetadataResponse.decode(answer.encode(version), version)
 
 
@@ -112,14 +90,12 @@ async def test_questions_for_the_leader_are_refused_by_others(folder: Path) -> N
                 await broker.replica_manager.leader_and_isr(isr(state(OTHER, epoch=3)))
             assert list_offset(broker, LATEST).error_code == NOT_LEADER
             assert (await delete_records(broker, -1)).error_code == NOT_LEADER
-            epochs = OffsetForLeaderTopic(
-                topic="t", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=1)]
-            )
+            epochs = {"topic": "t", "partitions": [{"partition": 0, "leader_epoch": 1}]}
             answer = handle_offset_for_leader_epoch(
-                broker, OffsetForLeaderEpochRequest(topics=[epochs]), ctx(23)
+                broker, Ask.OffsetForLeaderEpoch(topics=[epochs]), ctx(23)
             )
             assert answer.topics[0].partitions[0].error_code == NOT_LEADER
-            asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+            asked = Ask.DescribeProducers(topics=[{"name": "t", "partition_indexes": [0]}])
             producers = await handle_describe_producers(broker, asked, ctx(61))
             assert producers.topics[0].partitions[0].error_code == NOT_LEADER
 
@@ -191,7 +167,7 @@ async def test_metadata_tells_what_a_client_can_reach(folder: Path) -> None:
         assert old.error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
         pages = handle_describe_topic_partitions(
-            broker, DescribeTopicPartitionsRequest(), ctx(75)
+            broker, Ask.DescribeTopicPartitions(), ctx(75)
         ).topics[0]
         assert [p.leader_id for p in pages.partitions] == [ME, -1, ME]
         offline = [p.offline_replicas for p in pages.partitions]
@@ -221,7 +197,7 @@ async def test_where_the_store_fails_a_change_is_answered_as_one_that_may_have_h
         async def fail(*asked: Any) -> None:
             raise StoreUnavailableError("no server answers")
 
-        request = CreateTopicsRequest(topics=[CreatableTopic(name="t"), CreatableTopic(name="u")])
+        request = Ask.CreateTopics(topics=[{"name": "t"}, {"name": "u"}])
         response = await carried_out(fail)(broker, request, ctx(19))
         told = {row.name: row.error_code for row in response.topics}
         assert told == dict.fromkeys(("t", "u"), ErrorCode.REQUEST_TIMED_OUT)
@@ -235,23 +211,23 @@ async def test_what_a_broker_hands_on_says_who_asks(folder: Path) -> None:
         class Controllers:
             """The first it asks is none any more; the second answers."""
 
-            async def ask(self, node_id: int, request: Any, timeout_s: float) -> EnvelopeResponse:
+            async def ask(self, node_id: int, request: Any, timeout_s: float) -> Message:
                 handed_on.append((node_id, request))
                 if len(handed_on) == 1:
                     broker.membership.controller_id = THIRD
-                    return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+                    return Answer.Envelope(error_code=ErrorCode.NOT_CONTROLLER)
                 header, message = decode_request(request.request_data)
                 assert header.client_id == "me"
-                rows = [DeletableTopicResult(name=row.name) for row in message.topics]
-                response = DeleteTopicsResponse(responses=rows)
+                rows = [{"name": row.name} for row in message.topics]
+                response = Answer.DeleteTopics(responses=rows)
                 frame = encode_response(response, header.request_api_version, 0)
-                return EnvelopeResponse(response_data=frame[4:])
+                return Answer.Envelope(response_data=frame[4:])
 
             def close(self) -> None:
                 """Nothing is open."""
 
         broker.peers.made = Controllers()  # type: ignore[assignment]
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=9000)
+        request = Ask.DeleteTopics(topics=[{"name": "t"}], timeout_ms=9000)
         handler = to_controller(lambda *asked: pytest.fail("it is not the controller"))
         response = await handler(broker, request, ctx(20))
         assert [(row.name, row.error_code) for row in response.responses] == [("t", 0)]
@@ -265,10 +241,10 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
 ) -> None:
     pieces: list[int] = []
 
-    def delete(broker: Any, request: DeleteTopicsRequest, ctx: RequestContext) -> Any:
+    def delete(broker: Any, request: Message, ctx: RequestContext) -> Any:
         pieces.append(len(request.topics))
-        rows = [DeletableTopicResult(name=row.name) for row in request.topics]
-        return DeleteTopicsResponse(responses=rows)
+        rows = [{"name": row.name} for row in request.topics]
+        return Answer.DeleteTopics(responses=rows)
 
     @on_a_loop
     async def hand_on(folder: Path) -> None:
@@ -280,9 +256,9 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
                 """Everything is loaded; there is no server here."""
 
             monkeypatch.setattr(broker, "loaded", loaded)
-            topics = [DeleteTopicState(name=f"t{number}") for number in range(count)]
-            frame = encode_request(DeleteTopicsRequest(topics=topics), 6, 1, "me")[4:]
-            envelope = EnvelopeRequest(
+            topics = [{"name": f"t{number}"} for number in range(count)]
+            frame = encode_request(Ask.DeleteTopics(topics=topics), 6, 1, "me")[4:]
+            envelope = Ask.Envelope(
                 request_data=frame, request_principal=b"User:a", client_host_address=b"h"
             )
             response = await handle_envelope(broker, envelope, ctx(58))
@@ -292,7 +268,7 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
                 return
             assert response.error_code == ErrorCode.NONE
             _, answer = decode_response(response.response_data, DeleteTopicsResponse, 6)
-            assert [row.name for row in answer.responses] == [row.name for row in topics]
+            assert [row.name for row in answer.responses] == [row["name"] for row in topics]
             assert sum(pieces) == len(topics)
             assert max(pieces) <= PIECES[20].rows
 
@@ -304,7 +280,7 @@ def test_a_wide_request_that_is_handed_on_is_carried_out_in_pieces_within_the_li
 async def test_without_a_controller_a_client_is_told_so(folder: Path) -> None:
     async with opened(folder) as broker:
         broker.membership.controller_id = -1
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1)
+        request = Ask.DeleteTopics(topics=[{"name": "t"}], timeout_ms=1)
         handler = to_controller(lambda *asked: pytest.fail("it is not the controller"))
         response = await handler(broker, request, ctx(20))
         assert [row.error_code for row in response.responses] == [ErrorCode.NOT_CONTROLLER]

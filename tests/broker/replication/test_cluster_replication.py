@@ -13,21 +13,11 @@ from typing import Any
 import pytest
 
 from kstore.clients import Producer
-from kstore.protocol.controller.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kstore.protocol.logs.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.wire import read_frame
+from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
@@ -46,8 +36,8 @@ def ask(cluster: KstoreCluster, node_id: int, request: Message) -> Any:
 
 def known(cluster: KstoreCluster, node_id: int, kind: int, name: str, key: str) -> str | None:
     """What one broker knows of a config."""
-    row = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
-    answer = ask(cluster, node_id, DescribeConfigsRequest(resources=[row]))
+    row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
+    answer = ask(cluster, node_id, Ask.DescribeConfigs(resources=[row]))
     values: list[str | None] = [config.value for config in answer.results[0].configs]
     return values[0] if values else None
 
@@ -103,9 +93,9 @@ def test_a_leader_and_a_follower_move_between_log_dirs_while_they_are_written_to
                     (folder(node_id) / "one", folder(node_id) / "two"),
                     key=lambda path: not (path / "t-0").exists(),
                 )
-                topic = AlterReplicaLogDirTopic(name="t", partitions=[0])
-                move = AlterReplicaLogDir(path=str(there), topics=[topic])
-                answer = ask(cluster, node_id, AlterReplicaLogDirsRequest(dirs=[move]))
+                topic = {"name": "t", "partitions": [0]}
+                move = {"path": str(there), "topics": [topic]}
+                answer = ask(cluster, node_id, Ask.AlterReplicaLogDirs(dirs=[move]))
                 assert answer.results[0].partitions[0].error_code == 0
                 moved = f"{node_id}'s replica is in {there}"
                 until(lambda h=here: not (h / "t-0").exists(), moved)  # type: ignore[misc]
@@ -131,9 +121,9 @@ def test_a_replica_that_a_reassignment_brings_is_copied_within_the_rate(tmp_path
             admin.alter_configs("", {rate: "5000"}, resource="broker")
         until(lambda: known(cluster, 2, TOPIC, "t", replicas) == "0:2", "2 knows the replicas")
         until(lambda: known(cluster, 2, BROKER, "2", rate) == "5000", "2 knows the rate")
-        row = ReassignablePartition(partition_index=0, replicas=[2])
-        topic = ReassignableTopic(name="t", partitions=[row])
-        request = AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=TIMEOUT_S * 1000)
+        row = {"partition_index": 0, "replicas": [2]}
+        topic = {"name": "t", "partitions": [row]}
+        request = Ask.AlterPartitionReassignments(topics=[topic], timeout_ms=TIMEOUT_S * 1000)
         answer = ask(cluster, cluster.controller_id(), request)
         assert answer.responses[0].partitions[0].error_code == 0
         folder = cluster.brokers[2].log_dir

@@ -10,15 +10,8 @@ from typing import Any
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ReplicaState,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
 from tests.broker.runtime.replication.replication_harness import (
     TOPIC,
     TOPIC_ID,
@@ -27,6 +20,7 @@ from tests.broker.runtime.replication.replication_harness import (
     run,
     until,
 )
+from tests.plain_messages import Ask
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 12, 17
@@ -59,11 +53,10 @@ class Peer:
         return decode_response(data, APIS[api_key].response, version)[1]
 
     def produce(self, count: int = 1, *, acks: int = -1) -> None:
-        data = PartitionProduceData(index=0, records=build_batch([b"v"] * count, timestamp=1))
-        asked = ProduceRequest(
+        data = {"index": 0, "records": build_batch([b"v"] * count, timestamp=1)}
+        asked = Ask.Produce(
             acks=acks, timeout_ms=30_000,
-            topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
-        )  # fmt: skip
+            topic_data=[{"name": TOPIC, "partition_data": [data]}])  # fmt: skip
         self.send(PRODUCE, PRODUCE_VERSION, asked)
 
     async def produced(self) -> tuple[int, int]:
@@ -74,17 +67,16 @@ class Peer:
         return part.error_code, part.base_offset
 
     def fetch(self, offset: int, *, node: int = -1, wait_ms: int = 30_000) -> None:
-        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        asked = FetchRequest(
+        part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        asked = Ask.Fetch(
             max_wait_ms=wait_ms, min_bytes=1,
-            replica_state=ReplicaState(replica_id=node, replica_epoch=1),
-            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[part])],
-        )  # fmt: skip
+            replica_state={"replica_id": node, "replica_epoch": 1},
+            topics=[{"topic_id": TOPIC_ID, "partitions": [part]}])  # fmt: skip
         self.send(FETCH, FETCH_VERSION, asked)
 
     async def fetched(self) -> tuple[int, int, int]:
         """(error code, bytes of records, high watermark) of the next answer."""
-        response: FetchResponse = await self.answer()
+        response: Message = await self.answer()
         [topic] = response.responses
         [part] = topic.partitions
         return part.error_code, len(part.records or b""), part.high_watermark

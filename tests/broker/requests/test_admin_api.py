@@ -16,34 +16,11 @@ from kstore._fast.record.builder import build_batch
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.state.security.scram_credentials import ScramCredential
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.features import (
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartitionData,
-    DescribeQuorumRequestTopicData,
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-)
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.security.acls import DescribeAclsRequest
-from kstore.protocol.security.scram import (
-    AlterUserScramCredentialsRequest,
-    DescribeUserScramCredentialsRequest,
-    ScramCredentialUpsertion,
-)
 from tests.conformance import wire
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 Start = Callable[..., KstoreBroker]
 
@@ -72,23 +49,23 @@ def two_dirs(start_broker: Start, tmp_path: Path) -> Iterator[tuple[KstoreBroker
 
 
 def make(client: Client, name: str, partitions: int = 1) -> None:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    [result] = client.call(CreateTopicsRequest(topics=[topic])).topics
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+    [result] = client.call(Ask.CreateTopics(topics=[topic])).topics
     assert result.error_code == 0, result
 
 
 def produce(client: Client, topic: str, count: int, partition: int = 0) -> None:
     records = [(None, b"%0500d" % number) for number in range(count)]
-    data = PartitionProduceData(index=partition, records=build_batch(records))
-    topics = [TopicProduceData(name=topic, partition_data=[data])]
-    answer = client.call(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 12)
+    data = {"index": partition, "records": build_batch(records)}
+    topics = [{"name": topic, "partition_data": [data]}]
+    answer = client.call(Ask.Produce(acks=1, timeout_ms=1000, topic_data=topics), 12)
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def fetch(client: Client, topic: str) -> bytes:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
+    request = Ask.Fetch(
+        max_wait_ms=0, min_bytes=0, topics=[{"topic": topic, "partitions": [partition]}]
     )
     [row] = client.call(request, 12).responses[0].partitions
     assert row.error_code == 0
@@ -97,8 +74,8 @@ def fetch(client: Client, topic: str) -> bytes:
 
 def homes(client: Client, topic: str) -> dict[str, list[tuple[int, int, bool]]]:
     """Log dir's name to (partition, size, future) of a topic's partitions."""
-    asked = DescribableLogDirTopic(topic=topic, partitions=list(range(10)))
-    results = client.call(DescribeLogDirsRequest(topics=[asked])).results
+    asked = {"topic": topic, "partitions": list(range(10))}
+    results = client.call(Ask.DescribeLogDirs(topics=[asked])).results
     return {
         os.path.basename(result.log_dir): sorted(
             (row.partition_index, row.partition_size, row.is_future_key)
@@ -110,8 +87,8 @@ def homes(client: Client, topic: str) -> dict[str, list[tuple[int, int, bool]]]:
 
 
 def move(client: Client, path: str, topic: str, partition: int = 0) -> int:
-    row = AlterReplicaLogDirTopic(name=topic, partitions=[partition])
-    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[row])])
+    row = {"name": topic, "partitions": [partition]}
+    request = Ask.AlterReplicaLogDirs(dirs=[{"path": path, "topics": [row]}])
     code: int = client.call(request).results[0].partitions[0].error_code
     return code
 
@@ -135,7 +112,7 @@ def test_log_dirs_are_described_with_sizes_and_space(two_dirs, tmp_path):
     assert sizes[1] == 0
     assert 5000 < sizes[0] < 6000
     volume = os.statvfs(tmp_path)
-    for result in client.call(DescribeLogDirsRequest(topics=[])).results:
+    for result in client.call(Ask.DescribeLogDirs(topics=[])).results:
         assert result.topics == []
         assert result.total_bytes == volume.f_blocks * volume.f_frsize
         assert 0 < result.usable_bytes <= result.total_bytes
@@ -222,7 +199,7 @@ def test_a_deleted_topic_stops_its_moves(two_dirs, tmp_path):
         produce(client, "t", 200)
     for name in ("a", "b"):
         move(client, f"{tmp_path}/{name}", "t")
-    [deleted] = client.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5).responses
+    [deleted] = client.call(Ask.DeleteTopics(topic_names=["t"], timeout_ms=5000), 5).responses
     assert deleted.error_code == 0
     while any((tmp_path / name / "t-0").exists() for name in ("a", "b")):
         assert not any(homes(client, "t").values())
@@ -233,9 +210,9 @@ def test_a_deleted_topic_stops_its_moves(two_dirs, tmp_path):
 def test_acl_requests_with_unknown_codes_end_the_connection(broker):
     client = Client(broker)
     with pytest.raises(wire.WireError):
-        client.call(DescribeAclsRequest(resource_type_filter=0))
+        client.call(Ask.DescribeAcls(resource_type_filter=0))
     client.sock.close()
-    request = DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1)
+    request = Ask.DescribeAcls(resource_type_filter=1, operation=1, permission_type=1)
     client = Client(broker)
     assert client.call(request).error_code == ErrorCode.SECURITY_DISABLED
     client.sock.close()
@@ -243,10 +220,14 @@ def test_acl_requests_with_unknown_codes_end_the_connection(broker):
 
 def test_scram_credentials_are_kept_over_a_restart_without_the_password(broker):
     client = Client(broker)
-    new = ScramCredentialUpsertion(
-        name="ann/é", mechanism=1, iterations=5000, salt=b"salt", salted_password=b"p" * 32
-    )
-    [result] = client.call(AlterUserScramCredentialsRequest(upsertions=[new])).results
+    new = {
+        "name": "ann/é",
+        "mechanism": 1,
+        "iterations": 5000,
+        "salt": b"salt",
+        "salted_password": b"p" * 32,
+    }
+    [result] = client.call(Ask.AlterUserScramCredentials(upsertions=[new])).results
     assert (result.user, result.error_code, result.error_message) == ("ann/é", 0, None)
     client.sock.close()
     broker.kill()
@@ -257,7 +238,7 @@ def test_scram_credentials_are_kept_over_a_restart_without_the_password(broker):
     assert "cHBwcHBw" not in text  # the salted password in base64
     broker.start()
     client = Client(broker)
-    [row] = client.call(DescribeUserScramCredentialsRequest(users=None)).results
+    [row] = client.call(Ask.DescribeUserScramCredentials(users=None)).results
     assert row.user == "ann/é"
     assert [(i.mechanism, i.iterations) for i in row.credential_infos] == [(1, 5000)]
     client.sock.close()
@@ -275,17 +256,17 @@ def test_feature_levels_change_together_and_survive_a_restart(broker):
     name = "eligible.leader.replicas.version"
 
     def finalized(client: Client) -> tuple[int, dict[str, int]]:
-        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        request = Ask.ApiVersions(client_software_name="t", client_software_version="1")
         answer = client.call(request, 4)
         levels = {row.name: row.max_version_level for row in answer.finalized_features}
         return answer.finalized_features_epoch, levels
 
     def update(*rows: tuple[str, int, int]) -> int:
         keys = [
-            FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
+            {"feature": feature, "max_version_level": level, "upgrade_type": kind}
             for feature, level, kind in rows
         ]
-        code: int = client.call(UpdateFeaturesRequest(feature_updates=keys)).error_code
+        code: int = client.call(Ask.UpdateFeatures(feature_updates=keys)).error_code
         return code
 
     first_epoch, levels = finalized(client)
@@ -308,11 +289,11 @@ def test_feature_levels_change_together_and_survive_a_restart(broker):
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_controller_is_a_quorum_of_one(broker, version):
     client = Client(broker)
-    partition = DescribeQuorumRequestPartitionData(partition_index=0)
-    topic = DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[partition])
+    partition = {"partition_index": 0}
+    topic = {"topic_name": "__cluster_metadata", "partitions": [partition]}
 
     def describe() -> Any:
-        answer = client.call(DescribeQuorumRequest(topics=[topic]), version)
+        answer = client.call(Ask.DescribeQuorum(topics=[topic]), version)
         return answer.topics[0].partitions[0]
 
     before = describe()

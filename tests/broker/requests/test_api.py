@@ -15,46 +15,10 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE, FAST, resolve_handler
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
-from kstore.protocol.metadata.metadata import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsRequestCursor,
-    MetadataRequest,
-    MetadataRequestTopic,
-    TopicRequest,
-)
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 
 class Wire:
@@ -106,14 +70,13 @@ def wire(running: KstoreBroker) -> Iterator[Wire]:
 
 def make(wire: Wire, name: str, partitions: int = 1, **configs: str) -> UUID:
     """Make a topic and give its id."""
-    topic = CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=1,
-        configs=[
-            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+    topic = {
+        "name": name, "num_partitions": partitions, "replication_factor": 1,
+        "configs": [
+            {"name": key.replace("_", "."), "value": value}
             for key, value in configs.items()
-        ],
-    )  # fmt: skip
-    [result] = wire.call(CreateTopicsRequest(topics=[topic])).topics
+        ]}  # fmt: skip
+    [result] = wire.call(Ask.CreateTopics(topics=[topic])).topics
     assert result.error_code == 0, result
     topic_id: UUID = result.topic_id
     return topic_id
@@ -122,10 +85,8 @@ def make(wire: Wire, name: str, partitions: int = 1, **configs: str) -> UUID:
 def produce(wire: Wire, topic: str, *timestamps: int) -> None:
     for timestamp in timestamps:
         batch = build_batch([b"x"], timestamp=timestamp)
-        data = [PartitionProduceData(index=0, records=batch)]
-        request = ProduceRequest(
-            acks=1, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-        )
+        data = [{"index": 0, "records": batch}]
+        request = Ask.Produce(acks=1, topic_data=[{"name": topic, "partition_data": data}])
         response = wire.call(request, 12)
         assert response.responses[0].partition_responses[0].error_code == 0
 
@@ -140,7 +101,7 @@ def test_every_row_has_a_handler_and_versions_that_can_be_decoded() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_lists_exactly_the_table(wire: Wire, version: int) -> None:
-    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    request = Ask.ApiVersions(client_software_name="t", client_software_version="1")
     response = wire.call(request, version)
     assert response.error_code == 0
     told = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
@@ -164,15 +125,13 @@ def test_api_versions_of_the_future_is_answered_in_version_0(wire: Wire) -> None
 
 
 def test_api_versions_wants_a_software_name(wire: Wire) -> None:
-    request = ApiVersionsRequest(client_software_name="", client_software_version="1")
+    request = Ask.ApiVersions(client_software_name="", client_software_version="1")
     assert wire.call(request, 4).error_code == ErrorCode.INVALID_REQUEST
 
 
 def list_offsets(wire: Wire, topic: str, timestamp: int, version: int = 9) -> Any:
-    part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])]
-    )
+    part = {"partition_index": 0, "timestamp": timestamp}
+    request = Ask.ListOffsets(replica_id=-1, topics=[{"name": topic, "partitions": [part]}])
     return wire.call(request, version).topics[0].partitions[0]
 
 
@@ -210,9 +169,9 @@ def test_list_offsets_in_every_version(wire: Wire, version: int) -> None:
 
 
 def test_list_offsets_of_a_partition_named_twice(wire: Wire) -> None:
-    part = ListOffsetsPartition(partition_index=0, timestamp=-1)
-    topic = ListOffsetsTopic(name="offsets", partitions=[part, part])
-    answers = wire.call(ListOffsetsRequest(replica_id=-1, topics=[topic])).topics[0].partitions
+    part = {"partition_index": 0, "timestamp": -1}
+    topic = {"name": "offsets", "partitions": [part, part]}
+    answers = wire.call(Ask.ListOffsets(replica_id=-1, topics=[topic])).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
 
 
@@ -221,11 +180,9 @@ def test_offset_for_leader_epoch(wire: Wire) -> None:
     produce(wire, "epochs", 1, 2)
 
     def ask(epoch: int, current: int = -1) -> tuple[int, int, int]:
-        part = OffsetForLeaderPartition(
-            partition=0, leader_epoch=epoch, current_leader_epoch=current
-        )
-        topic = OffsetForLeaderTopic(topic="epochs", partitions=[part])
-        [answer] = wire.call(OffsetForLeaderEpochRequest(topics=[topic])).topics[0].partitions
+        part = {"partition": 0, "leader_epoch": epoch, "current_leader_epoch": current}
+        topic = {"topic": "epochs", "partitions": [part]}
+        [answer] = wire.call(Ask.OffsetForLeaderEpoch(topics=[topic])).topics[0].partitions
         return answer.error_code, answer.leader_epoch, answer.end_offset
 
     assert ask(0) == (0, 0, 2)
@@ -238,8 +195,8 @@ def test_delete_records(wire: Wire) -> None:
     produce(wire, "shrinks", 1, 2, 3)
 
     def delete(offset: int, topic: str = "shrinks") -> tuple[int, int]:
-        part = DeleteRecordsPartition(partition_index=0, offset=offset)
-        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])])
+        part = {"partition_index": 0, "offset": offset}
+        request = Ask.DeleteRecords(topics=[{"name": topic, "partitions": [part]}])
         [answer] = wire.call(request).topics[0].partitions
         return answer.error_code, answer.low_watermark
 
@@ -256,19 +213,19 @@ def test_topic_configs_are_described_and_altered(wire: Wire) -> None:
     make(wire, "configured", retention_ms="777")
 
     def describe(*keys: str) -> dict[str, tuple[str, int]]:
-        resource = DescribeConfigsResource(
-            resource_type=2, resource_name="configured", configuration_keys=list(keys) or None
-        )
-        [result] = wire.call(DescribeConfigsRequest(resources=[resource])).results
+        resource = {
+            "resource_type": 2,
+            "resource_name": "configured",
+            "configuration_keys": list(keys) or None,
+        }
+        [result] = wire.call(Ask.DescribeConfigs(resources=[resource])).results
         assert result.error_code == 0
         return {row.name: (row.value, row.config_source) for row in result.configs}
 
     def alter(name: str, operation: int, value: str | None, validate: bool = False) -> int:
-        change = AlterableConfig(name=name, config_operation=operation, value=value)
-        resource = AlterConfigsResource(
-            resource_type=2, resource_name="configured", configs=[change]
-        )
-        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate)
+        change = {"name": name, "config_operation": operation, "value": value}
+        resource = {"resource_type": 2, "resource_name": "configured", "configs": [change]}
+        request = Ask.IncrementalAlterConfigs(resources=[resource], validate_only=validate)
         code: int = wire.call(request).responses[0].error_code
         return code
 
@@ -290,32 +247,34 @@ def test_topic_configs_are_described_and_altered(wire: Wire) -> None:
 
 
 def test_broker_configs_are_described(wire: Wire) -> None:
-    resource = DescribeConfigsResource(
-        resource_type=4, resource_name="1", configuration_keys=["num.partitions", "log.dirs"]
-    )
-    [result] = wire.call(DescribeConfigsRequest(resources=[resource])).results
+    resource = {
+        "resource_type": 4,
+        "resource_name": "1",
+        "configuration_keys": ["num.partitions", "log.dirs"],
+    }
+    [result] = wire.call(Ask.DescribeConfigs(resources=[resource])).results
     assert {row.name: row.config_source for row in result.configs} == {
         "num.partitions": 5, "log.dirs": 4,
     }  # fmt: skip
-    resource = DescribeConfigsResource(resource_type=4, resource_name="7")
-    [result] = wire.call(DescribeConfigsRequest(resources=[resource])).results
+    resource = {"resource_type": 4, "resource_name": "7"}
+    [result] = wire.call(Ask.DescribeConfigs(resources=[resource])).results
     assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_the_cluster_is_described(wire: Wire, running: KstoreBroker) -> None:
-    response = wire.call(DescribeClusterRequest())
+    response = wire.call(Ask.DescribeCluster())
     [node] = response.brokers
     assert (node.broker_id, node.host, node.port) == (1, running.host, running.port)
     assert response.controller_id == 1
     assert len(response.cluster_id) == 22
-    other = wire.call(DescribeClusterRequest(endpoint_type=2))
+    other = wire.call(Ask.DescribeCluster(endpoint_type=2))
     assert other.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_in_every_version(wire: Wire, running: KstoreBroker, version: int) -> None:
     topic_id = make(wire, f"meta-v{version}", 2)
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=f"meta-v{version}")])
+    request = Ask.Metadata(topics=[{"name": f"meta-v{version}"}])
     response = wire.call(request, version)
     [topic] = response.topics
     assert (topic.error_code, topic.name) == (0, f"meta-v{version}")
@@ -331,12 +290,12 @@ def test_metadata_in_every_version(wire: Wire, running: KstoreBroker, version: i
 def test_metadata_by_id_of_unknown_and_illegal_topics(wire: Wire) -> None:
     topic_id = make(wire, "by-id")
     topics = [
-        MetadataRequestTopic(name=None, topic_id=topic_id),
-        MetadataRequestTopic(name=None, topic_id=UUID(int=1)),
-        MetadataRequestTopic(name="not there"),
-        MetadataRequestTopic(name="not-there"),
+        {"name": None, "topic_id": topic_id},
+        {"name": None, "topic_id": UUID(int=1)},
+        {"name": "not there"},
+        {"name": "not-there"},
     ]
-    response = wire.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+    response = wire.call(Ask.Metadata(topics=topics, allow_auto_topic_creation=False))
     assert [(t.name, t.error_code) for t in response.topics] == [
         ("by-id", 0),
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -348,12 +307,12 @@ def test_metadata_by_id_of_unknown_and_illegal_topics(wire: Wire) -> None:
 def test_described_partitions_come_in_pages(wire: Wire) -> None:
     make(wire, "pages-a", 3)
     make(wire, "pages-b", 2)
-    topics = [TopicRequest(name=name) for name in ("pages-b", "pages-a", "pages-none")]
+    topics = [{"name": name} for name in ("pages-b", "pages-a", "pages-none")]
     seen = []
     cursor = None
     while True:
         response = wire.call(
-            DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=2, cursor=cursor)
+            Ask.DescribeTopicPartitions(topics=topics, response_partition_limit=2, cursor=cursor)
         )
         seen.append(
             [(t.name, t.error_code, [p.partition_index for p in t.partitions])
@@ -361,10 +320,10 @@ def test_described_partitions_come_in_pages(wire: Wire) -> None:
         )  # fmt: skip
         if response.next_cursor is None:
             break
-        cursor = DescribeTopicPartitionsRequestCursor(
-            topic_name=response.next_cursor.topic_name,
-            partition_index=response.next_cursor.partition_index,
-        )
+        cursor = {
+            "topic_name": response.next_cursor.topic_name,
+            "partition_index": response.next_cursor.partition_index,
+        }
     assert seen == [
         [("pages-a", 0, [0, 1])],
         [("pages-a", 0, [2]), ("pages-b", 0, [0])],
@@ -373,32 +332,30 @@ def test_described_partitions_come_in_pages(wire: Wire) -> None:
 
 
 def test_topics_are_validated_only_where_that_is_asked(wire: Wire) -> None:
-    topic = CreatableTopic(name="only-checked", num_partitions=2, replication_factor=1)
-    [result] = wire.call(CreateTopicsRequest(topics=[topic], validate_only=True)).topics
+    topic = {"name": "only-checked", "num_partitions": 2, "replication_factor": 1}
+    [result] = wire.call(Ask.CreateTopics(topics=[topic], validate_only=True)).topics
     assert (result.error_code, result.num_partitions) == (0, 2)
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name="only-checked")], allow_auto_topic_creation=False
-    )
+    request = Ask.Metadata(topics=[{"name": "only-checked"}], allow_auto_topic_creation=False)
     assert wire.call(request).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_topic_named_twice_is_not_made(wire: Wire) -> None:
-    topic = CreatableTopic(name="twice", num_partitions=1, replication_factor=1)
-    other = CreatableTopic(name="once", num_partitions=1, replication_factor=1)
-    results = wire.call(CreateTopicsRequest(topics=[topic, other, topic])).topics
+    topic = {"name": "twice", "num_partitions": 1, "replication_factor": 1}
+    other = {"name": "once", "num_partitions": 1, "replication_factor": 1}
+    results = wire.call(Ask.CreateTopics(topics=[topic, other, topic])).topics
     assert {r.name: r.error_code for r in results} == {
         "twice": ErrorCode.INVALID_REQUEST, "once": 0,
     }  # fmt: skip
 
 
 def test_a_timeout_that_is_over_before_it_began_changes_nothing(wire: Wire) -> None:
-    late = CreatableTopic(name="too-late", num_partitions=1, replication_factor=1)
-    [made] = wire.call(CreateTopicsRequest(topics=[late], timeout_ms=0)).topics
+    late = {"name": "too-late", "num_partitions": 1, "replication_factor": 1}
+    [made] = wire.call(Ask.CreateTopics(topics=[late], timeout_ms=0)).topics
     assert made.error_code == ErrorCode.REQUEST_TIMED_OUT
-    states = [DeleteTopicState(name="too-late")]
-    [gone] = wire.call(DeleteTopicsRequest(topics=states, timeout_ms=-1)).responses
+    states = [{"name": "too-late"}]
+    [gone] = wire.call(Ask.DeleteTopics(topics=states, timeout_ms=-1)).responses
     assert gone.error_code == ErrorCode.REQUEST_TIMED_OUT
-    [gone] = wire.call(DeleteTopicsRequest(topics=states, timeout_ms=5000)).responses
+    [gone] = wire.call(Ask.DeleteTopics(topics=states, timeout_ms=5000)).responses
     assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -406,12 +363,12 @@ def test_topics_are_deleted_by_name_and_id(wire: Wire) -> None:
     topic_id = make(wire, "dies-by-id")
     make(wire, "dies-by-name")
     states = [
-        DeleteTopicState(name=None, topic_id=topic_id),
-        DeleteTopicState(name="dies-by-name"),
-        DeleteTopicState(name="never-was"),
-        DeleteTopicState(name=None, topic_id=UUID(int=1)),
+        {"name": None, "topic_id": topic_id},
+        {"name": "dies-by-name"},
+        {"name": "never-was"},
+        {"name": None, "topic_id": UUID(int=1)},
     ]
-    results = wire.call(DeleteTopicsRequest(topics=states, timeout_ms=5000)).responses
+    results = wire.call(Ask.DeleteTopics(topics=states, timeout_ms=5000)).responses
     assert [(r.name, r.error_code) for r in results] == [
         ("dies-by-id", 0),
         ("dies-by-name", 0),
@@ -419,5 +376,5 @@ def test_topics_are_deleted_by_name_and_id(wire: Wire) -> None:
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
     make(wire, "dies-by-name")
-    old = wire.call(DeleteTopicsRequest(topic_names=["dies-by-name"], timeout_ms=5000), 3)
+    old = wire.call(Ask.DeleteTopics(topic_names=["dies-by-name"], timeout_ms=5000), 3)
     assert [r.error_code for r in old.responses] == [0]

@@ -15,35 +15,16 @@ from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
     NeedPositionTopic,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
 )
-from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatRequest
-from kstore.protocol.groups.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, encode_request
 from kstore.protocol.schema import Message, field_type
 from tests.broker.harness.topic_client import TopicClient, until_true
 from tests.broker.requests.test_extensions import NEWEST, Wire
 from tests.broker.requests.test_extensions import Topic as ProducedTopic
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.protocol.test_messages_match_kafka import kafka_schemas
 from tests.reference.kafka_decoder import NotKafkasError, decode_message
 
@@ -87,25 +68,23 @@ def topic(broker: KstoreBroker) -> Topic:
 def request_of(topic: Topic, api_key: int, version: int) -> Message:
     """A request whose answer has room for every field of kstore's."""
     if api_key == METADATA:
-        return MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)])
+        return Ask.Metadata(topics=[{"name": topic.name}])
     if api_key == FETCH:
-        part = FetchPartition(partition=0, partition_max_bytes=1 << 20)
-        row = FetchTopic(topic=topic.name, partitions=[part])
+        part = {"partition": 0, "partition_max_bytes": 1 << 20}
+        row = {"topic": topic.name, "partitions": [part]}
         if version >= 13:
-            row = FetchTopic(topic_id=topic.topic_id, partitions=[part])
-        return FetchRequest(max_wait_ms=0, min_bytes=0, topics=[row])
+            row = {"topic_id": topic.topic_id, "partitions": [part]}
+        return Ask.Fetch(max_wait_ms=0, min_bytes=0, topics=[row])
     if api_key == LIST_OFFSETS:
-        asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
-        return ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=[asked])]
-        )
+        asked = {"partition_index": 0, "timestamp": -1}
+        return Ask.ListOffsets(replica_id=-1, topics=[{"name": topic.name, "partitions": [asked]}])
     if version < 8:
-        old = OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])
-        return OffsetFetchRequest(group_id=topic.group, topics=[old])
-    new = OffsetFetchRequestTopics(name=topic.name, partition_indexes=[0])
+        old = {"name": topic.name, "partition_indexes": [0]}
+        return Ask.OffsetFetch(group_id=topic.group, topics=[old])
+    new = {"name": topic.name, "partition_indexes": [0]}
     if version >= 10:
-        new = OffsetFetchRequestTopics(topic_id=topic.topic_id, partition_indexes=[0])
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic.group, topics=[new])])
+        new = {"topic_id": topic.topic_id, "partition_indexes": [0]}
+    return Ask.OffsetFetch(groups=[{"group_id": topic.group, "topics": [new]}])
 
 
 def answer_to(client: TopicClient, request: Message, version: int) -> bytes:
@@ -157,7 +136,7 @@ def test_a_connection_asks_once_and_another_one_asks_anew(
     assert client.epochs(topic.name) == [-1]
     client.ask_for_fields()
     assert client.epochs(topic.name) == [topic.epoch]
-    later = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    later = Ask.ApiVersions(client_software_name="t", client_software_version="1")
     assert client.call(later).error_code == 0
     assert client.epochs(topic.name) == [topic.epoch], "asked for once, it holds"
     assert TopicClient(broker, extended=False).epochs(topic.name) == [-1]
@@ -182,7 +161,7 @@ def test_what_does_not_ask(broker: KstoreBroker, topic: Topic, tags: bytes) -> N
 
 
 def test_the_bytes_that_ask() -> None:
-    asking = ApiVersionsRequest(
+    asking = Ask.ApiVersions(
         client_software_name="t", client_software_version="1", extension_fields=True
     )
     assert asking.encode(4) == b"\x02t\x021\x01\xa2\xb5\x01\x01\x01"
@@ -194,11 +173,10 @@ def test_a_parked_fetch_is_answered_as_its_connection_asked(
 ) -> None:
     for extended in (False, True):
         client = TopicClient(broker, extended=extended)
-        part = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
-        parked = FetchRequest(
+        part = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1 << 20}
+        parked = Ask.Fetch(
             max_wait_ms=200, min_bytes=1 << 20,
-            topics=[FetchTopic(topic_id=topic.topic_id, partitions=[part])],
-        )  # fmt: skip
+            topics=[{"topic_id": topic.topic_id, "partitions": [part]}])  # fmt: skip
         [row] = client.call(parked, 18).responses
         assert row.partitions[0].partition_epoch == (topic.epoch if extended else -1)
 
@@ -216,9 +194,7 @@ def test_a_member_that_did_not_ask_is_not_asked_for_positions(broker: KstoreBrok
     need = [NeedPositionTopic(topic=name, partitions=[0])]
     told = asking.beat("a", members[asking], group_id=group, need_position=need)
     assert (told.error_code, told.need_position) == (ErrorCode.NONE, need)
-    request = ConsumerGroupHeartbeatRequest(
-        group_id=group, member_id="b", member_epoch=members[plain]
-    )
+    request = Ask.ConsumerGroupHeartbeat(group_id=group, member_id="b", member_epoch=members[plain])
     decode_message(
         kafka_schemas()["ConsumerGroupHeartbeatResponse"], 1, answer_to(plain, request, 1)
     )
@@ -236,7 +212,7 @@ def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
     asking.create(name, 2)
     first = asking.call(joining(group, ""), 3)
     plain.sock.sendall(encode_request(joining(group, ""), 3, 9, "test"))
-    sent = HeartbeatRequest(
+    sent = Ask.Heartbeat(
         group_id=group, generation_id=first.generation_id, member_id=first.member_id
     )
     until_true(
@@ -248,16 +224,15 @@ def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
     assert again.generation_id == joined.generation_id == first.generation_id + 1
     ids = {asking: first.member_id, plain: joined.member_id}
     for client, member_id in ids.items():
-        given = [SyncGroupRequestAssignment(member_id=each) for each in ids.values()]
-        sync = SyncGroupRequest(
+        given = [{"member_id": each} for each in ids.values()]
+        sync = Ask.SyncGroup(
             group_id=group, generation_id=joined.generation_id, member_id=member_id,
-            assignments=given if client is asking else [],
-        )  # fmt: skip
+            assignments=given if client is asking else [])  # fmt: skip
         assert client.call(sync, 3).error_code == ErrorCode.NONE
     need = [NeedPositionTopic(topic=name, partitions=[0])]
 
-    def beat(client: TopicClient, **fields: list[NeedPositionTopic]) -> HeartbeatRequest:
-        return HeartbeatRequest(
+    def beat(client: TopicClient, **fields: list[NeedPositionTopic]) -> Message:
+        return Ask.Heartbeat(
             group_id=group, generation_id=joined.generation_id, member_id=ids[client], **fields
         )
 
@@ -270,13 +245,12 @@ def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
     assert plain.call(beat(plain), 4).need_position == need
 
 
-def joining(group_id: str, member_id: str) -> JoinGroupRequest:
+def joining(group_id: str, member_id: str) -> Message:
     """A member of the classic protocol joins."""
-    return JoinGroupRequest(
+    return Ask.JoinGroup(
         group_id=group_id, session_timeout_ms=30_000, rebalance_timeout_ms=30_000,
         member_id=member_id, protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range")],
-    )  # fmt: skip
+        protocols=[{"name": "range"}])  # fmt: skip
 
 
 def test_produce_answers_have_the_field_only_for_given_offsets(

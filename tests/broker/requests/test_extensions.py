@@ -17,22 +17,13 @@ from kstore._fast.record.crc32c import checksum
 from kstore.clients import Consumer, Producer
 from kstore.errors import ErrorCode, InvalidProduceOffsetError
 from kstore.protocol.logs.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
 )
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 FLEXIBLE = range(9, 14)
 NEWEST = 13
@@ -69,9 +60,7 @@ class Topic:
     def __init__(self, wire: Wire, name: str) -> None:
         self.wire, self.name = wire, name
         made = wire.call(
-            CreateTopicsRequest(
-                topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)]
-            ),
+            Ask.CreateTopics(topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}]),
             7,
         )
         assert made.topics[0].error_code == 0, made
@@ -79,17 +68,17 @@ class Topic:
 
     def request(self, records: bytes | None, version: int = NEWEST, **fields: Any) -> Message:
         """A Produce request; epoch, count, use_offset, acks and index as given."""
-        part = PartitionProduceData(
-            index=fields.get("index", 0),
-            records=records,
-            current_leader_epoch=fields.get("epoch", -1),
-        )
-        topic = TopicProduceData(partition_data=[part], partition_count=fields.get("count", -1))
+        part = {
+            "index": fields.get("index", 0),
+            "records": records,
+            "current_leader_epoch": fields.get("epoch", -1),
+        }
+        topic = {"partition_data": [part], "partition_count": fields.get("count", -1)}
         if version >= 13:
-            topic.topic_id = self.topic_id
+            topic["topic_id"] = self.topic_id
         else:
-            topic.name = self.name
-        return ProduceRequest(
+            topic["name"] = self.name
+        return Ask.Produce(
             acks=fields.get("acks", -1),
             timeout_ms=1000,
             topic_data=[topic],
@@ -142,7 +131,7 @@ def outcome(answer: PartitionProduceResponse) -> tuple[int, int, int]:
 
 
 def test_the_extensions_that_are_served_are_listed_as_features(topic: Topic) -> None:
-    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    request = Ask.ApiVersions(client_software_name="test", client_software_version="1")
     for version in (3, 4):
         found = {
             feature.name: (feature.min_version, feature.max_version)
@@ -195,9 +184,9 @@ def test_the_count_comes_before_a_partition_that_does_not_exist(topic: Topic) ->
 
 
 def configured(topic: Topic, **configs: str) -> None:
-    changes = [AlterableConfig(name=name, value=value) for name, value in configs.items()]
-    resource = AlterConfigsResource(resource_type=2, resource_name=topic.name, configs=changes)
-    answer = topic.wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    changes = [{"name": name, "value": value} for name, value in configs.items()]
+    resource = {"resource_type": 2, "resource_name": topic.name, "configs": changes}
+    answer = topic.wire.call(Ask.IncrementalAlterConfigs(resources=[resource]), 1)
     assert answer.responses[0].error_code == 0, answer
 
 

@@ -14,16 +14,11 @@ from pathlib import Path
 import pytest
 
 from kstore._fast.record.builder import build_batch
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kstore.protocol.metadata.topics import DeleteTopicsRequest, DeleteTopicState
+from kstore.protocol.logs.fetch import FetchResponse
 from kstore.protocol.registry import decode_response, encode_request
 from tests.broker.requests.test_extensions import Topic, Wire
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 MB = 1 << 20
 FETCH = 16
@@ -54,13 +49,12 @@ def fill(topic: Topic, megabytes: int, index: int = 0) -> list[bytes]:
 
 def fetch_frame(topic: Topic, correlation_id: int, max_bytes: int, partitions: int = 1) -> bytes:
     parts = [
-        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=max_bytes)
+        {"partition": index, "fetch_offset": 0, "partition_max_bytes": max_bytes}
         for index in range(partitions)
     ]
-    request = FetchRequest(
+    request = Ask.Fetch(
         max_wait_ms=0, min_bytes=0, session_epoch=-1,
-        topics=[FetchTopic(topic_id=topic.topic_id, partitions=parts)],
-    )  # fmt: skip
+        topics=[{"topic_id": topic.topic_id, "partitions": parts}])  # fmt: skip
     return encode_request(request, FETCH, correlation_id, "slow")
 
 
@@ -174,7 +168,7 @@ def test_segments_deleted_under_an_answer_are_still_sent(broker: KstoreBroker) -
     sock = small_window(broker)
     sock.sendall(fetch_frame(topic, 1, 6 * MB))
     assert sock.recv(1, socket.MSG_PEEK)
-    wire.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="deleted")]), 6)
+    wire.call(Ask.DeleteTopics(topics=[{"name": "deleted"}]), 6)
     other = Topic(wire, "other")
     fill(other, 1)  # its file may get the number that the deleted one's descriptor had
     assert records_of(read_answer(sock), 1) == [stored]
@@ -206,12 +200,8 @@ def test_deleted_records_are_no_longer_fetched_and_nothing_breaks(broker: Kstore
     sock = small_window(broker)
     sock.sendall(fetch_frame(topic, 1, 6 * MB))
     assert sock.recv(1, socket.MSG_PEEK)
-    request = DeleteRecordsRequest(
-        topics=[
-            DeleteRecordsTopic(
-                name="before", partitions=[DeleteRecordsPartition(partition_index=0, offset=20)]
-            )
-        ]
+    request = Ask.DeleteRecords(
+        topics=[{"name": "before", "partitions": [{"partition_index": 0, "offset": 20}]}]
     )
     assert wire.call(request, 2).topics[0].partitions[0].low_watermark == 20
     assert records_of(read_answer(sock), 1) == [b"".join(stored)]

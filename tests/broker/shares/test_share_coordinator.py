@@ -14,17 +14,9 @@ import pytest
 import kstore
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
-from kstore.protocol.metadata.metadata import MetadataRequest
-from kstore.protocol.metadata.topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.harness.share_state_client import ShareStateClient
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 Start = Callable[..., KstoreBroker]
 TOPIC = "__share_group_state"
@@ -45,11 +37,11 @@ def test_the_first_question_makes_the_topic_as_kafka_does(start_broker: Start) -
     client = client_of(start_broker())
     topic_id = client.create_topic("t", 1)
     client.coordinator(SharePartitionKey("g", topic_id, 0))
-    [made] = [t for t in client.ask(MetadataRequest(topics=None)).topics if t.name == TOPIC]
+    [made] = [t for t in client.ask(Ask.Metadata(topics=None)).topics if t.name == TOPIC]
     assert made.is_internal
     assert len(made.partitions) == 50
-    asked = DescribeConfigsResource(resource_type=2, resource_name=TOPIC)
-    told = client.ask(DescribeConfigsRequest(resources=[asked])).results[0].configs
+    asked = {"resource_type": 2, "resource_name": TOPIC}
+    told = client.ask(Ask.DescribeConfigs(resources=[asked])).results[0].configs
     assert {row.name: row.value for row in told if row.config_source == 1} == {
         "cleanup.policy": "delete",
         "compression.type": "producer",
@@ -115,8 +107,8 @@ def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> 
 
 def earliest(client: ShareStateClient) -> int:
     """The log start offset of the topic's only partition."""
-    row = ListOffsetsPartition(partition_index=0, timestamp=-2)
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[row])])
+    row = {"partition_index": 0, "timestamp": -2}
+    request = Ask.ListOffsets(topics=[{"name": TOPIC, "partitions": [row]}])
     offset: int = client.ask(request).topics[0].partitions[0].offset
     return offset
 
@@ -133,8 +125,8 @@ def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:
     for key in keys:
         client.wait_served(key)
         assert client.initialize(key, 1, 0).error_code == ErrorCode.NONE
-    topic = DeleteTopicState(name="gone")
-    told = client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=30_000)).responses[0]
+    topic = {"name": "gone"}
+    told = client.ask(Ask.DeleteTopics(topics=[topic], timeout_ms=30_000)).responses[0]
     assert told.error_code == ErrorCode.NONE
     assert client.read(keys[2], 0).error_code == ErrorCode.NONE
     client.close()
@@ -150,7 +142,7 @@ def test_only_who_may_act_for_the_cluster_asks_for_the_state(start_broker: Start
     broker = start_broker({"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"})
     client = client_of(broker)
     key = SharePartitionKey("g", uuid4(), 0)
-    find = FindCoordinatorRequest(key_type=2, coordinator_keys=[str(key)])
+    find = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert client.ask(find).coordinators[0].error_code == denied
     for row in (
@@ -171,7 +163,7 @@ def test_old_versions_of_find_coordinator_know_no_share_partitions(
     client = client_of(start_broker())
     key = str(SharePartitionKey("g", uuid4(), 0))
     old = version < 4
-    request = FindCoordinatorRequest(
+    request = Ask.FindCoordinator(
         key_type=2, key=key if old else "", coordinator_keys=[] if old else [key]
     )
     answer = client.ask(request, version)

@@ -14,18 +14,9 @@ import pytest
 
 from kstore.clients import Producer
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.shares.state import (
-    InitializePartition,
-    InitializeShareGroupStateRequest,
-    InitializeTopic,
-)
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.reference.shares.share_member import Line, Row, ShareMember, new_topic, set_group
 from tests.reference.transactional_producer import Producer as Transactional
 
@@ -324,9 +315,9 @@ def test_deleted_records_are_not_in_flight(broker: KstoreBroker) -> None:
     group = Group(broker)
     group.produce(5, 5)
     assert acquired((0, 4, 1))(group.first.fetch(max_records=1))
-    row = DeleteRecordsPartition(partition_index=0, offset=7)
-    topic = DeleteRecordsTopic(name=group.topic, partitions=[row])
-    group.line.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
+    row = {"partition_index": 0, "offset": 7}
+    topic = {"name": group.topic, "partitions": [row]}
+    group.line.ask(Ask.DeleteRecords(topics=[topic], timeout_ms=30_000))
     assert acquired((7, 9, 1))(group_fetch(group, LONG_MS))
     error, row_told = group.first.acknowledge((0, 4, ACCEPT))
     assert (error, row_told and row_told.error) == (NONE, NONE)
@@ -338,9 +329,9 @@ def test_offsets_that_are_set_anew_count_once_no_member_is_left(broker: KstoreBr
     assert acquired((0, 9, 1))(group.first.fetch())
     group.first.acknowledge((0, 9, ACCEPT))
     group.first.leave()
-    key = InitializePartition(partition=0, state_epoch=9, start_offset=5)
-    topic = InitializeTopic(topic_id=group.topic_id, partitions=[key])
-    group.line.ask(InitializeShareGroupStateRequest(group_id=group.id, topics=[topic]))
+    key = {"partition": 0, "state_epoch": 9, "start_offset": 5}
+    topic = {"topic_id": group.topic_id, "partitions": [key]}
+    group.line.ask(Ask.InitializeShareGroupState(group_id=group.id, topics=[topic]))
     assert acquired((5, 9, 1))(group_fetch(group))
 
 

@@ -21,28 +21,9 @@ from kstore.broker.state.transactions.state import (
 )
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.transactions import encode_key, encode_value
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.topics import (
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
-from kstore.protocol.transactions.admin import (
-    DescribeProducersRequest,
-    TopicRequest,
-)
-from kstore.protocol.transactions.transactions import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.reference.transactional_producer import NAME, TOPIC, Producer
 
 STATE_PARTITIONS = 3
@@ -102,7 +83,7 @@ def test_a_transactional_id_that_nobody_uses_is_forgotten(start_broker: Start) -
     broker.kill()
     broker.start()
     again = Producer(broker)
-    again.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    again.ask(Ask.FindCoordinator(key=NAME, key_type=1), 3)
     assert again.state().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
@@ -131,7 +112,7 @@ def test_each_end_takes_an_epoch_until_a_new_id_begins_at_0(start_broker: Start)
     write_state(broker.log_dir, used)
     broker.start()
     producer = Producer(broker)
-    producer.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    producer.ask(Ask.FindCoordinator(key=NAME, key_type=1), 3)
     producer.id, producer.epoch = 77, 32_765
     seen = []
     for number in range(3):
@@ -152,11 +133,11 @@ def test_each_end_takes_an_epoch_until_a_new_id_begins_at_0(start_broker: Start)
 
 
 def test_a_request_with_two_producers_batches_is_refused(producer) -> None:
-    rows = [PartitionProduceData(index=0, records=producer.batch(b"mine", 0))]
+    rows = [{"index": 0, "records": producer.batch(b"mine", 0)}]
     producer.epoch += 1
-    rows.append(PartitionProduceData(index=1, records=producer.batch(b"other", 0)))
-    topics = [TopicProduceData(name=TOPIC, partition_data=rows)]
-    request = ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=5000, topic_data=topics)
+    rows.append({"index": 1, "records": producer.batch(b"other", 0)})
+    topics = [{"name": TOPIC, "partition_data": rows}]
+    request = Ask.Produce(transactional_id=NAME, acks=-1, timeout_ms=5000, topic_data=topics)
     answer = producer.ask(request, 12)
     codes = [row.error_code for row in answer.responses[0].partition_responses]
     assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
@@ -185,7 +166,7 @@ def test_one_request_adds_all_its_partitions_with_one_record(start_broker: Start
 
 def test_a_topic_that_is_deleted_does_not_hold_a_transaction_up(producer) -> None:
     producer.write(b"v")
-    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=20_000)
+    delete = Ask.DeleteTopics(topics=[{"name": TOPIC}], timeout_ms=20_000)
     assert producer.ask(delete, 6).responses[0].error_code == ErrorCode.NONE
     assert producer.end(committed=True).error_code == ErrorCode.NONE
     assert producer.state().transaction_state == "CompleteCommit"
@@ -210,18 +191,18 @@ def test_a_hanging_transaction_is_found_and_ended(start_broker: Start) -> None:
     producer.init()
     assert producer.write(b"hangs", version=11) == [ErrorCode.NONE]
     assert producer.stable_offset() == 0
-    topics = [TopicRequest(name=TOPIC, partition_indexes=[0])]
-    answer = producer.ask(DescribeProducersRequest(topics=topics), 0)
+    topics = [{"name": TOPIC, "partition_indexes": [0]}]
+    answer = producer.ask(Ask.DescribeProducers(topics=topics), 0)
     (found,) = answer.topics[0].partitions[0].active_producers
     assert (found.producer_id, found.current_txn_start_offset) == (producer.id, 0)
-    marker = WritableTxnMarker(
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
-        transaction_result=False,
-        topics=[WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])],
-        coordinator_epoch=max(found.coordinator_epoch, 0),
-    )
-    answer = producer.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    marker = {
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "transaction_result": False,
+        "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+        "coordinator_epoch": max(found.coordinator_epoch, 0),
+    }
+    answer = producer.ask(Ask.WriteTxnMarkers(markers=[marker]), 1)
     assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
     assert producer.stable_offset() == 2
     assert producer.read() == []
@@ -236,9 +217,9 @@ def test_a_marker_that_can_not_be_written_is_tried_again(
     producer.init()
 
     def allow_batches_of(size_bytes: int) -> None:
-        config = AlterableConfig(name="max.message.bytes", value=str(size_bytes))
-        resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[config])
-        request = IncrementalAlterConfigsRequest(resources=[resource])
+        config = {"name": "max.message.bytes", "value": str(size_bytes)}
+        resource = {"resource_type": 2, "resource_name": TOPIC, "configs": [config]}
+        request = Ask.IncrementalAlterConfigs(resources=[resource])
         assert producer.ask(request, 1).responses[0].error_code == ErrorCode.NONE
 
     producer.write(b"v", 0, *range(partitions))
@@ -282,7 +263,7 @@ def test_a_transaction_that_a_crash_left_prepared_is_completed(
     write_state(broker.log_dir, prepared)
     broker.start()
     again = Producer(broker)
-    again.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    again.ask(Ask.FindCoordinator(key=NAME, key_type=1), 3)
     committed = state == PREPARE_COMMIT
     again.await_state("CompleteCommit" if committed else "CompleteAbort")
     assert [again.stable_offset(place) for place in (0, 1)] == [2, 2]
@@ -303,7 +284,7 @@ def test_an_ongoing_transaction_goes_on_after_a_crash(start_broker: Start, commi
     broker.start()
     again = Producer(broker)
     again.id, again.epoch = producer.id, producer.epoch
-    again.ask(FindCoordinatorRequest(key=NAME, key_type=1), 3)
+    again.ask(Ask.FindCoordinator(key=NAME, key_type=1), 3)
     assert again.await_state("Ongoing").producer_epoch == producer.epoch
     assert again.offset("g") == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert again.write(b"after", 1) == [ErrorCode.NONE]

@@ -12,28 +12,18 @@ import pytest
 from kstore.clients import Producer
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionProduceResponse,
     ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
 )
 from kstore.protocol.metadata.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
-    ApiVersionsResponse,
-    SupportedFeatureKey,
 )
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Message
 from tests.conformance.kstore_cluster import until
+from tests.plain_messages import Answer
 from tests.reference.fake_broker import FakeBroker
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -50,44 +40,44 @@ class Leader:
         self.hint = False
         self.story: list[str] = []
         rows = [
-            ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version)
+            {"api_key": key, "min_version": api.min_version, "max_version": api.max_version}
             for key, api in APIS.items() if key < 100
         ]  # fmt: skip
-        feature = SupportedFeatureKey(name="kstore.kip359", min_version=1, max_version=1)
-        broker.handlers[ApiVersionsRequest] = lambda _: ApiVersionsResponse(
+        feature = {"name": "kstore.kip359", "min_version": 1, "max_version": 1}
+        broker.handlers[ApiVersionsRequest] = lambda _: Answer.ApiVersions(
             api_keys=rows, supported_features=[feature]
         )
         broker.handlers[MetadataRequest] = self.metadata
         broker.handlers[ProduceRequest] = self.produce
         self.told = (OLD, 5)
 
-    def metadata(self, _request: MetadataRequest) -> MetadataResponse:
+    def metadata(self, _request: Message) -> Message:
         if self.lags:
             self.lags -= 1
         else:
             self.told = (self.topic_id, self.epoch)
         topic_id, epoch = self.told
         self.story.append(f"metadata {epoch}")
-        node = MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.broker.port)
-        row = MetadataResponsePartition(leader_id=7, leader_epoch=epoch)
-        topic = MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[row])
-        return MetadataResponse(brokers=[node], cluster_id="c", topics=[topic])
+        node = {"node_id": 7, "host": "127.0.0.1", "port": self.broker.port}
+        row = {"leader_id": 7, "leader_epoch": epoch}
+        topic = {"name": "t", "topic_id": topic_id, "partitions": [row]}
+        return Answer.Metadata(brokers=[node], cluster_id="c", topics=[topic])
 
-    def produce(self, request: ProduceRequest) -> ProduceResponse:
+    def produce(self, request: Message) -> Message:
         [topic] = request.topic_data
         sent = topic.partition_data[0].current_leader_epoch
         self.story.append(f"produce {sent}")
-        row = PartitionProduceResponse(index=0, base_offset=3)
+        row = {"index": 0, "base_offset": 3}
         nodes = []
         if topic.topic_id != self.topic_id:
-            row = PartitionProduceResponse(index=0, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+            row = {"index": 0, "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
         elif sent < self.epoch:
-            row = PartitionProduceResponse(index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+            row = {"index": 0, "error_code": ErrorCode.FENCED_LEADER_EPOCH}
             if self.hint:
-                row.current_leader = LeaderIdAndEpoch(leader_id=7, leader_epoch=self.epoch)
-                nodes = [NodeEndpoint(node_id=7, host="127.0.0.1", port=self.broker.port)]
-        answer = TopicProduceResponse(topic_id=topic.topic_id, partition_responses=[row])
-        return ProduceResponse(responses=[answer], node_endpoints=nodes)
+                row["current_leader"] = {"leader_id": 7, "leader_epoch": self.epoch}
+                nodes = [{"node_id": 7, "host": "127.0.0.1", "port": self.broker.port}]
+        answer = {"topic_id": topic.topic_id, "partition_responses": [row]}
+        return Answer.Produce(responses=[answer], node_endpoints=nodes)
 
 
 @pytest.fixture

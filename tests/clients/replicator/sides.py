@@ -11,23 +11,10 @@ from typing import Any, Self
 import pytest
 
 from kstore.clients.replicator import Replicator
-from kstore.protocol.groups.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kstore.record import build_batch, decode
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 
 __all__ = ["SETTINGS", "TIME", "Running", "Side", "brokers", "source", "target"]
 
@@ -52,10 +39,8 @@ class Side(TopicClient):
     def write(self, name: str, rows: list[Any], *, at: int = -1, index: int = 0, **how: Any) -> int:
         """A batch at the log's end, or at the offset given; its base offset."""
         data = build_batch(rows, timestamp=TIME, base_offset=max(at, 0), **how)
-        topic = TopicProduceData(
-            name=name, partition_data=[PartitionProduceData(index=index, records=data)]
-        )
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], use_offset=at >= 0)
+        topic = {"name": name, "partition_data": [{"index": index, "records": data}]}
+        request = Ask.Produce(acks=-1, timeout_ms=30_000, topic_data=[topic], use_offset=at >= 0)
         row = self.call(request, 12).responses[0].partition_responses[0]
         assert row.error_code == 0, row
         return int(row.base_offset)
@@ -88,24 +73,22 @@ class Side(TopicClient):
 
     def configs(self, name: str) -> dict[str, str]:
         """What is set on the topic itself."""
-        row = DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
-        [result] = self.call(DescribeConfigsRequest(resources=[row])).results
+        row = {"resource_type": 2, "resource_name": name, "configuration_keys": None}
+        [result] = self.call(Ask.DescribeConfigs(resources=[row])).results
         return {entry.name: entry.value for entry in result.configs if entry.config_source == 1}
 
     def configure(self, name: str, **configs: str | None) -> None:
         rows = [
-            AlterableConfig(
-                name=key.replace("_", "."), config_operation=int(value is None), value=value
-            )
+            {"name": key.replace("_", "."), "config_operation": int(value is None), "value": value}
             for key, value in configs.items()
         ]
-        resource = AlterConfigsResource(resource_type=2, resource_name=name, configs=rows)
-        answer = self.call(IncrementalAlterConfigsRequest(resources=[resource]))
+        resource = {"resource_type": 2, "resource_name": name, "configs": rows}
+        answer = self.call(Ask.IncrementalAlterConfigs(resources=[resource]))
         assert answer.responses[0].error_code == 0, answer
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        rows = [OffsetFetchRequestGroup(group_id=group, topics=None)]
-        [found] = self.call(OffsetFetchRequest(groups=rows), 8).groups
+        rows = [{"group_id": group, "topics": None}]
+        [found] = self.call(Ask.OffsetFetch(groups=rows), 8).groups
         return {
             (topic.name, row.partition_index): row.committed_offset
             for topic in found.topics
@@ -113,9 +96,9 @@ class Side(TopicClient):
         }
 
     def delete_before(self, name: str, offset: int) -> None:
-        part = DeleteRecordsPartition(partition_index=0, offset=offset)
-        topic = DeleteRecordsTopic(name=name, partitions=[part])
-        answer = self.call(DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
+        part = {"partition_index": 0, "offset": offset}
+        topic = {"name": name, "partitions": [part]}
+        answer = self.call(Ask.DeleteRecords(topics=[topic], timeout_ms=30_000))
         assert answer.topics[0].partitions[0].error_code == 0, answer
 
 

@@ -22,22 +22,10 @@ from confluent_kafka.admin import (
 )
 
 from kstore.errors import ErrorCode
-from kstore.protocol.controller.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
-)
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.wire import read_frame
+from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
@@ -222,12 +210,12 @@ def set_config(
     cluster: KstoreCluster, node_id: int, kind: Any, of: str, name: str, value: str
 ) -> None:
     """By hand: librdkafka asks a broker of its own choice, and can't set what is all brokers'."""
-    resource = AlterConfigsResource(
-        resource_type=kind.value,
-        resource_name=of,
-        configs=[AlterableConfig(name=name, config_operation=0, value=value)],
-    )
-    answer = ask(cluster, node_id, IncrementalAlterConfigsRequest(resources=[resource]))
+    resource = {
+        "resource_type": kind.value,
+        "resource_name": of,
+        "configs": [{"name": name, "config_operation": 0, "value": value}],
+    }
+    answer = ask(cluster, node_id, Ask.IncrementalAlterConfigs(resources=[resource]))
     assert [row.error_code for row in answer.responses] == [0], answer.responses
 
 
@@ -314,15 +302,14 @@ def test_any_broker_hands_admin_requests_on_to_the_controller(
     for node_id in whole.brokers:
         elected = ask(
             whole, node_id,
-            ElectLeadersRequest(
+            Ask.ElectLeaders(
                 election_type=0,
-                topic_partitions=[TopicPartitions(topic=topic, partitions=[0])],
-                timeout_ms=TIMEOUT_S * 1000,
-            ),
+                topic_partitions=[{"topic": topic, "partitions": [0]}],
+                timeout_ms=TIMEOUT_S * 1000),
         )  # fmt: skip
         (row,) = elected.replica_election_results[0].partition_result
         assert row.error_code == ErrorCode.ELECTION_NOT_NEEDED, (node_id, controller)
-        listed = ask(whole, node_id, ListPartitionReassignmentsRequest(topics=None))
+        listed = ask(whole, node_id, Ask.ListPartitionReassignments(topics=None))
         assert (listed.error_code, listed.topics) == (0, [])
 
 
@@ -330,9 +317,9 @@ def test_a_replica_that_is_moved_takes_its_log_along(whole: KstoreCluster, topic
     whole.create_topic(topic, replicas={0: [1, 2]})
     produce(whole, topic, [str(number) for number in range(100)])
     not_controller = next(i for i in whole.brokers if i != whole.controller_id())
-    row = ReassignablePartition(partition_index=0, replicas=[3, 2])
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name=topic, partitions=[row])], timeout_ms=TIMEOUT_S * 1000
+    row = {"partition_index": 0, "replicas": [3, 2]}
+    request = Ask.AlterPartitionReassignments(
+        topics=[{"name": topic, "partitions": [row]}], timeout_ms=TIMEOUT_S * 1000
     )
     answer = ask(whole, not_controller, request)
     assert answer.responses[0].partitions[0].error_code == 0

@@ -4,68 +4,17 @@ SCRAM, quorum, features, SASL on a plaintext listener.
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
-from kstore.protocol.controller.raft_voters import (
-    AddRaftVoterRequest,
-    Listener,
-    RemoveRaftVoterRequest,
-)
-from kstore.protocol.controller.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
-)
-from kstore.protocol.logs.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
-from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
-from kstore.protocol.metadata.features import (
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartitionData,
-    DescribeQuorumRequestTopicData,
-    FeatureUpdateKey,
-    UnregisterBrokerRequest,
-    UpdateFeaturesRequest,
-)
-from kstore.protocol.metadata.metadata import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsRequestCursor,
-    TopicRequest,
-)
-from kstore.protocol.quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntityData,
-    AlterClientQuotasRequestEntryData,
-    ComponentData,
-    DescribeClientQuotasRequest,
-    OpData,
-)
-from kstore.protocol.security.acls import (
-    AclCreation,
-    CreateAclsRequest,
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DescribeAclsRequest,
-)
-from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.schema import Message
 from kstore.protocol.security.scram import (
-    AlterUserScramCredentialsRequest,
-    DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
-    UserName,
 )
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 __all__ = ["ADMIN_CASES"]
 
@@ -77,24 +26,24 @@ def _describe_log_dirs(peer: Peer, version: int) -> Story:
     name = f"probe-dirs-{version}"
     yield create(name, 2)
     for partitions in ([0], [0, 9], [1, 1], []):
-        asked = DescribableLogDirTopic(topic=name, partitions=partitions)
-        yield DescribeLogDirsRequest(topics=[asked])
-    yield DescribeLogDirsRequest(topics=[])
-    absent = DescribableLogDirTopic(topic="probe-absent", partitions=[0])
-    yield DescribeLogDirsRequest(topics=[absent])
+        asked = {"topic": name, "partitions": partitions}
+        yield Ask.DescribeLogDirs(topics=[asked])
+    yield Ask.DescribeLogDirs(topics=[])
+    absent = {"topic": "probe-absent", "partitions": [0]}
+    yield Ask.DescribeLogDirs(topics=[absent])
 
 
 def _alter_log_dirs(peer: Peer, version: int) -> Story:
     name = f"probe-move-{version}"
     answer = yield create(name, 2)
-    answer = yield DescribeLogDirsRequest(topics=[])
+    answer = yield Ask.DescribeLogDirs(topics=[])
     here = answer.results[0].log_dir
 
-    def move(path: str, topic: str, *partitions: int) -> AlterReplicaLogDirsRequest:
-        row = AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))
-        return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[row])])
+    def move(path: str, topic: str, *partitions: int) -> Message:
+        row = {"name": topic, "partitions": list(partitions)}
+        return Ask.AlterReplicaLogDirs(dirs=[{"path": path, "topics": [row]}])
 
-    yield AlterReplicaLogDirsRequest()
+    yield Ask.AlterReplicaLogDirs()
     yield move(here, name, 1)
     yield move(here, name, 9)
     yield move(here, "probe-absent", 0)
@@ -109,8 +58,8 @@ def _elect(peer: Peer, version: int) -> Story:
     yield create(name, 2)
 
     def elect(kind: int, *topics: tuple[str, list[int]], timeout_ms: int = 5000):
-        rows = [TopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics]
-        return ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=timeout_ms)
+        rows = [{"topic": topic, "partitions": indexes} for topic, indexes in topics]
+        return Ask.ElectLeaders(election_type=kind, topic_partitions=rows, timeout_ms=timeout_ms)
 
     for kind in (0, 1) if version else (0,):
         yield elect(kind, (name, [0, 1, 9]), ("probe-absent", [0]), ("bad name", [0]))
@@ -129,11 +78,10 @@ def _reassign(peer: Peer, version: int) -> Story:
 
     def reassign(*replicas: list[int] | None, topic: str = name, change: bool = True):
         rows = [
-            ReassignablePartition(partition_index=index, replicas=asked)
-            for index, asked in enumerate(replicas)
+            {"partition_index": index, "replicas": asked} for index, asked in enumerate(replicas)
         ]
-        request = AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name=topic, partitions=rows)], timeout_ms=5000
+        request = Ask.AlterPartitionReassignments(
+            topics=[{"name": topic, "partitions": rows}], timeout_ms=5000
         )
         if version:
             request.allow_replication_factor_change = change
@@ -146,17 +94,17 @@ def _reassign(peer: Peer, version: int) -> Story:
     yield reassign([1], None, topic="probe-absent")
     yield reassign([1], None, topic="bad name")
     yield reassign()
-    yield AlterPartitionReassignmentsRequest(timeout_ms=5000)
-    yield ListPartitionReassignmentsRequest(topics=None)
+    yield Ask.AlterPartitionReassignments(timeout_ms=5000)
+    yield Ask.ListPartitionReassignments(topics=None)
 
 
 def _list_reassignments(peer: Peer, version: int) -> Story:
     yield create("probe-reassignments")
     for topic, indexes in (("probe-reassignments", [0, 9]), ("probe-absent", [0])):
-        asked = ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
-        yield ListPartitionReassignmentsRequest(topics=[asked])
-    yield ListPartitionReassignmentsRequest(topics=[])
-    yield ListPartitionReassignmentsRequest(topics=None)
+        asked = {"name": topic, "partition_indexes": indexes}
+        yield Ask.ListPartitionReassignments(topics=[asked])
+    yield Ask.ListPartitionReassignments(topics=[])
+    yield Ask.ListPartitionReassignments(topics=None)
 
 
 def _describe_acls(peer: Peer, version: int) -> Story:
@@ -164,45 +112,46 @@ def _describe_acls(peer: Peer, version: int) -> Story:
     for codes in ((1, 1, 1, 1), (7, 4, 15, 3), (0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1),
                   (1, 1, 1, 0), (8, 1, 1, 1), (1, 5, 1, 1), (1, 1, 16, 1),
                   (1, 1, 1, 4)):  # fmt: skip
-        yield DescribeAclsRequest(
+        yield Ask.DescribeAcls(
             resource_type_filter=codes[0], resource_name_filter=None,
             pattern_type_filter=codes[1], principal_filter=None, host_filter=None,
-            operation=codes[2], permission_type=codes[3],
-        )  # fmt: skip
+            operation=codes[2], permission_type=codes[3])  # fmt: skip
 
 
 def _create_acls(peer: Peer, version: int) -> Story:
-    def row(resource: int = 2, pattern: int = 3) -> AclCreation:
-        return AclCreation(
-            resource_type=resource, resource_name="x", resource_pattern_type=pattern,
-            principal="User:a", host="*", operation=3, permission_type=3,
-        )  # fmt: skip
+    def row(resource: int = 2, pattern: int = 3) -> dict[str, Any]:
+        return {
+            "resource_type": resource, "resource_name": "x", "resource_pattern_type": pattern,
+            "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}  # fmt: skip
 
-    yield CreateAclsRequest()
-    yield CreateAclsRequest(creations=[row(), row()])
-    yield CreateAclsRequest(creations=[row(), row(resource=0)])
-    yield CreateAclsRequest(creations=[row(pattern=9)])
+    yield Ask.CreateAcls()
+    yield Ask.CreateAcls(creations=[row(), row()])
+    yield Ask.CreateAcls(creations=[row(), row(resource=0)])
+    yield Ask.CreateAcls(creations=[row(pattern=9)])
 
 
 def _delete_acls(peer: Peer, version: int) -> Story:
-    def row(resource: int = 2) -> DeleteAclsFilter:
-        return DeleteAclsFilter(
-            resource_type_filter=resource, pattern_type_filter=3, operation=1, permission_type=1
-        )
+    def row(resource: int = 2) -> dict[str, Any]:
+        return {
+            "resource_type_filter": resource,
+            "pattern_type_filter": 3,
+            "operation": 1,
+            "permission_type": 1,
+        }
 
-    yield DeleteAclsRequest()
-    yield DeleteAclsRequest(filters=[row(), row()])
-    yield DeleteAclsRequest(filters=[row(resource=0)])
+    yield Ask.DeleteAcls()
+    yield Ask.DeleteAcls(filters=[row(), row()])
+    yield Ask.DeleteAcls(filters=[row(resource=0)])
 
 
 def _sasl_handshake(peer: Peer, version: int) -> Story:
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "none", ""):
-        yield SaslHandshakeRequest(mechanism=mechanism)
+        yield Ask.SaslHandshake(mechanism=mechanism)
 
 
 def _sasl_authenticate(peer: Peer, version: int) -> Story:
-    yield SaslAuthenticateRequest(auth_bytes=b"\0user\0secret")
-    yield SaslAuthenticateRequest(auth_bytes=b"")
+    yield Ask.SaslAuthenticate(auth_bytes=b"\0user\0secret")
+    yield Ask.SaslAuthenticate(auth_bytes=b"")
 
 
 def _scram(peer: Peer, version: int) -> Story:
@@ -216,13 +165,13 @@ def _scram(peer: Peer, version: int) -> Story:
         return ScramCredentialDeletion(name=user, mechanism=mechanism)
 
     def alter(*rows: ScramCredentialUpsertion | ScramCredentialDeletion):
-        return AlterUserScramCredentialsRequest(
+        return Ask.AlterUserScramCredentials(
             upsertions=[row for row in rows if isinstance(row, ScramCredentialUpsertion)],
             deletions=[row for row in rows if isinstance(row, ScramCredentialDeletion)],
         )
 
-    def describe(*users: str) -> DescribeUserScramCredentialsRequest:
-        return DescribeUserScramCredentialsRequest(users=[UserName(name=u) for u in users])
+    def describe(*users: str) -> Message:
+        return Ask.DescribeUserScramCredentials(users=[{"name": u} for u in users])
 
     def seen(user: str, count: int) -> Step:
         """Kafka's brokers hear of a change a moment after it was answered."""
@@ -240,7 +189,7 @@ def _scram(peer: Peer, version: int) -> Story:
     for user in ("a", "b", "nobody", ""):
         yield describe(user)
     yield describe("a", "a")
-    yield DescribeUserScramCredentialsRequest(users=None)
+    yield Ask.DescribeUserScramCredentials(users=None)
     yield alter(put("a"), put("a"))
     yield alter(put("a"), gone("a"))
     yield alter(put("x*+ %/é~"))
@@ -248,17 +197,14 @@ def _scram(peer: Peer, version: int) -> Story:
     yield describe("x*+ %/é~")
     yield alter(gone("a"), gone("x*+ %/é~"))
     yield seen("x*+ %/é~", 0)
-    yield DescribeUserScramCredentialsRequest(users=[])
+    yield Ask.DescribeUserScramCredentials(users=[])
 
 
 def _quorum(peer: Peer, version: int) -> Story:
-    def describe(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
-        return DescribeQuorumRequest(
+    def describe(*topics: tuple[str, list[int]]) -> Message:
+        return Ask.DescribeQuorum(
             topics=[
-                DescribeQuorumRequestTopicData(
-                    topic_name=name,
-                    partitions=[DescribeQuorumRequestPartitionData(partition_index=i) for i in all],
-                )
+                {"topic_name": name, "partitions": [{"partition_index": i} for i in all]}
                 for name, all in topics
             ]
         )
@@ -271,36 +217,33 @@ def _quorum(peer: Peer, version: int) -> Story:
 
 
 def _raft_voters(peer: Peer, version: int) -> Story:
-    answer = yield DescribeClusterRequest()
+    answer = yield Ask.DescribeCluster()
     cluster_id = answer.cluster_id
-    ends = [Listener(name="CONTROLLER", host="h", port=1)]
+    ends = [{"name": "CONTROLLER", "host": "h", "port": 1}]
     for cluster, voter, directory in ((cluster_id, 2, DIRECTORY), (None, 2, DIRECTORY),
                                       ("x", 2, DIRECTORY), (cluster_id, 2, NO_DIRECTORY),
                                       (cluster_id, -1, DIRECTORY)):  # fmt: skip
-        yield AddRaftVoterRequest(
+        yield Ask.AddRaftVoter(
             cluster_id=cluster, voter_id=voter, voter_directory_id=directory, listeners=ends,
-            timeout_ms=1000,
-        )  # fmt: skip
-        yield RemoveRaftVoterRequest(
-            cluster_id=cluster, voter_id=voter, voter_directory_id=directory
-        )
-    yield AddRaftVoterRequest(cluster_id=cluster_id, voter_id=2, voter_directory_id=DIRECTORY)
+            timeout_ms=1000)  # fmt: skip
+        yield Ask.RemoveRaftVoter(cluster_id=cluster, voter_id=voter, voter_directory_id=directory)
+    yield Ask.AddRaftVoter(cluster_id=cluster_id, voter_id=2, voter_directory_id=DIRECTORY)
 
 
 def _unregister(peer: Peer, version: int) -> Story:
     for broker_id in (0, 2, -1):
-        yield UnregisterBrokerRequest(broker_id=broker_id)
+        yield Ask.UnregisterBroker(broker_id=broker_id)
 
 
 def _features(peer: Peer, version: int) -> Story:
-    def update(*rows: tuple[str, int, int]) -> UpdateFeaturesRequest:
-        keys = [FeatureUpdateKey(feature=n, max_version_level=level) for n, level, _ in rows]
+    def update(*rows: tuple[str, int, int]) -> Message:
+        keys = [{"feature": n, "max_version_level": level} for n, level, _ in rows]
         for key, (_, _, kind) in zip(keys, rows, strict=True):
             if version == 0:
-                key.allow_downgrade = kind > 1
+                key["allow_downgrade"] = kind > 1
             else:
-                key.upgrade_type = kind
-        request = UpdateFeaturesRequest(feature_updates=keys, timeout_ms=5000)
+                key["upgrade_type"] = kind
+        request = Ask.UpdateFeatures(feature_updates=keys, timeout_ms=5000)
         if version:
             request.validate_only = True
         return request
@@ -322,20 +265,20 @@ def _features(peer: Peer, version: int) -> Story:
     yield update(same[0], same[0])
 
 
-def _entry(entity: dict[str, str | None], **ops: float | None) -> AlterClientQuotasRequestEntryData:
+def _entry(entity: dict[str, str | None], **ops: float | None) -> dict[str, Any]:
     """An entity's quotas; None removes."""
-    return AlterClientQuotasRequestEntryData(
-        entity=[
-            AlterClientQuotasRequestEntityData(entity_type=kind.replace("_", "-"), entity_name=name)
+    return {
+        "entity": [
+            {"entity_type": kind.replace("_", "-"), "entity_name": name}
             for kind, name in entity.items()
         ],
-        ops=[OpData(key=k, value=v or 0.0, remove=v is None) for k, v in ops.items()],
-    )
+        "ops": [{"key": k, "value": v or 0.0, "remove": v is None} for k, v in ops.items()],
+    }
 
 
 def _quota_values(peer: Peer, version: int) -> Story:
-    def alter(entity: dict[str, str | None], **ops: float | None) -> AlterClientQuotasRequest:
-        return AlterClientQuotasRequest(entries=[_entry(entity, **ops)])
+    def alter(entity: dict[str, str | None], **ops: float | None) -> Message:
+        return Ask.AlterClientQuotas(entries=[_entry(entity, **ops)])
 
     user: dict[str, str | None] = {"user": f"v{version}"}
     nan, huge = float("nan"), 1e300
@@ -356,11 +299,11 @@ def _quota_values(peer: Peer, version: int) -> Story:
     for entity in ({}, {"group": "g"}, {"user": ""}, {"client_id": ""}, {"ip": "127.0.0.8", **user},
                    {"ip": "127.0.0.8", "client_id": "c"}):  # fmt: skip
         yield alter(entity, producer_byte_rate=1.0)
-    yield AlterClientQuotasRequest()
-    yield AlterClientQuotasRequest(entries=[_entry(user), _entry(user)])
+    yield Ask.AlterClientQuotas()
+    yield Ask.AlterClientQuotas(entries=[_entry(user), _entry(user)])
     both = [_entry(user, producer_byte_rate=5.0), _entry(user, consumer_byte_rate=5.0)]
-    yield AlterClientQuotasRequest(entries=both)
-    yield AlterClientQuotasRequest(entries=both[:1], validate_only=True)
+    yield Ask.AlterClientQuotas(entries=both)
+    yield Ask.AlterClientQuotas(entries=both[:1], validate_only=True)
     yield alter({"ip": "127.0.0.8"}, connection_creation_rate=None)
     ip = _quota_filter(("ip", 2, None))
     yield Step(ip, compare=False, until=lambda answer: answer is not None and not answer.entries)
@@ -369,11 +312,9 @@ def _quota_values(peer: Peer, version: int) -> Story:
     yield alter(user, **dict.fromkeys(rates), controller_mutation_rate=None)
 
 
-def _quota_filter(
-    *parts: tuple[str, int, str | None], strict: bool = False
-) -> DescribeClientQuotasRequest:
-    components = [ComponentData(entity_type=t, match_type=m, match=n) for t, m, n in parts]
-    return DescribeClientQuotasRequest(components=components, strict=strict)
+def _quota_filter(*parts: tuple[str, int, str | None], strict: bool = False) -> Message:
+    components = [{"entity_type": t, "match_type": m, "match": n} for t, m, n in parts]
+    return Ask.DescribeClientQuotas(components=components, strict=strict)
 
 
 def _quota_filters(peer: Peer, version: int) -> Story:
@@ -383,9 +324,9 @@ def _quota_filters(peer: Peer, version: int) -> Story:
         {"user": None}, {"client_id": None}, {"user": None, "client_id": None},
         {"user": None, "client_id": "c2"}, {"user": "u2", "client_id": None},
     ]  # fmt: skip
-    yield AlterClientQuotasRequest(entries=[_entry(entity, **rate) for entity in entities])
+    yield Ask.AlterClientQuotas(entries=[_entry(entity, **rate) for entity in entities])
     limits = [_entry({"ip": ip}, connection_creation_rate=9.0) for ip in ("127.0.0.9", None)]
-    yield AlterClientQuotasRequest(entries=limits)
+    yield Ask.AlterClientQuotas(entries=limits)
     user, client, ip = "user", "client-id", "ip"
     # Kafka's brokers hear of a change a moment after it was answered.
     last = _quota_filter((ip, 1, None))
@@ -403,7 +344,7 @@ def _quota_filters(peer: Peer, version: int) -> Story:
         yield _quota_filter(*wrong)
     gone = [_entry(entity, producer_byte_rate=None) for entity in entities]
     gone += [_entry({"ip": ip}, connection_creation_rate=None) for ip in ("127.0.0.9", None)]
-    yield AlterClientQuotasRequest(entries=gone)
+    yield Ask.AlterClientQuotas(entries=gone)
     yield Step(last, compare=False, until=lambda answer: answer is not None and not answer.entries)
     yield _quota_filter((user, 2, None), (client, 2, None))
 
@@ -415,15 +356,11 @@ def _partition_pages(peer: Peer, version: int) -> Story:
     first, second, third = names
 
     def ask(limit: int, cursor: tuple[str, int] | None = None, *topics: str):
-        request = DescribeTopicPartitionsRequest(
-            topics=[TopicRequest(name=name) for name in topics or names],
-            response_partition_limit=limit,
+        after = cursor and {"topic_name": cursor[0], "partition_index": cursor[1]}
+        asked = [{"name": name} for name in topics or names]
+        return Ask.DescribeTopicPartitions(
+            topics=asked, response_partition_limit=limit, cursor=after
         )
-        if cursor is not None:
-            request.cursor = DescribeTopicPartitionsRequestCursor(
-                topic_name=cursor[0], partition_index=cursor[1]
-            )
-        return request
 
     for limit in (1, 2, 3, 4, 5, 8, 9, 2000, 5000, 0, -1):
         yield ask(limit)
@@ -441,7 +378,7 @@ def _partition_pages(peer: Peer, version: int) -> Story:
 
 def _cluster_endpoints(peer: Peer, version: int) -> Story:
     for kind in (0, 1, 2, 3):
-        request = DescribeClusterRequest(endpoint_type=kind)
+        request = Ask.DescribeCluster(endpoint_type=kind)
         if version >= 2:
             request.include_fenced_brokers = True
         yield request

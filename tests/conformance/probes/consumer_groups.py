@@ -8,60 +8,30 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from kstore.protocol.groups.consumer_groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
-)
 from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from kstore.protocol.groups.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-)
-from kstore.protocol.groups.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from kstore.protocol.schema import Message
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 __all__ = ["CONSUMER_GROUP_CASES"]
 
 TIMEOUT_MS = 30_000
 
 
-def beat(group: str, member: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+def beat(group: str, member: str, epoch: int, **fields: Any) -> Message:
     """A heartbeat that says only who it is."""
-    return ConsumerGroupHeartbeatRequest(
+    return Ask.ConsumerGroupHeartbeat(
         group_id=group, member_id=member, member_epoch=epoch, **fields
     )
 
 
-def join(group: str, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+def join(group: str, member: str, *topics: str, **fields: Any) -> Message:
     """The first heartbeat of a member."""
     said = {
         "rebalance_timeout_ms": TIMEOUT_MS,
@@ -73,9 +43,7 @@ def join(group: str, member: str, *topics: str, **fields: Any) -> ConsumerGroupH
 
 def owns(topic_id: UUID, *partitions: int) -> dict[str, Any]:
     """What a heartbeat says that the member owns."""
-    row = ConsumerGroupHeartbeatRequestTopicPartitions(
-        topic_id=topic_id, partitions=list(partitions)
-    )
+    row = {"topic_id": topic_id, "partitions": list(partitions)}
     return {"topic_partitions": [row]}
 
 
@@ -113,7 +81,7 @@ def _refused(peer: Peer, version: int) -> Story:
     ]
     for request in requests:  # noqa: UP028 (`yield from` would send the answers to the list)
         yield request
-    yield ConsumerGroupDescribeRequest(group_ids=[group, ""])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group, ""])
 
 
 def _life(peer: Peer, version: int) -> Story:
@@ -126,13 +94,13 @@ def _life(peer: Peer, version: int) -> Story:
     yield beat(group, "a", 1)
     yield beat(group, "a", 3)
     yield beat(group, "b", 2)
-    yield ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
-    yield DescribeGroupsRequest(groups=[group])
-    yield DeleteGroupsRequest(groups_names=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group], include_authorized_operations=True)
+    yield Ask.DescribeGroups(groups=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
     yield join(group, "b", topic, server_assignor="uniform")
     yield Step(beat(group, "b", 2), until=_epoch(3), compare=False)
     yield beat(group, "b", 3)
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
     yield beat(group, "a", 2)  # is told to give up two
     yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2, 3))
     yield beat(group, "b", 3)
@@ -141,21 +109,21 @@ def _life(peer: Peer, version: int) -> Story:
     yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2))
     yield beat(group, "b", 3)
     yield beat(group, "b", 3, **owns(topic_id, 2, 3))
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
-    row = CreatePartitionsTopic(name=topic, count=6, assignments=None)
-    yield CreatePartitionsRequest(topics=[row], timeout_ms=5000)
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
+    row = {"name": topic, "count": 6, "assignments": None}
+    yield Ask.CreatePartitions(topics=[row], timeout_ms=5000)
     yield Step(beat(group, "a", 3), until=_epoch(4), compare=False)
     yield Step(beat(group, "b", 3), until=_epoch(4), compare=False)
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
     yield beat(group, "b", 4, subscribed_topic_names=[])
     yield beat(group, "b", -1)
     yield beat(group, "b", -1)
     yield beat(group, "a", -1)
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
     yield join(group, "c", "probe-absent")
     yield beat(group, "c", -1)
-    yield DeleteGroupsRequest(groups_names=[group])
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
 
 
 def _range(peer: Peer, version: int) -> Story:
@@ -171,7 +139,7 @@ def _range(peer: Peer, version: int) -> Story:
         yield Step(beat(group, member, 2), until=lambda answer: answer.error_code == 0)
     for member in "cb":  # "a" stays where it is until it has given up what the others are to get
         yield Step(beat(group, member, 2), until=_epoch(4), compare=False)
-    described: Any = yield Step(ConsumerGroupDescribeRequest(group_ids=[group]), compare=False)
+    described: Any = yield Step(Ask.ConsumerGroupDescribe(group_ids=[group]), compare=False)
     assert len(described.groups[0].members) == 3
 
 
@@ -187,15 +155,15 @@ def _static(peer: Peer, version: int) -> Story:
     yield beat(group, "a", 2, instance_id="other")
     yield beat(group, "b", -2, instance_id="i")
     yield beat(group, "a", -2, instance_id="i")
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
     yield beat(group, "a", 2, instance_id="i")
     yield join(group, "b", topic, instance_id="i")
     yield beat(group, "a", 2, instance_id="i")
     yield beat(group, "b", 2, instance_id="i", **owns(topic_id, 0, 1))
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
-    yield LeaveGroupRequest(group_id=group, members=[MemberIdentity(group_instance_id="i")])
-    yield LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id="b")])
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
+    yield Ask.LeaveGroup(group_id=group, members=[{"group_instance_id": "i"}])
+    yield Ask.LeaveGroup(group_id=group, members=[{"member_id": "b"}])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
 
 
 def _regex(peer: Peer, version: int) -> Story:
@@ -207,23 +175,23 @@ def _regex(peer: Peer, version: int) -> Story:
         yield join(group, "w", subscribed_topic_names=None, subscribed_topic_regex=wrong)
     yield join(group, "a", subscribed_topic_names=None, subscribed_topic_regex=regex)
     yield Step(beat(group, "a", 1), until=_epoch(2))
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
     yield join(group, "b", subscribed_topic_names=None, subscribed_topic_regex=regex)
     yield Step(beat(group, "b", 2), until=_epoch(3), compare=False)
     yield beat(group, "b", 3, subscribed_topic_regex="")
     yield beat(group, "b", -1)
     yield beat(group, "a", 2, subscribed_topic_regex="", subscribed_topic_names=[f"{group}-one"])
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
 
 
 def _commit(
     peer: Peer, version: int, group: str, topic: str, member: str, epoch: int, *partitions: int
-) -> OffsetCommitRequest:
-    rows = [OffsetCommitRequestPartition(partition_index=p, committed_offset=7) for p in partitions]
-    named = OffsetCommitRequestTopic(name=topic, partitions=rows)
+) -> Message:
+    rows = [{"partition_index": p, "committed_offset": 7} for p in partitions]
+    named = {"name": topic, "partitions": rows}
     if version >= 10:
-        named.topic_id = peer.topic_id(topic)
-    return OffsetCommitRequest(
+        named["topic_id"] = peer.topic_id(topic)
+    return Ask.OffsetCommit(
         group_id=group, generation_id_or_member_epoch=epoch, member_id=member, topics=[named]
     )
 
@@ -257,25 +225,21 @@ def _fetches(peer: Peer, version: int) -> Story:
     yield join(group, "a", topic)
     yield _commit(peer, peer.version_for(8), group, topic, "a", 2, 0)
 
-    def ask(member: str | None, epoch: int) -> OffsetFetchRequest:
-        row = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+    def ask(member: str | None, epoch: int) -> Message:
+        row = {"name": topic, "partition_indexes": [0]}
         if version >= 10:
-            row.topic_id = peer.topic_id(topic)
-        asked = OffsetFetchRequestGroup(
-            group_id=group, member_id=member, member_epoch=epoch, topics=[row]
-        )
-        return OffsetFetchRequest(groups=[asked])
+            row["topic_id"] = peer.topic_id(topic)
+        asked = {"group_id": group, "member_id": member, "member_epoch": epoch, "topics": [row]}
+        return Ask.OffsetFetch(groups=[asked])
 
     for member, epoch in ((None, -1), ("a", 2), ("a", 1), ("a", 3), ("b", 2), ("", -1), (None, 2)):
         yield ask(member, epoch)
-    rows = [OffsetDeleteRequestPartition(partition_index=0)]
-    yield OffsetDeleteRequest(
-        group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=rows)]
-    )
+    rows = [{"partition_index": 0}]
+    yield Ask.OffsetDelete(group_id=group, topics=[{"name": topic, "partitions": rows}])
     yield beat(group, "a", -1)
     yield ask("a", 2)
     yield ask(None, -1)
-    yield DeleteGroupsRequest(groups_names=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
 
 
 def _subscription(topic: str, *owned: int) -> bytes:
@@ -286,9 +250,9 @@ def _subscription(topic: str, *owned: int) -> bytes:
     return b"\x00\x01" + value.encode(1)
 
 
-def _classic_join(group: str, topic: str, member: str, *owned: int) -> JoinGroupRequest:
-    protocol = JoinGroupRequestProtocol(name="range", metadata=_subscription(topic, *owned))
-    return JoinGroupRequest(
+def _classic_join(group: str, topic: str, member: str, *owned: int) -> Message:
+    protocol = {"name": "range", "metadata": _subscription(topic, *owned)}
+    return Ask.JoinGroup(
         group_id=group,
         session_timeout_ms=TIMEOUT_MS,
         rebalance_timeout_ms=TIMEOUT_MS,
@@ -306,17 +270,12 @@ def _migration(peer: Peer, version: int) -> Story:
     first: Any = yield Step(_classic_join(group, topic, ""), compare=False)
     member = first.member_id
     joined: Any = yield _classic_join(group, topic, member)
-    given = ConsumerProtocolAssignment(
-        assigned_partitions=[
-            ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=[0, 1])
-        ]
-    )
-    assignment = SyncGroupRequestAssignment(
-        member_id=member, assignment=b"\x00\x01" + given.encode(1)
-    )
+    row = ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=[0, 1])
+    given = ConsumerProtocolAssignment(assigned_partitions=[row])
+    assignment = {"member_id": member, "assignment": b"\x00\x01" + given.encode(1)}
 
-    def sync(generation: int, *assignments: SyncGroupRequestAssignment) -> SyncGroupRequest:
-        return SyncGroupRequest(
+    def sync(generation: int, *assignments: dict[str, Any]) -> Message:
+        return Ask.SyncGroup(
             group_id=group,
             generation_id=generation,
             member_id=member,
@@ -325,14 +284,14 @@ def _migration(peer: Peer, version: int) -> Story:
             assignments=list(assignments),
         )
 
-    def alive(generation: int) -> HeartbeatRequest:
-        return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
+    def alive(generation: int) -> Message:
+        return Ask.Heartbeat(group_id=group, generation_id=generation, member_id=member)
 
     generation = joined.generation_id
     yield sync(generation, assignment)
     yield beat(group, "new", 1)
     yield join(group, "new", topic)
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
     yield alive(generation)
     yield alive(generation + 1)
     yield sync(generation)
@@ -344,16 +303,16 @@ def _migration(peer: Peer, version: int) -> Story:
     yield alive(rejoined.generation_id)
     yield beat(group, "new", 2)
     yield beat(group, "new", 2, **owns(topic_id, 1))
-    yield ConsumerGroupDescribeRequest(group_ids=[group])
+    yield Ask.ConsumerGroupDescribe(group_ids=[group])
     yield _commit(peer, 9, group, topic, member, rejoined.generation_id, 0)
     yield _commit(peer, 9, group, topic, member, rejoined.generation_id + 1, 0)
     yield beat(group, "new", -1)  # a classic group again
-    yield DescribeGroupsRequest(groups=[group])
+    yield Ask.DescribeGroups(groups=[group])
     yield alive(rejoined.generation_id)
     yield alive(rejoined.generation_id + 1)
     last: Any = yield _classic_join(group, topic, member, 0)
     yield sync(last.generation_id, assignment)
-    yield LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member)])
+    yield Ask.LeaveGroup(group_id=group, members=[{"member_id": member}])
     yield join(group, "new", topic)  # an empty classic group gives way
     yield beat(group, "new", -1)
     yield _classic_join(group, topic, "nobody")

@@ -6,39 +6,25 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
+from kstore.protocol.schema import Message
 from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
 from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
+from tests.plain_messages import Ask
 
 __all__ = ["DATA_CASES", "produce"]
 
 
 def produce(
     topic: str | uuid.UUID, records: bytes | None, *, partition: int = 0, acks: int = -1
-) -> ProduceRequest:
+) -> Message:
     """A request with one partition's records, by name or (version 13 on) by id."""
-    data = [PartitionProduceData(index=partition, records=records)]
+    data = [{"index": partition, "records": records}]
     if isinstance(topic, uuid.UUID):
-        row = TopicProduceData(topic_id=topic, partition_data=data)
+        row = {"topic_id": topic, "partition_data": data}
     else:
-        row = TopicProduceData(name=topic, partition_data=data)
-    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[row])
+        row = {"name": topic, "partition_data": data}
+    return Ask.Produce(acks=acks, timeout_ms=10_000, topic_data=[row])
 
 
 def _named(peer: Peer, version: int, topic: str, by_id_from: int) -> str | uuid.UUID:
@@ -93,7 +79,7 @@ def _produce(peer: Peer, version: int) -> Story:
     request = produce(topic, good)
     request.topic_data[0].partition_data *= 2
     yield request
-    yield ProduceRequest(acks=-1, timeout_ms=1000)
+    yield Ask.Produce(acks=-1, timeout_ms=1000)
     yield produce(topic, good)
 
 
@@ -115,10 +101,10 @@ def _produce_idempotent(peer: Peer, version: int) -> Story:
     name = f"probe-idempotent-{version}"
     yield create(name)
     topic = _named(peer, version, name, 13)
-    started: Any = yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    started: Any = yield Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=1000)
     producer_id = started.producer_id if started is not None else 1
 
-    def sent(sequence: int, epoch: int = 0, count: int = 2) -> ProduceRequest:
+    def sent(sequence: int, epoch: int = 0, count: int = 2) -> Message:
         flaws = Flaws(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         return produce(topic, batch([b"v"] * count, flaws))
 
@@ -137,7 +123,7 @@ def _produce_idempotent(peer: Peer, version: int) -> Story:
     yield sent(2, epoch=2, count=2)
 
 
-def fill(topic: str | uuid.UUID) -> Iterator[ProduceRequest]:
+def fill(topic: str | uuid.UUID) -> Iterator[Message]:
     for first in range(0, 10, 2):
         flaws = Flaws(timestamp_ms=TIMESTAMP_MS + first * 100)
         yield produce(topic, batch([b"value-%d" % first, b"value-%d" % (first + 1)], flaws))
@@ -152,19 +138,19 @@ def _fetch_request(
     max_bytes: int = 1 << 20,
     last_epoch: int = -1,
     session: tuple[int, int] = (0, -1),
-) -> FetchRequest:
-    row = FetchPartition(
-        partition=partition,
-        fetch_offset=offset,
-        current_leader_epoch=epoch,
-        partition_max_bytes=max_bytes,
-        last_fetched_epoch=last_epoch,
-    )
+) -> Message:
+    row = {
+        "partition": partition,
+        "fetch_offset": offset,
+        "current_leader_epoch": epoch,
+        "partition_max_bytes": max_bytes,
+        "last_fetched_epoch": last_epoch,
+    }
     if isinstance(topic, uuid.UUID):
-        named = FetchTopic(topic_id=topic, partitions=[row])
+        named = {"topic_id": topic, "partitions": [row]}
     else:
-        named = FetchTopic(topic=topic, partitions=[row])
-    return FetchRequest(
+        named = {"topic": topic, "partitions": [row]}
+    return Ask.Fetch(
         max_wait_ms=50,
         min_bytes=1,
         max_bytes=1 << 22,
@@ -216,7 +202,7 @@ def _fetch_session(peer: Peer, version: int) -> Story:
     yield _fetch_request(topic, 0, session=(424242, 3))
     opened: Any = yield _fetch_request(topic, 8, session=(0, 0))
     session = opened.session_id if opened is not None else 0
-    empty = FetchRequest(max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=1)
+    empty = Ask.Fetch(max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=1)
     yield empty  # offset 8 again: there is data
     moved = _fetch_request(topic, 10, session=(session, 2))
     yield moved
@@ -226,12 +212,12 @@ def _fetch_session(peer: Peer, version: int) -> Story:
     yield empty
     added = _fetch_request(topic, 0, partition=1, session=(session, 4))
     yield added
-    forgotten = FetchRequest(max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=5)
-    if isinstance(topic, uuid.UUID):
-        forgotten.forgotten_topics_data = [ForgottenTopic(topic_id=topic, partitions=[0])]
-    else:
-        forgotten.forgotten_topics_data = [ForgottenTopic(topic=topic, partitions=[0])]
-    yield forgotten
+    named = "topic_id" if isinstance(topic, uuid.UUID) else "topic"
+    forgotten = [{named: topic, "partitions": [0]}]
+    yield Ask.Fetch(
+        max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=5,
+        forgotten_topics_data=forgotten,
+    )  # fmt: skip
     yield _fetch_request(topic, 0, session=(session, -1))  # closes it
     empty.session_epoch = 6
     yield empty
@@ -244,15 +230,9 @@ def _list_offsets(peer: Peer, version: int) -> Story:
         request.topic_data[0].topic_id = peer.topic_id(name)
         yield request
 
-    def ask(
-        timestamp: int, topic: str = name, partition: int = 0, epoch: int = -1
-    ) -> ListOffsetsRequest:
-        row = ListOffsetsPartition(
-            partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
-        )
-        return ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[row])]
-        )
+    def ask(timestamp: int, topic: str = name, partition: int = 0, epoch: int = -1) -> Message:
+        row = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
+        return Ask.ListOffsets(replica_id=-1, topics=[{"name": topic, "partitions": [row]}])
 
     for timestamp in range(-8, 2):
         yield ask(timestamp)
@@ -291,12 +271,12 @@ def _leader_epochs(peer: Peer, version: int) -> Story:
         (name, 9, 0, -1),
         ("probe-absent", 0, 0, -1),
     ):
-        row = OffsetForLeaderPartition(
-            partition=partition, leader_epoch=leader_epoch, current_leader_epoch=current
-        )
-        yield OffsetForLeaderEpochRequest(
-            topics=[OffsetForLeaderTopic(topic=topic, partitions=[row])]
-        )
+        row = {
+            "partition": partition,
+            "leader_epoch": leader_epoch,
+            "current_leader_epoch": current,
+        }
+        yield Ask.OffsetForLeaderEpoch(topics=[{"topic": topic, "partitions": [row]}])
 
 
 def _delete_records(peer: Peer, version: int) -> Story:
@@ -306,10 +286,10 @@ def _delete_records(peer: Peer, version: int) -> Story:
         request.topic_data[0].topic_id = peer.topic_id(name)
         yield request
 
-    def ask(offset: int, topic: str = name, partition: int = 0) -> DeleteRecordsRequest:
-        row = DeleteRecordsPartition(partition_index=partition, offset=offset)
-        named = DeleteRecordsTopic(name=topic, partitions=[row])
-        return DeleteRecordsRequest(topics=[named], timeout_ms=5000)
+    def ask(offset: int, topic: str = name, partition: int = 0) -> Message:
+        row = {"partition_index": partition, "offset": offset}
+        named = {"name": topic, "partitions": [row]}
+        return Ask.DeleteRecords(topics=[named], timeout_ms=5000)
 
     for offset in (3, 1, 11, -2, -1):
         yield ask(offset)
@@ -321,12 +301,12 @@ def _delete_records(peer: Peer, version: int) -> Story:
 
 
 def _init_producer_id(peer: Peer, version: int) -> Story:
-    yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
-    yield InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
+    yield Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=1000)
+    yield Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=-1)
+    yield Ask.InitProducerId(transactional_id="", transaction_timeout_ms=1000)
     if version >= 3:
         for producer_id, epoch in ((5, -1), (-1, 5), (1 << 50, 3)):
-            yield InitProducerIdRequest(
+            yield Ask.InitProducerId(
                 transactional_id=None,
                 transaction_timeout_ms=1000,
                 producer_id=producer_id,

@@ -4,37 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.groups.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
-from kstore.protocol.groups.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from kstore.protocol.schema import Message
 from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 __all__ = ["GROUP_CASES"]
 
@@ -45,7 +18,7 @@ METADATA = b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"
 def _find(peer: Peer, version: int) -> Story:
     if version < 4:
         for key, kind in (("probe", 0), ("", 0), ("probe", 9)):
-            yield FindCoordinatorRequest(key=key, key_type=kind if version >= 1 else 0)
+            yield Ask.FindCoordinator(key=key, key_type=kind if version >= 1 else 0)
         return
     for keys, kind in (
         (["probe"], 0),
@@ -54,12 +27,12 @@ def _find(peer: Peer, version: int) -> Story:
         ([], 0),
         (["probe"], 9),
     ):
-        yield FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
+        yield Ask.FindCoordinator(coordinator_keys=keys, key_type=kind)
 
 
-def join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=METADATA)]
-    return JoinGroupRequest(
+def join(group: str, member_id: str = "", **fields: Any) -> Message:
+    protocols = [{"name": "range", "metadata": METADATA}]
+    return Ask.JoinGroup(
         **{
             "group_id": group,
             "session_timeout_ms": SESSION_MS,
@@ -91,43 +64,41 @@ def _join_group(peer: Peer, version: int) -> Story:
     answer: Any = yield from _joined(group, version)
     member = answer.member_id if answer is not None else ""
     generation = answer.generation_id if answer is not None else 1
-    assignment = SyncGroupRequestAssignment(member_id=member, assignment=b"mine")
-    yield SyncGroupRequest(group_id=group, generation_id=generation + 1, member_id=member)
-    yield SyncGroupRequest(group_id=group, generation_id=generation, member_id="other")
-    yield SyncGroupRequest(
+    assignment = {"member_id": member, "assignment": b"mine"}
+    yield Ask.SyncGroup(group_id=group, generation_id=generation + 1, member_id=member)
+    yield Ask.SyncGroup(group_id=group, generation_id=generation, member_id="other")
+    yield Ask.SyncGroup(
         group_id=group, generation_id=generation, member_id=member, assignments=[assignment]
     )
     yield join(group, protocol_type="connect")
-    other = [JoinGroupRequestProtocol(name="sticky", metadata=METADATA)]
+    other = [{"name": "sticky", "metadata": METADATA}]
     yield join(group, protocols=other)
-    yield DescribeGroupsRequest(groups=[group])
+    yield Ask.DescribeGroups(groups=[group])
     for wrong_generation, wrong_member in ((generation + 1, member), (generation, "other")):
-        yield HeartbeatRequest(
-            group_id=group, generation_id=wrong_generation, member_id=wrong_member
-        )
-    yield HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
-    yield DeleteGroupsRequest(groups_names=[group])
+        yield Ask.Heartbeat(group_id=group, generation_id=wrong_generation, member_id=wrong_member)
+    yield Ask.Heartbeat(group_id=group, generation_id=generation, member_id=member)
+    yield Ask.DeleteGroups(groups_names=[group])
     yield join(group, member)
-    yield HeartbeatRequest(group_id=group, generation_id=generation + 1, member_id=member)
+    yield Ask.Heartbeat(group_id=group, generation_id=generation + 1, member_id=member)
 
 
 def _sync_group(peer: Peer, version: int) -> Story:
-    yield SyncGroupRequest(group_id="probe-no-group", generation_id=1, member_id="m")
-    yield SyncGroupRequest(group_id="", generation_id=1, member_id="m")
+    yield Ask.SyncGroup(group_id="probe-no-group", generation_id=1, member_id="m")
+    yield Ask.SyncGroup(group_id="", generation_id=1, member_id="m")
     group = f"probe-sync-{version}"
     answer: Any = yield from _joined(group, peer.version_for(11))
     if answer is None:
         return
-    yield SyncGroupRequest(
+    yield Ask.SyncGroup(
         group_id=group,
         generation_id=answer.generation_id,
         member_id=answer.member_id,
-        assignments=[SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"mine")],
+        assignments=[{"member_id": answer.member_id, "assignment": b"mine"}],
         protocol_type="consumer",
         protocol_name="range",
     )
     if version >= 5:
-        yield SyncGroupRequest(
+        yield Ask.SyncGroup(
             group_id=group,
             generation_id=answer.generation_id,
             member_id=answer.member_id,
@@ -137,18 +108,18 @@ def _sync_group(peer: Peer, version: int) -> Story:
 
 
 def _heartbeat(peer: Peer, version: int) -> Story:
-    yield HeartbeatRequest(group_id="probe-no-group", generation_id=1, member_id="m")
-    yield HeartbeatRequest(group_id="", generation_id=1, member_id="m")
+    yield Ask.Heartbeat(group_id="probe-no-group", generation_id=1, member_id="m")
+    yield Ask.Heartbeat(group_id="", generation_id=1, member_id="m")
 
 
 def _leave_group(peer: Peer, version: int) -> Story:
     group = f"probe-leave-{version}"
 
-    def leave(*members: str) -> LeaveGroupRequest:
+    def leave(*members: str) -> Message:
         if version < 3:
-            return LeaveGroupRequest(group_id=group, member_id=members[0])
-        rows = [MemberIdentity(member_id=member) for member in members]
-        return LeaveGroupRequest(group_id=group, members=rows)
+            return Ask.LeaveGroup(group_id=group, member_id=members[0])
+        rows = [{"member_id": member} for member in members]
+        return Ask.LeaveGroup(group_id=group, members=rows)
 
     yield leave("nobody")
     answer: Any = yield from _joined(group, peer.version_for(11))
@@ -160,16 +131,16 @@ def _leave_group(peer: Peer, version: int) -> Story:
         yield leave("nobody")
         yield leave(answer.member_id)
     yield leave(answer.member_id)
-    yield DescribeGroupsRequest(groups=[group])
-    yield DeleteGroupsRequest(groups_names=[group])
-    yield DeleteGroupsRequest(groups_names=[group])
+    yield Ask.DescribeGroups(groups=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
 
 
 def _describe_groups(peer: Peer, version: int) -> Story:
-    yield DescribeGroupsRequest(groups=["probe-no-group"])  # others may make the group "" meanwhile
+    yield Ask.DescribeGroups(groups=["probe-no-group"])  # others may make the group "" meanwhile
     group = f"probe-describe-{version}"
     yield from _joined(group, peer.version_for(11))
-    request = DescribeGroupsRequest(groups=[group])
+    request = Ask.DescribeGroups(groups=[group])
     yield request
     if version >= 3:
         request.include_authorized_operations = True
@@ -178,9 +149,9 @@ def _describe_groups(peer: Peer, version: int) -> Story:
 
 def _list_groups(peer: Peer, version: int) -> Story:
     if version >= 4:
-        yield ListGroupsRequest(states_filter=["NoSuchState"])
+        yield Ask.ListGroups(states_filter=["NoSuchState"])
     if version >= 5:
-        yield ListGroupsRequest(types_filter=["nosuchtype"])
+        yield Ask.ListGroups(types_filter=["nosuchtype"])
 
 
 def _commit(
@@ -194,18 +165,13 @@ def _commit(
     generation: int = -1,
     member: str = "",
     metadata: str | None = "note",
-) -> OffsetCommitRequest:
-    row = OffsetCommitRequestPartition(
-        partition_index=partition, committed_offset=offset, committed_metadata=metadata
-    )
-    named = OffsetCommitRequestTopic(name=topic, partitions=[row])
+) -> Message:
+    row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
+    named = {"name": topic, "partitions": [row]}
     if version >= 10:
-        named.topic_id = peer.topic_id(topic)
-    return OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=generation,
-        member_id=member,
-        topics=[named],
+        named["topic_id"] = peer.topic_id(topic)
+    return Ask.OffsetCommit(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member, topics=[named]
     )
 
 
@@ -221,7 +187,7 @@ def _offset_commit(peer: Peer, version: int) -> Story:
     yield _commit(peer, version, group, topic, 5, metadata=None)
     yield _commit(peer, version, "", topic, 5)
     yield _commit(peer, version, f"{group}-none", topic, 5, generation=3, member="m")
-    yield OffsetCommitRequest(group_id=group, topics=[])
+    yield Ask.OffsetCommit(group_id=group, topics=[])
     answer: Any = yield from _joined(f"{group}-members", peer.version_for(11))
     if answer is None:
         return
@@ -243,13 +209,13 @@ def _offset_fetch(peer: Peer, version: int) -> Story:
     def ask(group_id: str, *partitions: int, name: str = topic, all_topics: bool = False):
         indexes = list(partitions)
         if version < 8:
-            rows = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes)]
-            return OffsetFetchRequest(group_id=group_id, topics=None if all_topics else rows)
-        row = OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+            rows = [{"name": name, "partition_indexes": indexes}]
+            return Ask.OffsetFetch(group_id=group_id, topics=None if all_topics else rows)
+        row = {"name": name, "partition_indexes": indexes}
         if version >= 10:
-            row.topic_id = peer.topic_id(name)
-        asked = OffsetFetchRequestGroup(group_id=group_id, topics=None if all_topics else [row])
-        return OffsetFetchRequest(groups=[asked])
+            row["topic_id"] = peer.topic_id(name)
+        asked = {"group_id": group_id, "topics": None if all_topics else [row]}
+        return Ask.OffsetFetch(groups=[asked])
 
     yield ask(group, 0, 1, 2, 9)
     yield ask(group, 0, name="probe-absent")
@@ -269,11 +235,9 @@ def _offset_delete(peer: Peer, version: int) -> Story:
     yield create(topic, 2)
     yield _commit(peer, peer.version_for(8), group, topic, 5)
 
-    def ask(group_id: str, name: str, *partitions: int) -> OffsetDeleteRequest:
-        rows = [OffsetDeleteRequestPartition(partition_index=index) for index in partitions]
-        return OffsetDeleteRequest(
-            group_id=group_id, topics=[OffsetDeleteRequestTopic(name=name, partitions=rows)]
-        )
+    def ask(group_id: str, name: str, *partitions: int) -> Message:
+        rows = [{"partition_index": index} for index in partitions]
+        return Ask.OffsetDelete(group_id=group_id, topics=[{"name": name, "partitions": rows}])
 
     yield ask("probe-no-group", topic, 0)
     yield ask(group, "probe-absent", 0)
@@ -282,12 +246,12 @@ def _offset_delete(peer: Peer, version: int) -> Story:
 
 
 def _delete_groups(peer: Peer, version: int) -> Story:
-    yield DeleteGroupsRequest(groups_names=["probe-no-group"])
+    yield Ask.DeleteGroups(groups_names=["probe-no-group"])
     group, topic = f"probe-delete-group-{version}", f"probe-delete-group-{version}"
     yield create(topic)
     yield _commit(peer, peer.version_for(8), group, topic, 1)
-    yield DeleteGroupsRequest(groups_names=[group])
-    yield DeleteGroupsRequest(groups_names=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
 
 
 GROUP_CASES = [

@@ -10,19 +10,11 @@ import uuid
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.classic import HeartbeatRequest
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from tests.conformance import wire
+from tests.plain_messages import Ask
 
 __all__ = ["Peer"]
 
@@ -42,7 +34,7 @@ class Peer:
         self.noted: dict[str, Any] = {}
         """What it answered, by case; twins note it in one place."""
         self._sockets: dict[str, socket.socket] = {}
-        frame = encode_request(ApiVersionsRequest(), 0, 1, "probe")
+        frame = encode_request(Ask.ApiVersions(), 0, 1, "probe")
         _, answer = decode_response(self.exchange(frame), ApiVersionsResponse, 0)
         for row in answer.api_keys:
             self.versions[row.api_key] = (row.min_version, row.max_version)
@@ -94,10 +86,8 @@ class Peer:
 
     def serves(self, topic: str) -> int:
         """The worst error code of the partitions 0 to 2 that the topic has; 0 when it is served."""
-        rows = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(3)]
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)]
-        )
+        rows = [{"partition_index": index, "timestamp": -1} for index in range(3)]
+        request = Ask.ListOffsets(replica_id=-1, topics=[{"name": topic, "partitions": rows}])
         answer: Any = self.ask(request, 5)
         codes = {row.partition_index: row.error_code for row in answer.topics[0].partitions}
         absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # Kafka has errors first, whatever was asked
@@ -109,14 +99,14 @@ class Peer:
         """
         end = time.monotonic() + deadline_s
         requests: list[tuple[Message, int]] = [
-            (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1),
-            (FindCoordinatorRequest(key="probe", key_type=0), 2),
-            (HeartbeatRequest(group_id="probe", generation_id=1, member_id="m"), 2),
+            (Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=1000), 1),
+            (Ask.FindCoordinator(key="probe", key_type=0), 2),
+            (Ask.Heartbeat(group_id="probe", generation_id=1, member_id="m"), 2),
         ]
         if _END_TXN in self.versions:
             requests += [
-                (FindCoordinatorRequest(key="probe", key_type=1), 2),
-                (InitProducerIdRequest(transactional_id="probe", transaction_timeout_ms=1000), 1),
+                (Ask.FindCoordinator(key="probe", key_type=1), 2),
+                (Ask.InitProducerId(transactional_id="probe", transaction_timeout_ms=1000), 1),
             ]
         starting = {14, 15, 16}  # loading, not available, not coordinator
         for request, version in requests:
@@ -136,8 +126,6 @@ class Peer:
         return found
 
     def _metadata(self, topic: str) -> Any:
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-        )
+        request = Ask.Metadata(topics=[{"name": topic}], allow_auto_topic_creation=False)
         answer: Any = self.ask(request, 12)
         return answer.topics[0]

@@ -8,51 +8,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
-from kstore.protocol.groups.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-)
-from kstore.protocol.groups.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kstore.protocol.groups.streams_groups import (
-    CopartitionGroup,
-    StreamsGroupDescribeRequest,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatRequestEndpoint,
-    StreamsGroupHeartbeatRequestKeyValue,
-    StreamsGroupHeartbeatRequestSubtopology,
-    StreamsGroupHeartbeatRequestTaskIds,
-    StreamsGroupHeartbeatRequestTaskOffset,
-    StreamsGroupHeartbeatRequestTopicInfo,
-    StreamsGroupHeartbeatRequestTopology,
-)
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.schema import Message
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
-from kstore.protocol.transactions.transactions import (
-    EndTxnRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 __all__ = ["STREAMS_GROUP_CASES"]
 
@@ -60,35 +19,26 @@ MISSING_INTERNAL, SHUTDOWN, DELAYED = 3, 4, 5
 METADATA = struct.pack(">hii", 0, 0, -1)
 
 
-def info(name: str, partitions: int = 0, **configs: str) -> StreamsGroupHeartbeatRequestTopicInfo:
-    return StreamsGroupHeartbeatRequestTopicInfo(
-        name=name,
-        partitions=partitions,
-        topic_configs=[
-            StreamsGroupHeartbeatRequestKeyValue(key=key.replace("_", "."), value=value)
-            for key, value in configs.items()
+def info(name: str, partitions: int = 0, **configs: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "partitions": partitions,
+        "topic_configs": [
+            {"key": key.replace("_", "."), "value": value} for key, value in configs.items()
         ],
-    )
+    }
 
 
-def sub(
-    subtopology_id: str = "0", *sources: str, **fields: Any
-) -> StreamsGroupHeartbeatRequestSubtopology:
-    return StreamsGroupHeartbeatRequestSubtopology(
-        subtopology_id=subtopology_id, source_topics=list(sources), **fields
-    )
+def sub(subtopology_id: str = "0", *sources: str, **fields: Any) -> dict[str, Any]:
+    return {"subtopology_id": subtopology_id, "source_topics": list(sources), **fields}
 
 
-def topology(
-    *subs: StreamsGroupHeartbeatRequestSubtopology, epoch: int = 0
-) -> StreamsGroupHeartbeatRequestTopology:
-    return StreamsGroupHeartbeatRequestTopology(epoch=epoch, subtopologies=list(subs))
+def topology(*subs: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
+    return {"epoch": epoch, "subtopologies": list(subs)}
 
 
-def join(
-    group: str, told: StreamsGroupHeartbeatRequestTopology | None, member: str = "m2", **fields: Any
-) -> StreamsGroupHeartbeatRequest:
-    return StreamsGroupHeartbeatRequest(
+def join(group: str, told: dict[str, Any] | None, member: str = "m2", **fields: Any) -> Message:
+    return Ask.StreamsGroupHeartbeat(
         **{
             "group_id": group,
             "member_id": member,
@@ -106,15 +56,13 @@ def join(
     )
 
 
-def beat(group: str, epoch: int, member: str = "m2", **fields: Any) -> StreamsGroupHeartbeatRequest:
-    return StreamsGroupHeartbeatRequest(
-        group_id=group, member_id=member, member_epoch=epoch, **fields
-    )
+def beat(group: str, epoch: int, member: str = "m2", **fields: Any) -> Message:
+    return Ask.StreamsGroupHeartbeat(group_id=group, member_id=member, member_epoch=epoch, **fields)
 
 
-def owned(**tasks: list[int]) -> list[StreamsGroupHeartbeatRequestTaskIds]:
+def owned(**tasks: list[int]) -> list[dict[str, Any]]:
     return [
-        StreamsGroupHeartbeatRequestTaskIds(subtopology_id=name.lstrip("s"), partitions=partitions)
+        {"subtopology_id": name.lstrip("s"), "partitions": partitions}
         for name, partitions in tasks.items()
     ]
 
@@ -140,9 +88,8 @@ def settled(message: Message) -> Step:
 
 def exist(*topics: str) -> Step:
     """Wait until the topics do, so that both brokers' coordinators meet them all at once."""
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in topics],
-        allow_auto_topic_creation=False,
+    request = Ask.Metadata(
+        topics=[{"name": name} for name in topics], allow_auto_topic_creation=False
     )
     return Step(
         request,
@@ -172,12 +119,12 @@ def _refused(peer: Peer, version: int) -> Story:
         {"member_epoch": -3},
         {"member_epoch": 1},
         {"task_offsets": []},
-        {"task_offsets": [StreamsGroupHeartbeatRequestTaskOffset()]},
+        {"task_offsets": [{}]},
         {"task_end_offsets": []},
         {"process_id": None, "client_tags": None},
     ):
         yield join(group, fields.pop("topology", simple), **fields)  # type: ignore[arg-type]
-    yield StreamsGroupDescribeRequest(group_ids=[group, "", "probe-streams-no-group"])
+    yield Ask.StreamsGroupDescribe(group_ids=[group, "", "probe-streams-no-group"])
 
 
 def _bad_topologies(peer: Peer, version: int) -> Story:
@@ -203,7 +150,7 @@ def _bad_topologies(peer: Peer, version: int) -> Story:
                 sub(
                     "0",
                     "probe-streams-a",
-                    copartition_groups=[CopartitionGroup(source_topics=[7])],
+                    copartition_groups=[{"source_topics": [7]}],
                 )
             ),
         )
@@ -211,13 +158,13 @@ def _bad_topologies(peer: Peer, version: int) -> Story:
         yield create("probe-streams-a", 2)
         group = f"probe-streams-bad-{number}"
         yield join(group, told)
-        yield StreamsGroupDescribeRequest(group_ids=[group])
+        yield Ask.StreamsGroupDescribe(group_ids=[group])
         yield beat(group, -1)
 
 
 def _topics_that_do_not_fit(peer: Peer, version: int) -> Story:
     left, right = f"probe-streams-left-{version}", f"probe-streams-right-{version}"
-    both = [CopartitionGroup(source_topics=[0, 1])]
+    both = [{"source_topics": [0, 1]}]
     group = "probe-streams-unfit"
     told = topology(sub("0", left, right, copartition_groups=both))
     yield join(f"{group}-missing", told)
@@ -226,12 +173,12 @@ def _topics_that_do_not_fit(peer: Peer, version: int) -> Story:
     yield exist(left, right)
     # Kafka's coordinator may see the topics a moment later than its data plane.
     yield Step(join(group, told), until=lambda answer: 2 in codes(answer))
-    yield StreamsGroupDescribeRequest(group_ids=[f"{group}-missing"])
+    yield Ask.StreamsGroupDescribe(group_ids=[f"{group}-missing"])
     fixed = sub(
         "0",
         left,
         repartition_source_topics=[info("probe-streams-fixed", 5)],
-        copartition_groups=[CopartitionGroup(source_topics=[0], repartition_source_topics=[0])],
+        copartition_groups=[{"source_topics": [0], "repartition_source_topics": [0]}],
     )
     yield join("probe-streams-fixed", topology(fixed))
     yield create("probe-streams-changelog", 5)
@@ -242,7 +189,7 @@ def _topics_that_do_not_fit(peer: Peer, version: int) -> Story:
         yield beat(name, -1)
 
 
-def _stateful(prefix: str, source: str) -> StreamsGroupHeartbeatRequestTopology:
+def _stateful(prefix: str, source: str) -> dict[str, Any]:
     return topology(
         sub("0", source, repartition_sink_topics=[f"{prefix}-repartition"]),
         sub(
@@ -258,11 +205,11 @@ def _life(peer: Peer, version: int) -> Story:
     told = _stateful(group, source)
     yield create(source, 2)
     yield join(group, told)
-    yield StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
+    yield Ask.StreamsGroupDescribe(group_ids=[group], include_authorized_operations=True)
     yield exist(f"{group}-repartition", f"{group}-changelog")
     answer = yield settled(join(group, told))
     epoch = answer.member_epoch
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
     tasks = having(s0=[0, 1], s1=[0, 1])
     yield beat(group, epoch, **tasks)
     yield beat(group, epoch)
@@ -284,40 +231,36 @@ def _commits(group: str, source: str, epoch: int) -> Story:
     yield _commit(group, source, "m2", epoch, version=8)
     yield _commit(group, source, "", -1)
     for member_id, told in (("m2", epoch), ("m2", epoch - 1), ("nobody", 1), (None, -1)):
-        rows = [OffsetFetchRequestTopics(name=source, partition_indexes=[0, 1])]
-        asked = OffsetFetchRequestGroup(
-            group_id=group, member_id=member_id, member_epoch=told, topics=rows
-        )
-        yield Step(OffsetFetchRequest(groups=[asked]), version=9)
+        rows = [{"name": source, "partition_indexes": [0, 1]}]
+        asked = {"group_id": group, "member_id": member_id, "member_epoch": told, "topics": rows}
+        yield Step(Ask.OffsetFetch(groups=[asked]), version=9)
 
 
 def _commit(
     group: str, topic: str, member: str, epoch: int, partition: int = 0, version: int = 9
 ) -> Step:
-    rows = [OffsetCommitRequestPartition(partition_index=partition, committed_offset=7)]
-    message = OffsetCommitRequest(
+    rows = [{"partition_index": partition, "committed_offset": 7}]
+    message = Ask.OffsetCommit(
         group_id=group,
         generation_id_or_member_epoch=epoch,
         member_id=member,
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)],
+        topics=[{"name": topic, "partitions": rows}],
     )
     return Step(message, version=version)
 
 
-def _second_member(
-    group: str, source: str, told: StreamsGroupHeartbeatRequestTopology, epoch: int
-) -> Story:
+def _second_member(group: str, source: str, told: dict[str, Any], epoch: int) -> Story:
     yield Step(join(group, told, "m1"), until=without(DELAYED))
     yield Step(
         beat(group, epoch), until=lambda answer: bool(answer.active_tasks) or answer.error_code
     )
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
     yield beat(group, epoch, **having(s0=[0, 1], s1=[0, 1]))
     answer = yield beat(group, epoch, **having(s0=[0], s1=[0]))
     newer = answer.member_epoch
     yield beat(group, newer, "m1", **having())
     yield settled(join(group, told, "m1"))
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
     # KAFKA-19779: what m2 kept may be committed with its old epoch, what it gave up may not.
     for partition in (0, 1):
         yield _commit(group, source, "m2", epoch, partition)
@@ -330,24 +273,24 @@ def _second_member(
 
 
 def _transactional_commits(group: str, source: str, older: int, newer: int) -> Story:
-    init = InitProducerIdRequest(transactional_id=group, transaction_timeout_ms=60_000)
+    init = Ask.InitProducerId(transactional_id=group, transaction_timeout_ms=60_000)
     producer = yield Step(init, version=5, until=lambda answer: answer.error_code == 0)
     for member, epoch, partition in (
         ("m2", newer, 0), ("m2", older, 0), ("m2", older, 1), ("m2", newer + 1, 0),
         ("nobody", newer, 0), ("", -1, 0),
     ):  # fmt: skip
-        rows = [TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=9)]
-        message = TxnOffsetCommitRequest(
+        rows = [{"partition_index": partition, "committed_offset": 9}]
+        message = Ask.TxnOffsetCommit(
             transactional_id=group,
             group_id=group,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             generation_id=epoch,
             member_id=member,
-            topics=[TxnOffsetCommitRequestTopic(name=source, partitions=rows)],
+            topics=[{"name": source, "partitions": rows}],
         )
         yield Step(message, version=5)
-    end = EndTxnRequest(
+    end = Ask.EndTxn(
         transactional_id=group,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
@@ -357,10 +300,10 @@ def _transactional_commits(group: str, source: str, older: int, newer: int) -> S
 
 
 def _end(group: str, source: str, epoch: int) -> Story:
-    yield DescribeGroupsRequest(groups=[group])
-    yield HeartbeatRequest(group_id=group, generation_id=1, member_id="m2")
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=METADATA)]
-    classic = JoinGroupRequest(
+    yield Ask.DescribeGroups(groups=[group])
+    yield Ask.Heartbeat(group_id=group, generation_id=1, member_id="m2")
+    protocols = [{"name": "range", "metadata": METADATA}]
+    classic = Ask.JoinGroup(
         group_id=group,
         session_timeout_ms=30_000,
         rebalance_timeout_ms=30_000,
@@ -368,12 +311,10 @@ def _end(group: str, source: str, epoch: int) -> Story:
         protocols=protocols,
     )
     yield classic
-    yield DeleteGroupsRequest(groups_names=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
     for topic in (source, "probe-streams-elsewhere"):
-        rows = [OffsetDeleteRequestPartition(partition_index=0)]
-        yield OffsetDeleteRequest(
-            group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=rows)]
-        )
+        rows = [{"partition_index": 0}]
+        yield Ask.OffsetDelete(group_id=group, topics=[{"name": topic, "partitions": rows}])
     yield beat(group, epoch, "m1", shutdown_application=True)
     yield beat(group, epoch)
     yield beat(group, -1, "nobody")
@@ -381,17 +322,17 @@ def _end(group: str, source: str, epoch: int) -> Story:
     yield Step(beat(group, epoch), until=lambda answer: DELAYED not in codes(answer))
     yield beat(group, -1, shutdown_application=True)
     yield beat(group, -1)
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
     yield _commit(group, source, "m2", epoch)
     yield _commit(group, source, "", -1)
-    yield DeleteGroupsRequest(groups_names=[group])
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.DeleteGroups(groups_names=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
 
 
 def _endpoints(peer: Peer, version: int) -> Story:
     source, group = "probe-streams-endpoint", "probe-streams-endpoint"
     told = _stateful(group, source)
-    where = StreamsGroupHeartbeatRequestEndpoint(host="app", port=8080)
+    where = {"host": "app", "port": 8080}
     yield create(source, 2)
     yield join(group, told, user_endpoint=where)
     yield exist(f"{group}-repartition", f"{group}-changelog")
@@ -399,7 +340,7 @@ def _endpoints(peer: Peer, version: int) -> Story:
     epoch = answer.member_epoch
     yield beat(group, epoch, endpoint_information_epoch=answer.endpoint_information_epoch)
     yield beat(group, epoch, endpoint_information_epoch=-1)
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
     yield beat(group, -1)
 
 
@@ -409,24 +350,24 @@ def _conversions(peer: Peer, version: int) -> Story:
     told = topology(sub("0", topic))
     yield create(topic, 1)
     yield _commit(group, topic, "", -1)
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
     yield Step(join(group, told), until=without(DELAYED))
-    rows = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
-    asked = OffsetFetchRequestGroup(group_id=group, member_epoch=-1, topics=rows)
-    yield Step(OffsetFetchRequest(groups=[asked]), version=9)
+    rows = [{"name": topic, "partition_indexes": [0]}]
+    asked = {"group_id": group, "member_epoch": -1, "topics": rows}
+    yield Step(Ask.OffsetFetch(groups=[asked]), version=9)
     yield beat(group, -1)
-    classic = JoinGroupRequest(
+    classic = Ask.JoinGroup(
         group_id=group,
         session_timeout_ms=30_000,
         rebalance_timeout_ms=30_000,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
+        protocols=[{"name": "range", "metadata": METADATA}],
     )
     answer = yield Step(classic, version=9)
     classic.member_id = answer.member_id
     yield Step(classic, version=9)
     yield join(group, told)
-    yield StreamsGroupDescribeRequest(group_ids=[group])
+    yield Ask.StreamsGroupDescribe(group_ids=[group])
 
 
 STREAMS_GROUP_CASES = [

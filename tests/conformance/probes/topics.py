@@ -3,66 +3,40 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
-from kstore.protocol.metadata.metadata import (
-    DescribeTopicPartitionsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    TopicRequest,
-)
-from kstore.protocol.metadata.topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
+from kstore.protocol.schema import Message
 from tests.conformance.probes.story import Case, Peer, Story
+from tests.plain_messages import Ask
 
 __all__ = ["TOPIC_CASES", "create"]
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 
 
-def create(topic: str, partitions: int = 1, **configs: str) -> CreateTopicsRequest:
+def create(topic: str, partitions: int = 1, **configs: str) -> Message:
     """A request for one topic with one replica."""
-    rows = [
-        CreatableTopicConfig(name=name.replace("_", "."), value=value)
-        for name, value in configs.items()
-    ]
-    new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=rows)
-    return CreateTopicsRequest(topics=[new], timeout_ms=20_000)
+    rows = [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]
+    new = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
+    return Ask.CreateTopics(topics=[new], timeout_ms=20_000)
 
 
 def _wrong_api_versions(peer: Peer, version: int) -> Story:
     for name, software in (("", "1.0"), ("bad name!", "1.0"), ("probe", "1.0")):
-        yield ApiVersionsRequest(client_software_name=name, client_software_version=software)
+        yield Ask.ApiVersions(client_software_name=name, client_software_version=software)
 
 
 def _describe_cluster(peer: Peer, version: int) -> Story:
-    yield DescribeClusterRequest()
-    yield DescribeClusterRequest(include_cluster_authorized_operations=True)
+    yield Ask.DescribeCluster()
+    yield Ask.DescribeCluster(include_cluster_authorized_operations=True)
 
 
 def _metadata(peer: Peer, version: int) -> Story:
     yield create(f"probe-metadata-{version}", 3)
 
-    def ask(*names: str) -> MetadataRequest:
-        topics = [MetadataRequestTopic(name=name) for name in names]
-        return MetadataRequest(topics=topics, allow_auto_topic_creation=version < 4)
+    def ask(*names: str) -> Message:
+        topics = [{"name": name} for name in names]
+        return Ask.Metadata(topics=topics, allow_auto_topic_creation=version < 4)
 
     yield ask(f"probe-metadata-{version}")
     if version >= 4:
@@ -78,21 +52,21 @@ def _metadata(peer: Peer, version: int) -> Story:
     if version >= 12:
         known = peer.topic_id(f"probe-metadata-{version}")
         for topic_id in (known, UNKNOWN_ID):
-            yield MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None)])
+            yield Ask.Metadata(topics=[{"topic_id": topic_id, "name": None}])
 
 
 def _auto_create(peer: Peer, version: int) -> Story:
     names = [f"probe-auto-{version}", "bad name"]
-    topics = [MetadataRequestTopic(name=name) for name in names]
-    yield MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+    topics = [{"name": name} for name in names]
+    yield Ask.Metadata(topics=topics, allow_auto_topic_creation=True)
 
 
 def _describe_partitions(peer: Peer, version: int) -> Story:
     yield create("probe-describe", 3)
-    yield DescribeTopicPartitionsRequest(topics=[TopicRequest(name="probe-describe")])
-    yield DescribeTopicPartitionsRequest(topics=[TopicRequest(name="probe-absent")])
-    yield DescribeTopicPartitionsRequest(
-        topics=[TopicRequest(name="probe-describe")], response_partition_limit=2
+    yield Ask.DescribeTopicPartitions(topics=[{"name": "probe-describe"}])
+    yield Ask.DescribeTopicPartitions(topics=[{"name": "probe-absent"}])
+    yield Ask.DescribeTopicPartitions(
+        topics=[{"name": "probe-describe"}], response_partition_limit=2
     )
 
 
@@ -134,17 +108,14 @@ _WRONG_CONFIGS = [
 
 def _create_assigned(peer: Peer, version: int) -> Story:
     def assigned(suffix: str, brokers: list[list[int]], partitions: int = -1, factor: int = -1):
-        rows = [
-            CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
-            for index, ids in enumerate(brokers)
-        ]
-        topic = CreatableTopic(
-            name=f"probe-assigned-{version}-{suffix}",
-            num_partitions=partitions,
-            replication_factor=factor,
-            assignments=rows,
-        )
-        return CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+        rows = [{"partition_index": index, "broker_ids": ids} for index, ids in enumerate(brokers)]
+        topic = {
+            "name": f"probe-assigned-{version}-{suffix}",
+            "num_partitions": partitions,
+            "replication_factor": factor,
+            "assignments": rows,
+        }
+        return Ask.CreateTopics(topics=[topic], timeout_ms=20_000)
 
     yield assigned("ok", [[1], [1]])
     yield assigned("count", [[1]], 1, 1)
@@ -157,7 +128,7 @@ def _create_assigned(peer: Peer, version: int) -> Story:
     twice = create(f"probe-twice-{version}")
     twice.topics *= 2
     yield twice
-    yield CreateTopicsRequest(topics=[], timeout_ms=1000)
+    yield Ask.CreateTopics(topics=[], timeout_ms=1000)
 
 
 def _delete_topics(peer: Peer, version: int) -> Story:
@@ -165,22 +136,22 @@ def _delete_topics(peer: Peer, version: int) -> Story:
     yield create(name)
     if version < 6:
         for names in ([name], [name], ["probe-absent"], [], ["probe-absent", "probe-absent"]):
-            yield DeleteTopicsRequest(topic_names=names, timeout_ms=20_000)
+            yield Ask.DeleteTopics(topic_names=names, timeout_ms=20_000)
         return
     known = peer.topic_id(name)
-    both = DeleteTopicState(name=name, topic_id=known)
-    rows: list[DeleteTopicState]
+    both = {"name": name, "topic_id": known}
+    rows: list[dict[str, Any]]
     for rows in (
         [both],
-        [DeleteTopicState(name=None, topic_id=known)],
-        [DeleteTopicState(name=None, topic_id=known)],
-        [DeleteTopicState(name=None, topic_id=UNKNOWN_ID)],
-        [DeleteTopicState(name="probe-absent")],
-        [DeleteTopicState(name=None)],
-        [DeleteTopicState(name="probe-absent"), DeleteTopicState(name="probe-absent")],
+        [{"name": None, "topic_id": known}],
+        [{"name": None, "topic_id": known}],
+        [{"name": None, "topic_id": UNKNOWN_ID}],
+        [{"name": "probe-absent"}],
+        [{"name": None}],
+        [{"name": "probe-absent"}, {"name": "probe-absent"}],
         [],
     ):
-        yield DeleteTopicsRequest(topics=rows, timeout_ms=20_000)
+        yield Ask.DeleteTopics(topics=rows, timeout_ms=20_000)
 
 
 def _create_partitions(peer: Peer, version: int) -> Story:
@@ -190,9 +161,9 @@ def _create_partitions(peer: Peer, version: int) -> Story:
     def grow(count: int, topic: str = name, assignments: list[list[int]] | None = None):
         rows = None
         if assignments is not None:
-            rows = [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
-        new = CreatePartitionsTopic(name=topic, count=count, assignments=rows)
-        return CreatePartitionsRequest(topics=[new], timeout_ms=20_000)
+            rows = [{"broker_ids": ids} for ids in assignments]
+        new = {"name": topic, "count": count, "assignments": rows}
+        return Ask.CreatePartitions(topics=[new], timeout_ms=20_000)
 
     yield grow(2)
     yield grow(1)
@@ -207,7 +178,7 @@ def _create_partitions(peer: Peer, version: int) -> Story:
     twice = grow(5)
     twice.topics *= 2
     yield twice
-    yield MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    yield Ask.Metadata(topics=[{"name": name}])
 
 
 def _configs(peer: Peer, version: int) -> Story:
@@ -215,11 +186,9 @@ def _configs(peer: Peer, version: int) -> Story:
     yield create(name, retention_ms="12345")
     keys = ["retention.ms", "cleanup.policy", "max.message.bytes", "segment.bytes"]
 
-    def describe(kind: int, resource: str) -> DescribeConfigsRequest:
-        row = DescribeConfigsResource(
-            resource_type=kind, resource_name=resource, configuration_keys=keys
-        )
-        return DescribeConfigsRequest(resources=[row])
+    def describe(kind: int, resource: str) -> Message:
+        row = {"resource_type": kind, "resource_name": resource, "configuration_keys": keys}
+        return Ask.DescribeConfigs(resources=[row])
 
     yield describe(2, name)
     yield describe(2, "probe-absent")
@@ -233,9 +202,9 @@ def _alter_configs(peer: Peer, version: int) -> Story:
     yield create(name)
 
     def alter(key: str, value: str | None, operation: int, topic: str = name):
-        row = AlterableConfig(name=key, value=value, config_operation=operation)
-        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[row])
-        return IncrementalAlterConfigsRequest(resources=[resource])
+        row = {"name": key, "value": value, "config_operation": operation}
+        resource = {"resource_type": 2, "resource_name": topic, "configs": [row]}
+        return Ask.IncrementalAlterConfigs(resources=[resource])
 
     yield alter("retention.ms", "777", 0)
     yield alter("cleanup.policy", "compact", 2)
@@ -248,8 +217,8 @@ def _alter_configs(peer: Peer, version: int) -> Story:
     yield alter("retention.ms", "1", 9)
     yield alter("retention.ms", "1", 0, "probe-absent")
     keys = ["retention.ms", "cleanup.policy"]
-    row = DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=keys)
-    yield DescribeConfigsRequest(resources=[row])
+    row = {"resource_type": 2, "resource_name": name, "configuration_keys": keys}
+    yield Ask.DescribeConfigs(resources=[row])
 
 
 TOPIC_CASES = [

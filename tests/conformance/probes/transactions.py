@@ -7,41 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore.protocol.groups.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.transactions.admin import (
-    DescribeProducersRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-    TopicRequest,
-)
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
-from kstore.protocol.transactions.transactions import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-    EndTxnRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from kstore.protocol.schema import Message
 from tests.conformance.probes.batches import Flaws, batch
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 __all__ = ["TRANSACTION_CASES"]
 
@@ -55,7 +25,7 @@ UNKNOWN_PRODUCER = 987_654_321
 
 def _init(name: str, **fields: Any) -> Step:
     """A producer id, once the coordinator is there and no transaction in the way."""
-    request = InitProducerIdRequest(
+    request = Ask.InitProducerId(
         **{"transactional_id": name, "transaction_timeout_ms": TIMEOUT_MS, **fields}
     )
     busy = STARTING | {CONCURRENT}
@@ -65,13 +35,13 @@ def _init(name: str, **fields: Any) -> Step:
 def _completed(name: str) -> Step:
     """The state, once no marker is missing."""
     return Step(
-        DescribeTransactionsRequest(transactional_ids=[name]),
+        Ask.DescribeTransactions(transactional_ids=[name]),
         until=lambda answer: "Prepare" not in answer.transaction_states[0].transaction_state,
     )
 
 
-def _end(name: str, who: Any, *, committed: bool, epoch: int = 0) -> EndTxnRequest:
-    return EndTxnRequest(
+def _end(name: str, who: Any, *, committed: bool, epoch: int = 0) -> Message:
+    return Ask.EndTxn(
         transactional_id=name,
         producer_id=who.producer_id,
         producer_epoch=who.producer_epoch + epoch,
@@ -80,13 +50,12 @@ def _end(name: str, who: Any, *, committed: bool, epoch: int = 0) -> EndTxnReque
 
 
 def _add(name: str, who: Any, topics: dict[str, list[int]], epoch: int = 0) -> Step:
-    request = AddPartitionsToTxnRequest(
+    request = Ask.AddPartitionsToTxn(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=who.producer_id,
         v3_and_below_producer_epoch=who.producer_epoch + epoch,
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))
-            for topic, indexes in topics.items()
+            {"name": topic, "partitions": list(indexes)} for topic, indexes in topics.items()
         ],
     )
     return Step(request, version=3)
@@ -94,7 +63,7 @@ def _add(name: str, who: Any, topics: dict[str, list[int]], epoch: int = 0) -> S
 
 def _write(
     name: str | None, topic: str, who: Any, sequence: int, *, partition: int = 0, epoch: int = 0
-) -> ProduceRequest:
+) -> Message:
     flaws = Flaws(
         attributes=TRANSACTIONAL,
         producer_id=who.producer_id,
@@ -102,33 +71,31 @@ def _write(
         base_sequence=sequence,
     )
     records = batch([b"v"], flaws)
-    data = [PartitionProduceData(index=partition, records=records)]
-    return ProduceRequest(
+    data = [{"index": partition, "records": records}]
+    return Ask.Produce(
         transactional_id=name,
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+        topic_data=[{"name": topic, "partition_data": data}],
     )
 
 
 def _read(topic: str) -> Step:
-    rows = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
-    request = FetchRequest(
+    rows = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+    request = Ask.Fetch(
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=1 << 20,
         isolation_level=1,
-        topics=[FetchTopic(topic=topic, partitions=rows)],
+        topics=[{"topic": topic, "partitions": rows}],
     )
     return Step(request, version=12)
 
 
-def _end_offset(topic: str, isolation_level: int) -> ListOffsetsRequest:
-    rows = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
-    return ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation_level,
-        topics=[ListOffsetsTopic(name=topic, partitions=rows)],
+def _end_offset(topic: str, isolation_level: int) -> Message:
+    rows = [{"partition_index": 0, "timestamp": -1}]
+    return Ask.ListOffsets(
+        replica_id=-1, isolation_level=isolation_level, topics=[{"name": topic, "partitions": rows}]
     )
 
 
@@ -161,7 +128,7 @@ def _fencing(peer: Peer, version: int) -> Story:
     yield create(topic)
     who = yield _init(name)
     yield _add(name, who, {topic: [0]})
-    ongoing = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
+    ongoing = Ask.InitProducerId(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
     yield ongoing
     yield _completed(name)
     yield _init(name)
@@ -179,14 +146,14 @@ def _add_partitions(peer: Peer, version: int) -> Story:
     def ask(asked: str, who: Any, partitions: list[int], epoch: int = 0, **more: Any) -> Any:
         if version < 4:
             return _add(asked, who, {topic: partitions}, epoch)._replace(version=version)
-        row = AddPartitionsToTxnTransaction(
-            transactional_id=asked,
-            producer_id=who.producer_id,
-            producer_epoch=who.producer_epoch + epoch,
-            topics=[AddPartitionsToTxnTopic(name=topic, partitions=partitions)],
+        row = {
+            "transactional_id": asked,
+            "producer_id": who.producer_id,
+            "producer_epoch": who.producer_epoch + epoch,
+            "topics": [{"name": topic, "partitions": partitions}],
             **more,
-        )
-        return AddPartitionsToTxnRequest(transactions=[row])
+        }
+        return Ask.AddPartitionsToTxn(transactions=[row])
 
     yield ask("", who, [0])
     yield ask("probe-txn-nobody", who, [0])
@@ -195,11 +162,11 @@ def _add_partitions(peer: Peer, version: int) -> Story:
     yield ask(name, who, [0], epoch=-1)
     yield ask(name, who, [0, 9])
     yield ask(name, who, [])
-    yield DescribeTransactionsRequest(transactional_ids=[name])
+    yield Ask.DescribeTransactions(transactional_ids=[name])
     yield ask(name, who, [0])
     yield ask(name, who, [0])
     yield ask(name, who, [1])
-    yield DescribeTransactionsRequest(transactional_ids=[name, "probe-txn-nobody", ""])
+    yield Ask.DescribeTransactions(transactional_ids=[name, "probe-txn-nobody", ""])
     if version >= 4:
         yield ask(name, who, [0, 1], verify_only=True)
         yield ask(name, who, [0], epoch=1, verify_only=True)
@@ -218,8 +185,8 @@ def _add_offsets(peer: Peer, version: int) -> Story:
     name = f"probe-txn-offsets-{version}"
     who = yield _init(name)
 
-    def ask(asked: str, epoch: int = 0) -> AddOffsetsToTxnRequest:
-        return AddOffsetsToTxnRequest(
+    def ask(asked: str, epoch: int = 0) -> Message:
+        return Ask.AddOffsetsToTxn(
             transactional_id=asked,
             producer_id=who.producer_id,
             producer_epoch=who.producer_epoch + epoch,
@@ -231,7 +198,7 @@ def _add_offsets(peer: Peer, version: int) -> Story:
     yield ask(name, 1)
     yield ask(name)
     yield ask(name)
-    yield DescribeTransactionsRequest(transactional_ids=[name])
+    yield Ask.DescribeTransactions(transactional_ids=[name])
     yield Step(_end(name, who, committed=True), version=4)
     yield _completed(name)
 
@@ -240,7 +207,7 @@ def _end_txn(peer: Peer, version: int) -> Story:
     topic = f"probe-txn-end-{version}"
     yield create(topic)
     for name in ("", "probe-txn-nobody"):
-        yield EndTxnRequest(transactional_id=name, producer_id=1, producer_epoch=0, committed=True)
+        yield Ask.EndTxn(transactional_id=name, producer_id=1, producer_epoch=0, committed=True)
     for first in (True, False):
         name = f"probe-txn-end-{version}-{first}"
         who = yield _init(name)
@@ -270,7 +237,7 @@ def _end_txn_after_abort(peer: Peer, version: int) -> Story:
     yield create(topic)
     who = yield _init(name)
     yield _add(name, who, {topic: [0]})
-    begin = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
+    begin = Ask.InitProducerId(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
     yield Step(begin, version=5)
     yield _completed(name)
     for committed in (False, True, False):
@@ -285,35 +252,33 @@ def _txn_offset_commit(peer: Peer, version: int) -> Story:
     yield create(topic, 2)
     who = yield _init(name)
 
-    def ask(offset: int, *partitions: int, **more: Any) -> TxnOffsetCommitRequest:
+    def ask(offset: int, *partitions: int, **more: Any) -> Message:
         rows = [
-            TxnOffsetCommitRequestPartition(
-                partition_index=index, committed_offset=offset, committed_metadata="m"
-            )
+            {"partition_index": index, "committed_offset": offset, "committed_metadata": "m"}
             for index in partitions
         ]
-        return TxnOffsetCommitRequest(
+        return Ask.TxnOffsetCommit(
             **{
                 "transactional_id": name,
                 "group_id": group,
                 "producer_id": who.producer_id,
                 "producer_epoch": who.producer_epoch,
-                "topics": [TxnOffsetCommitRequestTopic(name=topic, partitions=rows)],
+                "topics": [{"name": topic, "partitions": rows}],
                 **more,
             }
         )
 
-    def committed(*, stable: bool) -> OffsetFetchRequest:
-        topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])]
-        groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
-        return OffsetFetchRequest(groups=groups, require_stable=stable)
+    def committed(*, stable: bool) -> Message:
+        topics = [{"name": topic, "partition_indexes": [0, 1]}]
+        groups = [{"group_id": group, "topics": topics}]
+        return Ask.OffsetFetch(groups=groups, require_stable=stable)
 
     def fetch(*, stable: bool) -> Step:
         return Step(committed(stable=stable), version=8)
 
     yield ask(5, 0)  # in no transaction, but from version 5 on
     yield fetch(stable=True)
-    offsets = AddOffsetsToTxnRequest(
+    offsets = Ask.AddOffsetsToTxn(
         transactional_id=name,
         producer_id=who.producer_id,
         producer_epoch=who.producer_epoch,
@@ -361,7 +326,7 @@ def _produce(peer: Peer, version: int) -> Story:
     yield _write(name, topic, who, 1)  # a duplicate
     yield _write(name, topic, who, 5)
     yield _write(name, topic, who, 2, epoch=1)
-    yield DescribeTransactionsRequest(transactional_ids=[name])
+    yield Ask.DescribeTransactions(transactional_ids=[name])
     yield _read(topic)
     for isolation_level in (0, 1):
         yield _end_offset(topic, isolation_level)
@@ -377,7 +342,7 @@ def _produce(peer: Peer, version: int) -> Story:
         yield Step(_end(name, ended, committed=True), version=end_version)
         yield _completed(name)
         yield _read(topic)
-    yield DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0, 1])])
+    yield Ask.DescribeProducers(topics=[{"name": topic, "partition_indexes": [0, 1]}])
 
 
 def _markers(peer: Peer, version: int) -> Story:
@@ -389,20 +354,20 @@ def _markers(peer: Peer, version: int) -> Story:
     def marker(
         *, epoch: int = 0, coordinator_epoch: int = 0, level: int = 0, at: str = topic
     ) -> Any:
-        row = WritableTxnMarker(
-            producer_id=who.producer_id,
-            producer_epoch=who.producer_epoch + epoch,
-            transaction_result=False,
-            topics=[WritableTxnMarkerTopic(name=at, partition_indexes=[0, 7])],
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=level if version >= 2 else 0,
-        )
-        return WriteTxnMarkersRequest(markers=[row])
+        row = {
+            "producer_id": who.producer_id,
+            "producer_epoch": who.producer_epoch + epoch,
+            "transaction_result": False,
+            "topics": [{"name": at, "partition_indexes": [0, 7]}],
+            "coordinator_epoch": coordinator_epoch,
+            "transaction_version": level if version >= 2 else 0,
+        }
+        return Ask.WriteTxnMarkers(markers=[row])
 
-    yield WriteTxnMarkersRequest(markers=[])
+    yield Ask.WriteTxnMarkers(markers=[])
     yield marker(at="probe-txn-absent")
     yield Step(_write(name, topic, who, 0), version=ADDING_PRODUCE)
-    describe = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0, 7])])
+    describe = Ask.DescribeProducers(topics=[{"name": topic, "partition_indexes": [0, 7]}])
     yield describe
     yield marker(epoch=-1)
     yield marker(level=2)
@@ -414,10 +379,10 @@ def _markers(peer: Peer, version: int) -> Story:
 
 
 def _describe_producers(peer: Peer, version: int) -> Story:
-    yield DescribeProducersRequest(topics=[])
+    yield Ask.DescribeProducers(topics=[])
     for topic in ("probe-txn-absent", "bad name", ""):
-        yield DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
-    yield DescribeProducersRequest(topics=[TopicRequest(name="probe-txn-absent")])
+        yield Ask.DescribeProducers(topics=[{"name": topic, "partition_indexes": [0]}])
+    yield Ask.DescribeProducers(topics=[{"name": "probe-txn-absent"}])
 
 
 def _list_transactions(peer: Peer, version: int) -> Story:
@@ -427,8 +392,8 @@ def _list_transactions(peer: Peer, version: int) -> Story:
         who = yield _init(f"{name}-{index}")
     yield Step(_write(f"{name}-1", topic, who, 0), version=ADDING_PRODUCE)
 
-    def ask(**fields: Any) -> ListTransactionsRequest:
-        return ListTransactionsRequest(**{"producer_id_filters": [who.producer_id], **fields})
+    def ask(**fields: Any) -> Message:
+        return Ask.ListTransactions(**{"producer_id_filters": [who.producer_id], **fields})
 
     yield ask()
     yield ask(state_filters=["Ongoing"])

@@ -16,20 +16,15 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.clients import AdminClient, NewTopic, TopicPartition
 from kstore.clients.admin import quota_entity
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
+from kstore.protocol.logs.produce import ProduceRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from kstore.protocol.shares.fetch import FetchPartition as SharedPartition
-from kstore.protocol.shares.fetch import FetchTopic as SharedTopic
-from kstore.protocol.shares.fetch import ShareFetchRequest
 from tests.conformance import wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
+from tests.plain_messages import Ask
 
 TOPIC = "t"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -53,9 +48,9 @@ class Client:
     def __init__(self, address: tuple[str, int], user: str, client_id: str) -> None:
         self.sock = socket.create_connection(address, timeout=30)
         self.client_id = client_id
-        assert self.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+        assert self.call(Ask.SaslHandshake(mechanism="PLAIN"), 1).error_code == 0
         secret = f"\0{user}\0{user}-secret".encode()
-        assert self.call(SaslAuthenticateRequest(auth_bytes=secret), 2).error_code == 0
+        assert self.call(Ask.SaslAuthenticate(auth_bytes=secret), 2).error_code == 0
 
     def call(self, request: Message, version: int) -> Any:
         self.sock.sendall(encode_request(request, version, 3, self.client_id))
@@ -101,16 +96,16 @@ def quotas(
         yield Quotas(sasl, admin)
 
 
-def produce(size: int = 5000) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=build_batch([(None, b"x" * size)]))
-    topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
-    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+def produce(size: int = 5000) -> Message:
+    data = {"index": 0, "records": build_batch([(None, b"x" * size)])}
+    topics = [{"name": TOPIC, "partition_data": [data]}]
+    return Ask.Produce(acks=1, timeout_ms=1000, topic_data=topics)
 
 
-def fetch() -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
-    return FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics)
+def fetch() -> Message:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": TOPIC, "partitions": [partition]}]
+    return Ask.Fetch(max_wait_ms=0, min_bytes=1, topics=topics)
 
 
 def throttle_ms(address: tuple[str, int], user: str, client_id: str, request: Message) -> int:
@@ -178,8 +173,8 @@ def test_what_share_groups_fetch_counts_for_a_quota(quotas: Quotas) -> None:
 
     def waits(user: str) -> tuple[int, bool]:
         """How long a member that has just come is told to wait, and whether it got records."""
-        topics = [SharedTopic(topic_id=topic_id, partitions=[SharedPartition(partition_index=0)])]
-        request = ShareFetchRequest(
+        topics = [{"topic_id": topic_id, "partitions": [{"partition_index": 0}]}]
+        request = Ask.ShareFetch(
             group_id=group, member_id=uuid.uuid4().hex, share_session_epoch=0, max_wait_ms=500,
             min_bytes=1, max_bytes=1 << 20, max_records=10, batch_size=10, topics=topics,
         )  # fmt: skip
@@ -204,12 +199,11 @@ def test_what_share_groups_fetch_counts_for_a_quota(quotas: Quotas) -> None:
     until(lambda: waits("alice") == (0, True))
 
 
-def create(count: int) -> CreateTopicsRequest:
+def create(count: int) -> Message:
     topics = [
-        CreatableTopic(name=next(_names), num_partitions=count, replication_factor=1)
-        for _ in range(2)
+        {"name": next(_names), "num_partitions": count, "replication_factor": 1} for _ in range(2)
     ]
-    return CreateTopicsRequest(topics=topics, timeout_ms=30_000)
+    return Ask.CreateTopics(topics=topics, timeout_ms=30_000)
 
 
 def test_partitions_that_a_user_makes_count_for_the_user(quotas: Quotas) -> None:

@@ -11,18 +11,13 @@ import pytest
 
 from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
-from kstore.protocol.controller.envelope import EnvelopeRequest
-from kstore.protocol.metadata.config_resources import AlterConfigsRequest, AlterConfigsResource
-from kstore.protocol.metadata.metadata import MetadataRequest
-from kstore.protocol.metadata.topics import DeleteTopicsRequest
 from kstore.protocol.registry import APIS, encode_request
-from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
-from kstore.protocol.transactions.transactions import AddPartitionsToTxnRequest
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.conformance.probes.secured import SecuredPeer, secured_settings
 from tests.conformance.probes.topics import create
 from tests.conformance.wire import WireError
+from tests.plain_messages import Ask
 
 EVE, BOB = "nobody", "half"
 TOPIC, CLUSTER = 2, 4
@@ -58,11 +53,11 @@ def others(peers: dict[int, SecuredPeer]) -> SecuredPeer:
 
 
 def allow(peer: SecuredPeer, user: str, kind: int, name: str, operation: int) -> None:
-    rule = AclCreation(
-        resource_type=kind, resource_name=name, resource_pattern_type=3,
-        principal=f"User:{user}", host="*", operation=operation, permission_type=3,
-    )  # fmt: skip
-    answer: Any = peer.ask(CreateAclsRequest(creations=[rule]), 3)
+    rule = {
+        "resource_type": kind, "resource_name": name, "resource_pattern_type": 3,
+        "principal": f"User:{user}", "host": "*", "operation": operation, "permission_type": 3,
+    }  # fmt: skip
+    answer: Any = peer.ask(Ask.CreateAcls(creations=[rule]), 3)
     assert answer.results[0].error_code == 0
 
 
@@ -72,7 +67,7 @@ def create_as(peer: SecuredPeer, user: str, topic: str) -> int:
 
 
 def topics_of(peer: SecuredPeer) -> set[str]:
-    answer: Any = peer.ask(MetadataRequest(topics=None), 12)
+    answer: Any = peer.ask(Ask.Metadata(topics=None), 12)
     return {topic.name for topic in answer.topics}
 
 
@@ -87,18 +82,18 @@ def test_a_forwarded_request_is_judged_by_who_sent_it(peers: dict[int, SecuredPe
     for each in peers.values():
         until(lambda each=each: "a" in topics_of(each), "the topic is known")
         assert not {"b", "c"} & topics_of(each)
-    delete = DeleteTopicsRequest(topic_names=["a"], timeout_ms=10_000)
+    delete = Ask.DeleteTopics(topic_names=["a"], timeout_ms=10_000)
     answer: Any = peer.ask(delete, 5, EVE)
     assert [row.error_code for row in answer.responses] == [denied]
-    row = AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[])
-    altered: Any = peer.ask(AlterConfigsRequest(resources=[row]), 2, EVE)
+    row = {"resource_type": TOPIC, "resource_name": "a", "configs": []}
+    altered: Any = peer.ask(Ask.AlterConfigs(resources=[row]), 2, EVE)
     assert [row.error_code for row in altered.responses] == [denied]
 
 
 def test_what_brokers_ask_ends_the_connection_at_the_clients_listener(
     peers: dict[int, SecuredPeer],
 ) -> None:
-    forged = EnvelopeRequest(
+    forged = Ask.Envelope(
         request_data=encode_request(create("forged"), 7, 0, "x")[4:],
         request_principal=b"User:ANONYMOUS",
         client_host_address=b"127.0.0.1",
@@ -118,7 +113,7 @@ def test_what_brokers_ask_ends_the_connection_at_the_clients_listener(
 
 
 def test_what_brokers_ask_each_other_needs_cluster_action(peers: dict[int, SecuredPeer]) -> None:
-    request = AddPartitionsToTxnRequest(transactions=[])
+    request = Ask.AddPartitionsToTxn(transactions=[])
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     for peer in peers.values():
         assert peer.ask(request, 4, EVE).error_code == refused  # type: ignore[attr-defined]

@@ -6,14 +6,7 @@ import asyncio
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
+from tests.plain_messages import Ask
 from tests.sim.history import History
 from tests.sim.workloads.client import Client, UnansweredError
 
@@ -54,24 +47,22 @@ class Administrator:
     async def _create(self) -> None:
         self._made += 1
         name, count = f"topic{self._made}", self.client.random.randint(1, 3)
-        topic = CreatableTopic(name=name, num_partitions=count, replication_factor=self._replicas)
+        topic = {"name": name, "num_partitions": count, "replication_factor": self._replicas}
         self._topics[name] = {0, count}
-        await self._do(CreateTopicsRequest(topics=[topic]), name, {count})
+        await self._do(Ask.CreateTopics(topics=[topic]), name, {count})
 
     async def _grow(self, name: str) -> None:
         count = max(self._topics[name]) + 1
         before = set(self._topics[name])
         self._topics[name] = before | {count}
-        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        topic = {"name": name, "count": count, "assignments": None}
         then = {count, 0} if name in self._dying else {count}
-        await self._do(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), name, then)
+        await self._do(Ask.CreatePartitions(topics=[topic], timeout_ms=10_000), name, then)
 
     async def _delete(self, name: str) -> None:
         self._topics[name] = self._topics[name] | {0}
         self._dying.add(name)
-        await self._do(
-            DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000), name, {0}
-        )
+        await self._do(Ask.DeleteTopics(topics=[{"name": name}], timeout_ms=10_000), name, {0})
 
     async def _do(self, request: Any, name: str, then: set[int]) -> None:
         """Ask once; what is answered as done is done, all else may be or not."""

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from tests.plain_messages import Ask
 from tests.sim.history import Place
 from tests.sim.workloads.client import Client, UnansweredError
 
@@ -19,14 +12,12 @@ __all__ = ["commit", "committed_offset"]
 
 async def committed_offset(client: Client, group: str, place: Place) -> int:
     """A group's offset for a partition, -1 for none; asked for until it is told, and stable."""
-    request = OffsetFetchRequest(
+    request = Ask.OffsetFetch(
         groups=[
-            OffsetFetchRequestGroup(
-                group_id=group,
-                topics=[
-                    OffsetFetchRequestTopics(name=place.topic, partition_indexes=[place.partition])
-                ],
-            )
+            {
+                "group_id": group,
+                "topics": [{"name": place.topic, "partition_indexes": [place.partition]}],
+            }
         ],
         require_stable=True,
     )
@@ -49,19 +40,15 @@ async def commit(
     client: Client, node: int, group: str, member: str, epoch: int, place: Place, offset: int
 ) -> int:
     """Commit once as a member in an epoch; Kafka's error code. UnansweredError."""
-    request = OffsetCommitRequest(
+    request = Ask.OffsetCommit(
         group_id=group,
         generation_id_or_member_epoch=epoch,
         member_id=member,
         topics=[
-            OffsetCommitRequestTopic(
-                name=place.topic,
-                partitions=[
-                    OffsetCommitRequestPartition(
-                        partition_index=place.partition, committed_offset=offset
-                    )
-                ],
-            )
+            {
+                "name": place.topic,
+                "partitions": [{"partition_index": place.partition, "committed_offset": offset}],
+            }
         ],
     )
     answer = await client.ask(node, request, newest=9)

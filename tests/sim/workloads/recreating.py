@@ -8,35 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
 from kstore.protocol.schema import ZERO_UUID
 from kstore.record import batches, build_batch, decode
+from tests.plain_messages import Ask
 from tests.sim.history import STAMPED, History, Place
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.reading import local_batches
@@ -67,10 +41,10 @@ class Recreator:
 
     async def _create(self) -> bool:
         """Whether there is a topic now."""
-        topic = CreatableTopic(name=self.topic, num_partitions=1, replication_factor=self._replicas)
+        topic = {"name": self.topic, "num_partitions": 1, "replication_factor": self._replicas}
         try:
             answer = await self.client.ask_anyone(
-                CreateTopicsRequest(topics=[topic]), timeout_s=LIMIT_S
+                Ask.CreateTopics(topics=[topic]), timeout_s=LIMIT_S
             )
         except UnansweredError:
             return False
@@ -78,7 +52,7 @@ class Recreator:
         return code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
     async def _delete(self) -> None:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=self.topic)], timeout_ms=10_000)
+        request = Ask.DeleteTopics(topics=[{"name": self.topic}], timeout_ms=10_000)
         try:
             answer = await self.client.ask_anyone(request, timeout_s=LIMIT_S)
         except UnansweredError:
@@ -122,9 +96,7 @@ class Visitor:
             await self.client.pause(0.0, 0.1)
 
     async def _learn(self) -> None:
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=self.place.topic)], allow_auto_topic_creation=False
-        )
+        request = Ask.Metadata(topics=[{"name": self.place.topic}], allow_auto_topic_creation=False)
         answer = await self.client.ask_anyone(request, newest=12)
         (row,) = answer.topics
         if row.error_code != ErrorCode.NONE or not row.partitions:
@@ -155,11 +127,9 @@ class Visitor:
         return build_batch([value], timestamp=self.client.life.now_ms())
 
     async def _write(self) -> None:
-        rows = [PartitionProduceData(index=0, records=self._record())]
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=3000,
-            topic_data=[TopicProduceData(topic_id=self._id, partition_data=rows)],
+        rows = [{"index": 0, "records": self._record()}]
+        request = Ask.Produce(
+            acks=-1, timeout_ms=3000, topic_data=[{"topic_id": self._id, "partition_data": rows}]
         )
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS)
         row = answer.responses[0].partition_responses[0]
@@ -169,11 +139,11 @@ class Visitor:
             self.client.forget_leader(*self.place)
 
     async def _write_by_name(self) -> None:
-        row = PartitionProduceData(index=0, records=self._record(), partition_epoch=self._epoch)
-        request = ProduceRequest(
+        row = {"index": 0, "records": self._record(), "partition_epoch": self._epoch}
+        request = Ask.Produce(
             acks=-1,
             timeout_ms=3000,
-            topic_data=[TopicProduceData(name=self.place.topic, partition_data=[row])],
+            topic_data=[{"name": self.place.topic, "partition_data": [row]}],
         )
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS - 1)
         if answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
@@ -183,9 +153,9 @@ class Visitor:
 
     async def _list_offsets(self) -> None:
         epoch = self._epoch
-        row = ListOffsetsPartition(partition_index=0, timestamp=-1, partition_epoch=epoch)
-        topic = ListOffsetsTopic(name=self.place.topic, partitions=[row])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        row = {"partition_index": 0, "timestamp": -1, "partition_epoch": epoch}
+        topic = {"name": self.place.topic, "partitions": [row]}
+        request = Ask.ListOffsets(replica_id=-1, topics=[topic])
         answer = await self.client.ask(self._leader(), request)
         found = answer.topics[0].partitions[0]
         if found.error_code == ErrorCode.NONE:
@@ -195,10 +165,10 @@ class Visitor:
 
     async def _delete_records(self) -> None:
         offset = self._offset // 2
-        row = DeleteRecordsPartition(partition_index=0, offset=offset, partition_epoch=self._epoch)
-        topic = DeleteRecordsTopic(name=self.place.topic, partitions=[row])
+        row = {"partition_index": 0, "offset": offset, "partition_epoch": self._epoch}
+        topic = {"name": self.place.topic, "partitions": [row]}
         self.history.deletes(self._id.bytes, offset)
-        request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+        request = Ask.DeleteRecords(topics=[topic], timeout_ms=1000)
         answer = await self.client.ask(self._leader(), request)
         if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
             self.history.counts["deletions by name and epoch"] += 1
@@ -208,12 +178,8 @@ class Visitor:
     async def _look_by_name(self) -> None:
         """Ask for the group's offset in the topic that is known: one of another is none."""
         epoch = self._epoch
-        topic = OffsetFetchRequestTopics(
-            name=self.place.topic, partition_indexes=[0], partition_epochs=[epoch]
-        )
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=self.group, topics=[topic])]
-        )
+        topic = {"name": self.place.topic, "partition_indexes": [0], "partition_epochs": [epoch]}
+        request = Ask.OffsetFetch(groups=[{"group_id": self.group, "topics": [topic]}])
         node = await self.client.coordinator(self.group, transactional=False)
         found = (await self.client.ask(node, request, newest=9)).groups[0]
         if found.error_code != ErrorCode.NONE:
@@ -223,14 +189,12 @@ class Visitor:
             self.history.meant(self.place, epoch, row.partition_epoch, "the group's offset")
 
     async def _read(self) -> None:
-        partition = FetchPartition(
-            partition=0, fetch_offset=self._offset, partition_max_bytes=65536
-        )
-        request = FetchRequest(
+        partition = {"partition": 0, "fetch_offset": self._offset, "partition_max_bytes": 65536}
+        request = Ask.Fetch(
             replica_id=-1,
             max_wait_ms=50,
             min_bytes=1,
-            topics=[FetchTopic(topic_id=self._id, partitions=[partition])],
+            topics=[{"topic_id": self._id, "partitions": [partition]}],
         )
         asked = self._id
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS)
@@ -250,27 +214,25 @@ class Visitor:
         self._offset = records.next_offset or self._offset
 
     async def _commit(self) -> None:
-        row = OffsetCommitRequestPartition(
-            partition_index=0,
-            committed_offset=self._offset,
-            committed_metadata=self._id.hex,
-            partition_epoch=self._epoch,
-        )
-        request = OffsetCommitRequest(
+        row = {
+            "partition_index": 0,
+            "committed_offset": self._offset,
+            "committed_metadata": self._id.hex,
+            "partition_epoch": self._epoch,
+        }
+        request = Ask.OffsetCommit(
             group_id=self.group,
             generation_id_or_member_epoch=-1,
             member_id="",
-            topics=[OffsetCommitRequestTopic(name=self.place.topic, partitions=[row])],
+            topics=[{"name": self.place.topic, "partitions": [row]}],
         )
         node = await self.client.coordinator(self.group, transactional=False)
         await self.client.ask(node, request, newest=9)
 
     async def _look(self) -> None:
         """Ask for the group's offset: its epoch and the id that was committed belong together."""
-        topics = [OffsetFetchRequestTopics(name=self.place.topic, partition_indexes=[0])]
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=self.group, topics=topics)]
-        )
+        topics = [{"name": self.place.topic, "partition_indexes": [0]}]
+        request = Ask.OffsetFetch(groups=[{"group_id": self.group, "topics": topics}])
         node = await self.client.coordinator(self.group, transactional=False)
         answer = await self.client.ask(node, request, newest=9)
         found = answer.groups[0]

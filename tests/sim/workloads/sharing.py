@@ -7,26 +7,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kstore.protocol.shares.acknowledge import (
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
     ShareAcknowledgeRequestAcknowledgementBatch,
 )
 from kstore.protocol.shares.fetch import (
-    FetchPartition,
-    FetchTopic,
-    ForgottenTopic,
-    ShareFetchRequest,
     ShareFetchRequestAcknowledgementBatch,
 )
-from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
 from kstore.record import decode
+from tests.plain_messages import Ask
 from tests.sim.deliveries import ACCEPT, REJECT, RELEASE, RENEW, Deliveries, Hold
 from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, Link, UnansweredError
@@ -57,13 +45,11 @@ DRAIN_S = 45.0
 
 async def begin_at_the_beginning(admin: Client, group: str) -> None:
     """Have a share group begin with a partition's first record."""
-    config = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-    resource = AlterConfigsResource(
-        resource_type=GROUP_CONFIG, resource_name=group, configs=[config]
-    )
+    config = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    resource = {"resource_type": GROUP_CONFIG, "resource_name": group, "configs": [config]}
     while True:
         try:
-            answer = await admin.ask_anyone(IncrementalAlterConfigsRequest(resources=[resource]))
+            answer = await admin.ask_anyone(Ask.IncrementalAlterConfigs(resources=[resource]))
         except UnansweredError:
             continue
         if answer.responses[0].error_code == ErrorCode.NONE:
@@ -153,7 +139,7 @@ class ShareMember:
         client = self.client
         node = await client.coordinator(self._group, transactional=False)
         full = self._member_epoch == 0 or not self._told
-        request = ShareGroupHeartbeatRequest(
+        request = Ask.ShareGroupHeartbeat(
             group_id=self._group,
             member_id=client.name,
             member_epoch=self._member_epoch,
@@ -178,7 +164,7 @@ class ShareMember:
 
     async def _leave(self) -> None:
         self._member_epoch, self._told = 0, False
-        request = ShareGroupHeartbeatRequest(
+        request = Ask.ShareGroupHeartbeat(
             group_id=self._group, member_id=self.client.name, member_epoch=-1
         )
         try:
@@ -214,7 +200,7 @@ class ShareMember:
 
     async def _end(self, session: _Session) -> None:
         """End a session in peace: what it has is released."""
-        request = ShareAcknowledgeRequest(
+        request = Ask.ShareAcknowledge(
             group_id=self._group, member_id=self.client.name, share_session_epoch=FINAL_EPOCH
         )
         if not session.link.closed:
@@ -259,16 +245,16 @@ class ShareMember:
         gone = session.places - wanted
         added = wanted - session.places
         rows = [
-            FetchPartition(
-                partition_index=place.partition,
-                acknowledgement_batches=_batches(
+            {
+                "partition_index": place.partition,
+                "acknowledgement_batches": _batches(
                     decided.get(place), ShareFetchRequestAcknowledgementBatch
                 ),
-            )
+            }
             for place in sorted(added | set(decided))
         ]
         most = 500 if self.stopping else random.choice([1, 3, 10, 30])
-        request = ShareFetchRequest(
+        request = Ask.ShareFetch(
             group_id=self._group,
             member_id=client.name,
             share_session_epoch=session.next_epoch(),
@@ -277,12 +263,12 @@ class ShareMember:
             max_records=most,
             batch_size=most,
             share_acquire_mode=random.choice([0, 1]),
-            topics=[FetchTopic(topic_id=client.topic_ids[self._topic], partitions=rows)],
+            topics=[{"topic_id": client.topic_ids[self._topic], "partitions": rows}],
             forgotten_topics_data=[
-                ForgottenTopic(
-                    topic_id=client.topic_ids[self._topic],
-                    partitions=sorted(place.partition for place in gone - set(decided)),
-                )
+                {
+                    "topic_id": client.topic_ids[self._topic],
+                    "partitions": sorted(place.partition for place in gone - set(decided)),
+                }
             ],
         )
         session.places = wanted | set(decided)
@@ -335,18 +321,20 @@ class ShareMember:
         self, node_id: int, session: _Session, decided: dict[Place, _Sent], *, renews: bool
     ) -> bool:
         rows = [
-            AcknowledgePartition(
-                partition_index=place.partition,
-                acknowledgement_batches=_batches(sent, ShareAcknowledgeRequestAcknowledgementBatch),
-            )
+            {
+                "partition_index": place.partition,
+                "acknowledgement_batches": _batches(
+                    sent, ShareAcknowledgeRequestAcknowledgementBatch
+                ),
+            }
             for place, sent in sorted(decided.items())
         ]
-        request = ShareAcknowledgeRequest(
+        request = Ask.ShareAcknowledge(
             group_id=self._group,
             member_id=self.client.name,
             share_session_epoch=session.next_epoch(),
             is_renew_ack=renews,
-            topics=[AcknowledgeTopic(topic_id=self.client.topic_ids[self._topic], partitions=rows)],
+            topics=[{"topic_id": self.client.topic_ids[self._topic], "partitions": rows}],
         )
         sent_at = self.client.world.loop.time()
         try:

@@ -18,12 +18,7 @@ from confluent_kafka import admin
 
 from kstore.clients import AdminClient
 from kstore.errors import ErrorCode
-from kstore.protocol.controller.envelope import EnvelopeRequest
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import encode_request
-from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
-from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, BrokerError, Cluster
 from tests.broker.runtime.security.sasl_harness import (
     PASSWORD,
@@ -35,6 +30,7 @@ from tests.broker.runtime.security.sasl_harness import (
 )
 from tests.broker.runtime.security.tls_harness import Authority, consume, produce
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -181,16 +177,16 @@ def test_a_certificate_names_its_owner(authority: Authority, broker: Broker) -> 
 def test_a_session_that_is_not_renewed_ends(broker: Broker) -> None:
     with RawClient(addresses(broker)["SHORT"]) as client:
         assert log_in(client, "alice").session_lifetime_ms == 1500
-        assert client.ask(MetadataRequest(topics=[]), 12) is not None
+        assert client.ask(Ask.Metadata(topics=[]), 12) is not None
         time.sleep(1.6)
-        assert client.ask(MetadataRequest(topics=[]), 12) is None
+        assert client.ask(Ask.Metadata(topics=[]), 12) is None
 
 
 def test_a_session_is_renewed_by_the_same_user_alone(broker: Broker) -> None:
     with RawClient(addresses(broker)["SHORT"]) as client:
         log_in(client, "alice")
         assert log_in(client, "alice").error_code == 0
-        assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 34
+        assert client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1).error_code == 34
         time.sleep(1.6)  # it is over, and may still be renewed
         answer = log_in(client, "bob")
         assert answer.error_code == 58
@@ -220,9 +216,9 @@ def test_a_client_that_renews_its_session_keeps_its_connection(
 
 def test_a_session_ends_with_its_token(broker: Broker, signer: Signer) -> None:
     with RawClient(addresses(broker)["OPEN"]) as client:
-        client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        client.ask(Ask.SaslHandshake(mechanism="OAUTHBEARER"), 1)
         token = f"n,,\x01auth=Bearer {signer.token('alice', life_s=100)}\x01\x01".encode()
-        answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+        answer = client.ask(Ask.SaslAuthenticate(auth_bytes=token), 2)
         assert answer.error_code == 0
         assert 90_000 < answer.session_lifetime_ms <= 100_000
 
@@ -237,11 +233,11 @@ def test_a_token_that_does_not_hold_is_refused(
     made = signer.token("alice", **claims)
     for token in (made, made[:-8] + "AAAAAAAA", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0."):
         with RawClient(addresses(broker)["OPEN"]) as client:
-            client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+            client.ask(Ask.SaslHandshake(mechanism="OAUTHBEARER"), 1)
             message = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
-            answer = client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+            answer = client.ask(Ask.SaslAuthenticate(auth_bytes=message), 2)
             assert (answer.error_code, answer.auth_bytes) == (0, b'{"status":"invalid_token"}')
-            answer = client.ask(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
+            answer = client.ask(Ask.SaslAuthenticate(auth_bytes=b"\x01"), 2)
             assert (answer.error_code, answer.error_message) == (58, '{"status":"invalid_token"}')
             assert client.frame() is None
 
@@ -250,9 +246,9 @@ def test_a_token_that_does_not_hold_is_refused(
 
 
 def log_in(client: RawClient, user: str) -> Any:
-    assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+    assert client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1).error_code == 0
     token = f"\0{user}\0{PASSWORD}".encode()
-    return client.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+    return client.ask(Ask.SaslAuthenticate(auth_bytes=token), 2)
 
 
 def test_a_size_that_nobody_needs_ends_the_connection(broker: Broker) -> None:
@@ -280,12 +276,12 @@ def test_who_asks_for_kstores_fields_before_authentication_gets_them(
 def test_names_can_not_write_lines_into_the_log(broker: Broker) -> None:
     evil = "eve\n2026-01-01 INFO all is well\x1b[2J"
     with RawClient(addresses(broker)["OPEN"]) as client:
-        client.ask(SaslHandshakeRequest(mechanism=evil), 1, client_id=evil)
+        client.ask(Ask.SaslHandshake(mechanism=evil), 1, client_id=evil)
     with RawClient(addresses(broker)["OPEN"]) as client:
-        hello = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+        hello = Ask.ApiVersions(client_software_name="x", client_software_version="1")
         client.ask(hello, 3, client_id=evil)
-        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        client.ask(SaslAuthenticateRequest(auth_bytes=f"\0{evil}\0x".encode()), 2)
+        client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
+        client.ask(Ask.SaslAuthenticate(auth_bytes=f"\0{evil}\0x".encode()), 2)
     until(lambda: broker.output().count("eve") >= 2)
     assert not any(line.startswith("2026-01-01 INFO all") for line in broker.output().splitlines())
     assert "\x1b" not in broker.output()
@@ -344,11 +340,11 @@ def test_who_shows_who_it_is_and_who_does_not_is_counted_by_listener_and_mechani
         log_in(client, "alice")
         assert log_in(client, "bob").error_code == 58
     with RawClient(where["SHORT"]) as client:
-        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        client.ask(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 2)
+        client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
+        client.ask(Ask.SaslAuthenticate(auth_bytes=b"\0alice\0guess"), 2)
     for mechanism in ('x"} 1', "GSSAPI"):
         with RawClient(where["SHORT"]) as client:
-            client.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
+            client.ask(Ask.SaslHandshake(mechanism=mechanism), 1)
     with RawClient(where["SHORT"]):
         pass  # goes by itself
     produce(authority.client_settings(where["CERT"]), "counted", [b"1"])
@@ -441,8 +437,8 @@ def test_brokers_show_each_other_who_they_are(authority: Authority, tmp_path: Pa
 
 
 def logged_in(client: RawClient, user: str) -> RawClient:
-    client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    shown = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORD}".encode())
+    client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
+    shown = Ask.SaslAuthenticate(auth_bytes=f"\0{user}\0{PASSWORD}".encode())
     assert client.ask(shown, 2).error_code == 0
     return client
 
@@ -461,21 +457,19 @@ def test_a_client_with_the_right_of_brokers_is_none_where_all_share_a_listener(
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:root;User:broker",
     }  # fmt: skip
-    forged = EnvelopeRequest(
+    forged = Ask.Envelope(
         request_data=encode_request(create("forged"), 7, 0, "x")[4:],
-        request_principal=b"User:root", client_host_address=b"127.0.0.1",
-    )  # fmt: skip
-    rule = AclCreation(
-        resource_type=4, resource_name="kafka-cluster", resource_pattern_type=3,
-        principal="User:eve", host="*", operation=9, permission_type=3,
-    )  # fmt: skip
+        request_principal=b"User:root", client_host_address=b"127.0.0.1")  # fmt: skip
+    rule = {
+        "resource_type": 4, "resource_name": "kafka-cluster", "resource_pattern_type": 3,
+        "principal": "User:eve", "host": "*", "operation": 9, "permission_type": 3}  # fmt: skip
     with Cluster(tmp_path, 2, settings) as cluster:
         for broker in cluster.members:
             with RawClient(broker.bootstrap_servers) as client:
                 root = logged_in(client, "root")
                 made = root.ask(create(f"by-{broker.node_id}"), 7)
                 assert made.topics[0].error_code == 0
-                assert root.ask(CreateAclsRequest(creations=[rule]), 3).results[0].error_code == 0
+                assert root.ask(Ask.CreateAcls(creations=[rule]), 3).results[0].error_code == 0
         for broker in cluster.members:
             with RawClient(broker.bootstrap_servers) as client:
                 refused = logged_in(client, "eve").ask(forged, 0)

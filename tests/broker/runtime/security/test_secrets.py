@@ -12,28 +12,18 @@ from typing import Any
 
 import pytest
 
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.protocol.security.sasl import (
-    SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-    SaslHandshakeRequest,
 )
 from kstore.protocol.security.scram import (
-    AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
-    ScramCredentialUpsertion,
 )
 from tests.conformance import wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.probes.peer import Peer
+from tests.plain_messages import Ask
 
 SECRET = "s3cr3t"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -81,11 +71,11 @@ def log_of(broker: KstoreBroker) -> str:
 
 def alter(peer: Peer, kind: int, name: str, **settings: str) -> Any:
     rows = [
-        AlterableConfig(name=key.replace("_", "."), config_operation=SET, value=value)
+        {"name": key.replace("_", "."), "config_operation": SET, "value": value}
         for key, value in settings.items()
     ]
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
-    answer: Any = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    resource = {"resource_type": kind, "resource_name": name, "configs": rows}
+    answer: Any = peer.ask(Ask.IncrementalAlterConfigs(resources=[resource]), 1)
     return answer.responses[0]
 
 
@@ -104,8 +94,8 @@ def test_no_file_of_the_broker_holds_a_secret(broker: KstoreBroker) -> None:
 
 def test_what_is_told_of_settings_holds_no_secret(peer: Peer) -> None:
     for name in ("1", ""):
-        asked = DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(resource_type=BROKER, resource_name=name)],
+        asked = Ask.DescribeConfigs(
+            resources=[{"resource_type": BROKER, "resource_name": name}],
             include_synonyms=True,
             include_documentation=True,
         )
@@ -162,11 +152,10 @@ def test_the_log_holds_no_secret_even_where_everything_is_logged(
     assert alter(peer, LOGGER, "1", root="DEBUG").error_code == 0
     refused = alter(peer, BROKER, "1", ssl_keystore_password=f"{SECRET}-7")
     assert SECRET not in repr(refused)
-    user = ScramCredentialUpsertion(
-        name="carol", mechanism=1, iterations=4096, salt=b"salt" * 4,
-        salted_password=f"{SECRET}-salted-passwords-000000".encode()[:32],
-    )  # fmt: skip
-    made: Any = peer.ask(AlterUserScramCredentialsRequest(upsertions=[user]), 0)
+    user = {
+        "name": "carol", "mechanism": 1, "iterations": 4096, "salt": b"salt" * 4,
+        "salted_password": f"{SECRET}-salted-passwords-000000".encode()[:32]}  # fmt: skip
+    made: Any = peer.ask(Ask.AlterUserScramCredentials(upsertions=[user]), 0)
     assert isinstance(made, AlterUserScramCredentialsResponse)
     assert SECRET not in repr(made)
     for attempt in (f"\0eve\0{SECRET}-2", f"\0eve\0{SECRET}-wrong", f"{SECRET}-no-nul"):
@@ -180,8 +169,8 @@ def log_in(broker: KstoreBroker, token: str) -> Any:
     other = Peer.__new__(Peer)
     other.address, other._sockets = (broker.host, port), {}
     try:
-        other.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        frame = encode_request(SaslAuthenticateRequest(auth_bytes=token.encode()), 2, 2, "probe")
+        other.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
+        frame = encode_request(Ask.SaslAuthenticate(auth_bytes=token.encode()), 2, 2, "probe")
         answer = decode_response(other.exchange(frame), SaslAuthenticateResponse, 2)[1]
     except (wire.WireError, ConnectionError):
         return None

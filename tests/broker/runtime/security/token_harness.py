@@ -6,17 +6,9 @@ import base64
 from typing import Any
 
 from kstore.net.sasl_client import SaslClient, make_client
-from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
-from kstore.protocol.security.delegation_tokens import (
-    CreatableRenewers,
-    CreateDelegationTokenRequest,
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-    ExpireDelegationTokenRequest,
-    RenewDelegationTokenRequest,
-)
-from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kstore.protocol.schema import Message
 from tests.broker.runtime.security.sasl_harness import PASSWORD, RawClient, plain_users
+from tests.plain_messages import Ask
 
 __all__ = [
     "SECRET",
@@ -76,12 +68,12 @@ def token_client(token_id: str, hmac: bytes, mechanism: str = SCRAM_256) -> Sasl
 
 def shake_hands(raw: RawClient, client: SaslClient) -> int:
     """Authenticate, or authenticate again; how long it holds in ms. Raises RefusedError."""
-    hand = raw.ask(SaslHandshakeRequest(mechanism=client.mechanism), 1)
+    hand = raw.ask(Ask.SaslHandshake(mechanism=client.mechanism), 1)
     assert hand.error_code == 0, hand
     message: bytes | None = client.first()
     lifetime_ms = 0
     while message is not None:
-        answer = raw.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+        answer = raw.ask(Ask.SaslAuthenticate(auth_bytes=message), 2)
         if answer.error_code:
             raise RefusedError(answer.error_message)
         lifetime_ms = answer.session_lifetime_ms
@@ -116,40 +108,36 @@ def log_in_with_token(
     return raw
 
 
-def create(
-    *renewers: str, life_ms: int = -1, owner: str = "", kind: str = "User"
-) -> CreateDelegationTokenRequest:
+def create(*renewers: str, life_ms: int = -1, owner: str = "", kind: str = "User") -> Message:
     """Ask for a token; ``kind`` is the type of the renewers."""
-    return CreateDelegationTokenRequest(
+    return Ask.CreateDelegationToken(
         owner_principal_type="User" if owner else "",
         owner_principal_name=owner,
-        renewers=[CreatableRenewers(principal_type=kind, principal_name=each) for each in renewers],
+        renewers=[{"principal_type": kind, "principal_name": each} for each in renewers],
         max_lifetime_ms=life_ms,
     )
 
 
-def renew(hmac: bytes, period_ms: int = -1) -> RenewDelegationTokenRequest:
+def renew(hmac: bytes, period_ms: int = -1) -> Message:
     """Put off its end."""
-    return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
+    return Ask.RenewDelegationToken(hmac=hmac, renew_period_ms=period_ms)
 
 
-def expire(hmac: bytes, period_ms: int = -1) -> ExpireDelegationTokenRequest:
+def expire(hmac: bytes, period_ms: int = -1) -> Message:
     """Set its end."""
-    return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
+    return Ask.ExpireDelegationToken(hmac=hmac, expiry_time_period_ms=period_ms)
 
 
-def describe(*owners: str, every: bool = True) -> DescribeDelegationTokenRequest:
+def describe(*owners: str, every: bool = True) -> Message:
     """Of these owners; without one, of all, or (not ``every``) of none."""
-    rows = [
-        DescribeDelegationTokenOwner(principal_type="User", principal_name=each) for each in owners
-    ]
-    return DescribeDelegationTokenRequest(owners=None if every and not rows else rows)
+    rows = [{"principal_type": "User", "principal_name": each} for each in owners]
+    return Ask.DescribeDelegationToken(owners=None if every and not rows else rows)
 
 
 def allow(user: str, resource_type: int, name: str, operation: int) -> Any:
     """Give a user a right."""
-    row = AclCreation(
-        resource_type=resource_type, resource_name=name, resource_pattern_type=3,
-        principal=f"User:{user}", host="*", operation=operation, permission_type=3,
-    )  # fmt: skip
-    return CreateAclsRequest(creations=[row])
+    row = {
+        "resource_type": resource_type, "resource_name": name, "resource_pattern_type": 3,
+        "principal": f"User:{user}", "host": "*", "operation": operation, "permission_type": 3,
+    }  # fmt: skip
+    return Ask.CreateAcls(creations=[row])
