@@ -235,9 +235,8 @@ class TopicsAdmin(AdminBase):
                 if error is not None:
                     return error
             found = [_description(row) for row in answer.topics]
-            if not by_id:
-                names = [t.name for t in found if wanted is not None or _has_no_leader(t)]
-                found = await self._with_eligible(node_id, found, names)
+            names = [t.name for t in found if wanted is not None or _has_no_leader(t)]
+            found = await self._with_eligible(node_id, found, names)
             return sorted(found, key=lambda topic: topic.name)
 
         return await self._one(AnyBroker(self._cluster), ask)
