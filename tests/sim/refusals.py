@@ -28,6 +28,10 @@ class Refusals:
         self._topic = topic
         self._path = f"/brokers/topics/{topic}/partitions"
         self._since: dict[Place, float] = {}
+        self._attempts: dict[Place, int] = {}
+        """Which contraction was prepared when a place refused last: one that is rolled back may be
+        asked for again, and then refuses for as long again.
+        """
 
     def count(self) -> int:
         """How many partitions producers distribute over, by the coordination store; -1 where there
@@ -41,6 +45,12 @@ class Refusals:
             return len(store.children(self._path))
         except NoNodeError:
             return -1
+
+    def _prepared(self) -> int | None:
+        """When the contraction began that is prepared now, if one is."""
+        store = self._world.store.root(self._world.folder + "/store")
+        contraction = read_contraction(store, self._topic)
+        return None if contraction is None or contraction.holds else contraction.begun_ms
 
     def _leads(self, node_id: int, place: Place) -> bool:
         broker = self._world.nodes[node_id].broker
@@ -63,6 +73,10 @@ class Refusals:
         if not said == before == self.count():
             self._since.pop(place, None)
             return
+        attempt = self._prepared()
+        if attempt is not None and attempt != self._attempts.get(place):
+            self._attempts[place] = attempt
+            self._since.pop(place, None)
         if not self._world.store.majority:  # nobody can decide anything
             self._since[place] = now
         passed = now - self._since.setdefault(place, now)
