@@ -82,6 +82,9 @@ def _plain(schema: Any) -> Any:
     logical = kept.get("logicalType")
     if logical is not None and logical != "decimal" and logical not in _LOGICAL:
         del kept["logicalType"]
+    base = "int" if logical == "date" else "long"
+    if logical in _LOGICAL and kept.get("type") != base:
+        del kept["logicalType"]  # Avro says to ignore it there
     for key in ("type", "items", "values"):
         if key in kept:
             kept[key] = _plain(kept[key])
@@ -112,6 +115,8 @@ class _Types:
                 raise ColumnTypeError(f"{where} has the Avro type {schema}, which no column has")
             schema = self._named[schema]
         kind = schema["type"]
+        if not isinstance(kind, str):
+            return self.of(kind, where, inside)
         logical = schema.get("logicalType")
         if logical == "decimal":
             return self._decimal(schema, where)

@@ -21,6 +21,7 @@ __all__ = ["JsonDecoder"]
 
 _Convert = Callable[[Any, str], Any]
 """Of a parsed value and where it is."""
+_TOO_DEEP = "is JSON that is nested too deeply"
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -40,8 +41,11 @@ class JsonDecoder:
         except ValueError as error:
             raise BadValueError(f"is not JSON ({error})") from None
         except RecursionError:
-            raise BadValueError("is JSON that is nested too deeply") from None
-        return None if parsed is None else self._convert(parsed, "value")
+            raise BadValueError(_TOO_DEEP) from None
+        try:
+            return None if parsed is None else self._convert(parsed, "value")
+        except RecursionError:
+            raise BadValueError(_TOO_DEEP) from None
 
     def _column(self, schema: Any, document: str, inside: tuple[str, ...]) -> tuple[Any, _Convert]:
         """The type of a schema in a document, and how its values are converted."""
@@ -57,6 +61,8 @@ class JsonDecoder:
         for key in ("anyOf", "oneOf", "allOf"):
             if key in schema and "properties" not in schema:
                 return self._one_of(schema[key], document, inside)
+            if any(_adds_fields(each, schema) for each in schema.get(key, ())):
+                return pa.string(), _as_text  # what it has beside `properties` must not be lost
         if not kinds and "properties" in schema:
             kinds = ["object"]
         if len(kinds) != 1:
@@ -114,6 +120,13 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
     if not kinds and "enum" in schema and all(isinstance(each, str) for each in schema["enum"]):
         return ["string"]
     return [str(kind) for kind in kinds] if isinstance(kinds, list) else [str(kinds)]
+
+
+def _adds_fields(part: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a part of allOf and the like has fields that `properties` lacks."""
+    if not isinstance(part, dict):
+        return False
+    return "$ref" in part or not part.get("properties", {}).keys() <= schema["properties"].keys()
 
 
 def _is_null(schema: Any) -> bool:

@@ -71,6 +71,7 @@ class ProtobufDecoder:
 
     def decode(self, data: bytes) -> Any:
         """The message."""
+        from google.protobuf.json_format import Error as FormatError
         from google.protobuf.message import DecodeError
 
         if self._registered:
@@ -78,7 +79,7 @@ class ProtobufDecoder:
         try:
             message = self._class.FromString(data)
             return self._convert(message)
-        except (DecodeError, ValueError, OverflowError) as error:
+        except (DecodeError, ValueError, OverflowError, TypeError, FormatError) as error:
             raise BadValueError(f"is not a {self._name} of Protobuf ({error})") from None
 
     def _of_first(self, data: bytes) -> bytes:
@@ -189,7 +190,7 @@ def _field(field: Any, where: str, inside: tuple[str, ...]) -> tuple[Any, _Conve
     if field.message_type is not None:
         return _message_column(field.message_type, where, inside)
     if field.enum_type is not None:
-        names = {value.number: value.name for value in field.enum_type.values}
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}
         return pa.string(), lambda number: names.get(number, str(number))
     kinds = {
         field.CPPTYPE_INT32: pa.int32(),
@@ -219,4 +220,5 @@ def _moment(message: Any) -> Any:
 def _text(message: Any) -> str:
     from google.protobuf.json_format import MessageToJson
 
-    return str(MessageToJson(message, indent=None))
+    pool = message.DESCRIPTOR.file.pool
+    return str(MessageToJson(message, indent=None, descriptor_pool=pool))

@@ -147,6 +147,10 @@ def _has_java() -> bool:
     return shutil.which("java") is not None
 
 
+BAD_VALUE = "--bad-records keep"
+"""In the text of an error about a value that is not of its schema: it stays so."""
+
+
 def passing_trouble(error: BaseException, spark: SparkSession) -> str | None:
     """What is wrong, if the job may succeed when it is tried again: brokers, a service or Spark's
     tasks had trouble, and Spark is still there. Else None.
@@ -155,6 +159,8 @@ def passing_trouble(error: BaseException, spark: SparkSession) -> str | None:
         return str(error) if error.retriable else None
     if isinstance(error, JobError):
         return str(error) if error.passes else None
+    if BAD_VALUE in str(error):
+        return None
     name = type(error).__name__
     if not type(error).__module__.startswith(("py4j.", "pyspark.errors.")) or name in _LASTING:
         return None

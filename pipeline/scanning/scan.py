@@ -46,7 +46,7 @@ def scan(
     end_offset: int | None = None,
     start_time: datetime | int | None = None,
     end_time: datetime | int | None = None,
-    isolation: str = "read_uncommitted",
+    isolation: str | None = None,
     fail_on_data_loss: bool = True,
     batch_rows: int = 65536,
 ) -> Scan:
@@ -65,6 +65,7 @@ def scan(
     ``fail_on_data_loss=False`` goes on with what is there, and says on stderr what is not.
     """
     settings = _settings(path, bootstrap_servers, config)
+    isolation = isolation or str(settings.get("isolation.level") or "read_uncommitted")
     if isolation not in _ISOLATION:
         raise ValueError(f"isolation is {isolation!r}: use {' or '.join(_ISOLATION)}")
     if batch_rows < 1:

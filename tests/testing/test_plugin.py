@@ -299,7 +299,8 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
     )
-    assert done.stdout.split() == ["kstore", "kstore.testing", "kstore.testing.plugin"]
+    loaded = ["kstore", "kstore.testing", "kstore.testing.plugin", "kstore.version"]
+    assert done.stdout.split() == loaded
 
 
 def test_pytest_finds_the_plugin_where_kstore_is_installed() -> None:

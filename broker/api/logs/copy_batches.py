@@ -20,6 +20,7 @@ from kstore._fast.record.nested import find_nested
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.logs.list_offsets import check_leader
 from kstore.broker.api.security.access import HasAuthorizer, allowed
+from kstore.broker.runtime.log_dirs.cold_reads import finished, read
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log.errors import LogError
 from kstore.protocol.logs.copy_batches import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.unpacking import Unpacking
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.quotas.client_throttles import ClientThrottles
-    from kstore.log import Log
 
 __all__ = ["CopyParts", "handle_copy_batches"]
 
@@ -228,11 +228,20 @@ class _Copy:
         if offset >= partition.high_watermark:
             return ErrorCode.OFFSET_NOT_AVAILABLE, None
         held = self._held
-        if held is None or not held.has(partition, offset):
-            held = None
-        look = partial(_look, partition, partition.log, offset, source.key, held)
+        is_new = held is None or not held.has(partition, offset)
         try:
-            self._held, found = await self._broker.unpacking().look(look)
+            if held is None or is_new:
+                # By the threads that read: the one that looks into batches waits for no disk.
+                end = partition.high_watermark
+                data, _ = await finished(read(partition.log, offset, end, 1))
+                view = next(iter(batches(data, verify=False)), None)
+                if view is None:
+                    return ErrorCode.INVALID_RECORD, None  # it was deleted meanwhile
+                held = _Held(partition, view.base_offset, view.next_offset, data)
+            self._held = held
+            found = await self._broker.unpacking().look(
+                partial(_look, held.data, offset, source.key, verify=is_new)
+            )
         except InvalidBatchError:
             return ErrorCode.CORRUPT_MESSAGE, None
         except (LogError, OSError):
@@ -264,6 +273,8 @@ class _Copy:
         if job.error_code == ErrorCode.NONE:
             if job.base_offset != offset:
                 return ErrorCode.INVALID_PRODUCE_OFFSET  # a duplicate, which lies elsewhere
+            if job.duplicate:
+                return job.error_code
             self.appended_bytes += found.size_bytes
             counts = partition.entry.counts
             counts.note_appended(self._broker.table.counts, found.records, found.size_bytes)
@@ -292,16 +303,10 @@ class _Copy:
             result.error_code = code
 
 
-def _look(
-    partition: Partition, log: Log, offset: int, key: bytes, held: _Held | None
-) -> tuple[_Held | None, NestedBatch | None]:
-    """In a thread: the batch that is the value of the record with this key at this offset, and the
-    batch of the source that it was found in. InvalidBatchError for damage.
+def _look(data: bytes, offset: int, key: bytes, *, verify: bool) -> NestedBatch | None:
+    """In a thread: the batch that is the value of the record with this key at this offset.
+    InvalidBatchError for damage.
     """
-    if held is None:
-        data, _ = log.core.read(offset, log.core.log_end_offset, 1)
-        view = next(iter(batches(data)), None)
-        if view is None:
-            return None, None  # it was deleted meanwhile
-        held = _Held(partition, view.base_offset, view.next_offset, data)
-    return held, find_nested(held.data, offset, key)
+    if verify:  # once: the batches in it are signed where they lie
+        next(iter(batches(data)), None)
+    return find_nested(data, offset, key)

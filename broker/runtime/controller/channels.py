@@ -85,7 +85,7 @@ class _News:
 
         def is_new(place: tuple[str, int]) -> bool:
             partition = state.partition(*place)
-            return partition is not None and partition.leader_epoch == 0
+            return partition is not None and partition.state_version == 0
 
         order = sorted(self.leaderships, key=lambda place: (is_new(place), place))
         left.leaderships = set(order[MOST_LEADERSHIPS:])

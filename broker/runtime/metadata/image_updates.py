@@ -97,9 +97,11 @@ class ImageUpdates:
         there = [topic for topic in request.topic_states if not _is_deleted(topic)]
         self._remove((topic.topic_name, topic.topic_id) for topic in gone)
         configs = await self.configs_of((topic.topic_name, topic.topic_id) for topic in there)
+        # An older request may come late, by another connection.
+        may_shrink = request.max_partition_epoch >= self._metadata.image.max_partition_epoch
         try:
             for topic in there:
-                await self._take_topic(topic, configs[topic.topic_name], slices)
+                await self._take_topic(topic, configs[topic.topic_name], slices, may_shrink)
         finally:  # what was taken before a failure, too
             self._publish_taken()
         if request.type == FULL:
@@ -191,7 +193,11 @@ class ImageUpdates:
         self._publish(self._metadata.image.with_topics(*taken))
 
     async def _take_topic(
-        self, topic: UpdateMetadataTopic, configs: Mapping[str, str], slices: Slices
+        self,
+        topic: UpdateMetadataTopic,
+        configs: Mapping[str, str],
+        slices: Slices,
+        may_shrink: bool,
     ) -> None:
         known = self._metadata.image.topics.get(topic.topic_name)
         if known is not None and known.topic_id != topic.topic_id:
@@ -199,7 +205,7 @@ class ImageUpdates:
             known = None
         partitions = [] if known is None else list(known.partitions)
         entry = self._replicas.entry(topic.topic_name, topic.topic_id)
-        if 0 <= topic.partition_total < len(partitions):
+        if may_shrink and 0 <= topic.partition_total < len(partitions):
             del partitions[topic.partition_total :]
             self._forget_retired(topic.topic_name, topic.partition_total)
         for state in sorted(topic.partition_states, key=lambda state: state.partition_index):

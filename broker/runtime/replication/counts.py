@@ -120,6 +120,9 @@ class PreparedCounts:
                 " had prepared it to shrink, has not said so: its producers go on"
             )
             entry.retired_from = -1
+        elif found.holds:
+            del self._told[name]
+            entry.partition_count = found.first
 
 
 def _is_prepared(entry: TopicEntry) -> bool:

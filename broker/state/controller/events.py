@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kstore.broker.state.controller import election, reassignment_steps
-from kstore.broker.state.controller.eligible import Rules, settled
+from kstore.broker.state.controller.eligible import Rules, settled, without
 from kstore.broker.state.controller.state import ControllerState, PartitionChange
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.errors import ErrorCode
@@ -70,7 +70,9 @@ def after_brokers_changed(
                 partition, alive, leaving, allow_unclean=allowed, rules=of_this
             ) or settled(partition, partition, of_this)
         else:
-            new = _after_change(partition, alive, leaving, lost, unclean, allow_unclean=allowed)
+            # An older version does not say how its last life ended.
+            unsure = unclean | {n for n, b in state.brokers.items() if not b.keeps_elr}
+            new = _after_change(partition, alive, leaving, lost, unsure, allow_unclean=allowed)
         if new.leader_epoch != partition.leader_epoch:
             changes.append(_change(state, topic, index, partition, new, of_this))
         elif new != partition:
@@ -94,7 +96,7 @@ def _after_change(
     if lost:
         new = election.after_change(new, alive.difference(lost), leaving) or new
     new = election.after_change(new, alive, leaving, allow_unclean=allow_unclean) or new
-    return new._replace(isr=(new.leader,)) if new.leader in lost else new
+    return without(new._replace(isr=(new.leader,)) if new.leader in lost else new)
 
 
 def _change(

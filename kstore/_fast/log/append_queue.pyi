@@ -24,6 +24,9 @@ class AppendJob:
     def last_offset(self) -> int:
         """The offset of the last record."""
     @property
+    def duplicate(self) -> bool:
+        """Whether the log had it already."""
+    @property
     def log_end_offset(self) -> int:
         """Where the log ended after the append."""
 

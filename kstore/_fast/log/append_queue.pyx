@@ -79,6 +79,11 @@ cdef class AppendJob:
         return self.result.last_offset
 
     @property
+    def duplicate(self):
+        """Whether the log had it already."""
+        return bool(self.result.duplicate)
+
+    @property
     def log_end_offset(self):
         """Where the log ended after the append."""
         return self.result.log_end_offset
@@ -226,8 +231,9 @@ cdef class AppendQueue:
 
     def start(self, name, run, *args):
         """Begin a thread that ends with the process."""
-        self.threads[name] = threading.Thread(target=run, args=args, name=name, daemon=True)
-        self.threads[name].start()
+        thread = threading.Thread(target=run, args=args, name=name, daemon=True)
+        thread.start()
+        self.threads[name] = thread
 
     def run_done(self):
         """Say what is done to those who asked for it."""

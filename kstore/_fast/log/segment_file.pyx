@@ -256,7 +256,11 @@ cdef class SegmentFile:
         self.size_bytes += size
         if self.timed and not self.reserving and self._wants_room():
             self.reserving = True
-            self.reserve_later(self)
+            try:
+                self.reserve_later(self)
+            except Exception:               # what is written counts; the writes ask themselves now
+                self.reserving = False
+                self.reserve_later = None
         if self.write_back is not None:
             self.write_back.loose_bytes += size
             if self.size_bytes - self.noted_end >= self.write_back.step_bytes \
@@ -322,11 +326,12 @@ cdef class SegmentFile:
         cdef int64_t start = max(self.allocated_bytes, self.size_bytes)
         cdef int64_t end = self.size_bytes + min(self.size_bytes, <int64_t>RESERVE_AT_MOST)
         cdef int own, failed
-        if not self.reserving or self.fd < 0 or end <= start:
+        if not self.reserving:
             return
-        own = kstore_duplicate(self.fd)     # it may be closed meanwhile
+        own = -1 if self.fd < 0 or end <= start else kstore_duplicate(self.fd)  # it may be closed
         if own < 0:
-            return                          # none is left: the writes ask from now on
+            self.reserving = False          # a later write asks again
+            return
         with nogil:
             failed = kstore_fallocate(own, start, end - start)
             close(own)

@@ -24,7 +24,7 @@ cdef enum:
 
 # CRC-32C's polynomial, and x**(2**k) modulo it, the highest power last in a word.
 cdef uint32_t POLYNOMIAL = 0x82F63B78U
-cdef uint32_t[32] POWERS
+cdef uint32_t[64] POWERS
 
 
 # The product of two polynomials modulo CRC-32C's.
@@ -41,7 +41,7 @@ cdef uint32_t product(uint32_t a, uint32_t b) noexcept nogil:
 cdef void make_powers() noexcept nogil:
     cdef int k
     POWERS[0] = 0x40000000U                 # x
-    for k in range(1, 32):
+    for k in range(1, 64):
         POWERS[k] = product(POWERS[k - 1], POWERS[k - 1])
 
 
@@ -55,7 +55,7 @@ cdef uint32_t combine(uint32_t first, uint32_t second, Py_ssize_t second_size) n
     cdef int k = 0
     while bits:
         if bits & 1:
-            shift = product(POWERS[k & 31], shift)
+            shift = product(POWERS[k], shift)
         bits >>= 1
         k += 1
     return product(shift, first) ^ second

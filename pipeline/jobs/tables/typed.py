@@ -14,10 +14,17 @@ import pyarrow.compute as pc
 
 from kstore.pipeline.columns.decoding import Schema, ValueFormat
 from kstore.pipeline.columns.registry import RegistryError, subject_schemas
-from kstore.pipeline.columns.types import ColumnTypeError, arrow_type, iceberg_type, merged
+from kstore.pipeline.columns.types import (
+    ColumnTypeError,
+    arrow_type,
+    check_type,
+    iceberg_type,
+    merged,
+)
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.scan import Range, Scan
+from kstore.pipeline.jobs.session import BAD_VALUE
 
 if TYPE_CHECKING:
     from kstore.pipeline.jobs.tables.iceberg import Table
@@ -85,6 +92,7 @@ def followed(table: Table, options: ColumnOptions, topic: str) -> ValueFormat:
     try:
         has = arrow_type(table.column_type("value"))
         wanted = merged(has, values.type)
+        check_type(wanted)
     except ColumnTypeError as error:
         raise JobError(
             f"table {table.name} can't follow the schemas of topic {topic}: {error}. Nothing was "
@@ -131,7 +139,7 @@ class TypedScan(Scan):
                 topic=part.topic,
                 partition=part.partition,
                 offset=batch.column("offset")[at].as_py(),
-                remedy="--bad-records keep has such values in the column undecoded",
+                remedy=f"{BAD_VALUE} has such values in the column undecoded",
             )
         missing = pc.and_(raw.is_valid(), typed.is_null())
         undecoded = pc.if_else(missing, raw, pa.scalar(None, pa.binary()))
