@@ -88,6 +88,8 @@ def _plain(schema: Any) -> Any:
     for key in ("type", "items", "values"):
         if key in kept:
             kept[key] = _plain(kept[key])
+    if "name" not in kept and not isinstance(kept.get("type", ""), str):
+        return kept["type"]  # a type within a type says no more
     if "fields" in kept:
         kept["fields"] = [_plain(field) for field in kept["fields"]]
     return kept
@@ -115,8 +117,6 @@ class _Types:
                 raise ColumnTypeError(f"{where} has the Avro type {schema}, which no column has")
             schema = self._named[schema]
         kind = schema["type"]
-        if not isinstance(kind, str):
-            return self.of(kind, where, inside)
         logical = schema.get("logicalType")
         if logical == "decimal":
             return self._decimal(schema, where)

@@ -21,7 +21,6 @@ __all__ = ["JsonDecoder"]
 
 _Convert = Callable[[Any, str], Any]
 """Of a parsed value and where it is."""
-_TOO_DEEP = "is JSON that is nested too deeply"
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -37,15 +36,16 @@ class JsonDecoder:
     def decode(self, data: bytes) -> Any:
         """The value."""
         try:
+            return self._decoded(data)
+        except RecursionError:
+            raise BadValueError("is JSON that is nested too deeply") from None
+
+    def _decoded(self, data: bytes) -> Any:
+        try:
             parsed = json.loads(data)
         except ValueError as error:
             raise BadValueError(f"is not JSON ({error})") from None
-        except RecursionError:
-            raise BadValueError(_TOO_DEEP) from None
-        try:
-            return None if parsed is None else self._convert(parsed, "value")
-        except RecursionError:
-            raise BadValueError(_TOO_DEEP) from None
+        return None if parsed is None else self._convert(parsed, "value")
 
     def _column(self, schema: Any, document: str, inside: tuple[str, ...]) -> tuple[Any, _Convert]:
         """The type of a schema in a document, and how its values are converted."""

@@ -90,9 +90,7 @@ def test_fresh_seeds() -> None:
         pytest.param(
             102,
             "--faults alone --workloads produce,read",
-            marks=pytest.mark.xfail(
-                reason="offsets of damaged segments are reused, see SKIPPED.md"
-            ),
+            marks=pytest.mark.xfail(strict=True, reason="damaged segments: see SKIPPED.md"),
         ),
     ],
 )

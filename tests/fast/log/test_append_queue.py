@@ -406,6 +406,35 @@ def test_space_that_nobody_waits_for_any_more_is_not_taken(log_dir: LogDir) -> N
     assert spare_bytes(file) == reserved
 
 
+def test_what_is_written_counts_where_nobody_can_ask_for_space(log_dir: LogDir) -> None:
+    log = log_dir.log("t")
+    file = until_half_is_used(log)
+    file.give_back()
+
+    def refused(_: SegmentFile) -> None:
+        raise RuntimeError("can't start new thread")
+
+    file.reserve_later = refused
+    before = log.log_end_offset
+    log.append(b"x" * 10_000)
+    assert file.reserve_later is None
+    assert log.log_end_offset == before + 1
+    log.append(b"y")
+    assert [record.value for record in log.records(before)] == [b"x" * 10_000, b"y"]
+
+
+def test_space_is_asked_for_again_after_a_write_that_was_faster(log_dir: LogDir) -> None:
+    log = log_dir.log("t")
+    file = until_half_is_used(log)
+    log.append(b"x" * 200_000)  # asks itself: the thread comes too late
+    file.reserve_ahead()
+    asked: list[SegmentFile] = []
+    file.reserve_later = asked.append
+    for _ in range(400):
+        log.append(b"x" * 10_000)
+    assert asked
+
+
 def test_the_queue_has_a_thread_ask_for_space(log_dir: LogDir) -> None:
     log = log_dir.log("t")
     file = until_half_is_used(log)

@@ -31,6 +31,15 @@ def test_checksums_of_parts_are_combined(first: bytes, second: bytes) -> None:
     assert made == checksum(first + second)
 
 
+def test_a_part_may_have_any_size() -> None:
+    """To lie before 2^29 bytes, and again before as many, is to lie before 2^30."""
+    for power in range(40):
+        once = combined_checksum(0x12345678, 0, 1 << power)
+        assert combined_checksum(once, 0, 1 << power) == combined_checksum(
+            0x12345678, 0, 2 << power
+        )
+
+
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 @given(values=st.lists(st.binary(max_size=50), min_size=1, max_size=20), place=st.integers(0, 2))
 def test_a_batch_is_found_and_signed(codec: int, values: list[bytes], place: int) -> None:

@@ -132,6 +132,15 @@ def test_avro_schemas_without_a_column(schema: Any, said: str) -> None:
         opened({1: Schema("avro", json.dumps(schema))})
 
 
+def test_a_logical_type_of_another_base_is_ignored_and_types_may_be_nested() -> None:
+    schema = record(
+        "V", a=logical("int", "timestamp-millis"), b=logical("long", "date"),
+        c={"type": {"type": "string"}},
+    )  # fmt: skip
+    values = opened({1: Schema("avro", json.dumps(schema))})
+    assert values.type == pa.struct([("a", pa.int32()), ("b", pa.int64()), ("c", pa.string())])
+
+
 def test_avro_schemas_that_others_name() -> None:
     line = json.dumps(record("Line", sku="string"))
     values = opened(
@@ -232,6 +241,26 @@ def test_schemas_of_json_that_refer_to_others() -> None:
         opened({None: Schema("json", "{")})
 
 
+@pytest.mark.parametrize("key", ["allOf", "anyOf", "oneOf"])
+def test_fields_beside_properties_are_not_lost(key: str) -> None:
+    more = {"properties": {"b": {"type": "integer"}}}
+    base: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    for part in (more, {"$ref": "#/$defs/more"}):
+        schema = base | {key: [part], "$defs": {"more": more}}
+        values = opened({None: Schema("json", json.dumps(schema))})
+        assert decoded(values, b'{"a":1,"b":2}') == (['{"a":1,"b":2}'], [])
+    alike = base | {key: [{"required": ["a"]}]}
+    values = opened({None: Schema("json", json.dumps(alike))})
+    assert decoded(values, b'{"a":1}') == ([{"a": 1}], [])
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 4))
+def test_json_of_any_depth_is_text_or_is_named(depth: int) -> None:
+    values = opened({None: Schema("json", "{}")})
+    rows, bad = decoded(values, b"[" * depth + b"]" * depth)
+    assert (rows == ["[" * depth + "]" * depth]) == (not bad)
+
+
 # ---- Protobuf ----
 
 F = descriptor_pb2.FieldDescriptorProto
@@ -292,6 +321,7 @@ def order_message() -> Any:
     made.other.ok = True
     made.tags.extend(["x", "y"])
     made.counts["k"] = 3
+    return made
 
 
 ORDER_ROW = {
@@ -336,3 +366,43 @@ def test_numbers_that_json_has_and_a_column_too() -> None:
     assert rows[0] == math.inf
     assert math.isnan(rows[1])
     assert [at for at, _ in bad] == [2]
+
+
+def protobuf_of(message: descriptor_pb2.DescriptorProto, *enums: Any) -> ValueFormat:
+    file = descriptor_pb2.FileDescriptorProto(name="v.proto", package="v", syntax="proto3")
+    file.dependency.append("google/protobuf/any.proto")
+    file.message_type.append(message)
+    file.enum_type.extend(enums)
+    return opened({3: Schema("protobuf", files=(file.SerializeToString(),))})
+
+
+def test_any_is_text_if_its_type_is_known_and_else_named() -> None:
+    message = descriptor_pb2.DescriptorProto(name="V")
+    message.field.add(
+        name="a", number=1, type=F.TYPE_MESSAGE, label=F.LABEL_OPTIONAL,
+        type_name=".google.protobuf.Any",
+    )  # fmt: skip
+    message.field.add(name="n", number=2, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL)
+    values = protobuf_of(message)
+
+    def packed(kind: bytes) -> bytes:
+        url = b"type.googleapis.com/" + kind
+        inner = bytes([0x0A, len(url)]) + url + b"\x12\x02\x10\x05"  # n = 5
+        return struct.pack(">bI", 0, 3) + b"\0\x0a" + bytes([len(inner)]) + inner
+
+    rows, bad = decoded(values, packed(b"v.V"), packed(b"v.Unknown"))
+    assert json.loads(rows[0]["a"]) == {"@type": "type.googleapis.com/v.V", "n": 5}
+    assert [at for at, _ in bad] == [1]
+
+
+def test_the_first_name_of_an_enums_number_stays_when_it_gets_another() -> None:
+    enum = descriptor_pb2.EnumDescriptorProto(name="E")
+    enum.options.allow_alias = True
+    for name in ("ONE", "UNO"):
+        enum.value.add(name=name, number=0)
+    message = descriptor_pb2.DescriptorProto(name="V")
+    message.field.add(
+        name="e", number=1, type=F.TYPE_ENUM, label=F.LABEL_OPTIONAL, type_name=".v.E"
+    )
+    rows, _ = decoded(protobuf_of(message, enum), struct.pack(">bI", 0, 3) + b"\0")
+    assert rows == [{"e": "ONE"}]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from kstore.broker.state.controller import election
+from kstore.broker.state.controller import election, events
 from kstore.broker.state.controller.eligible import Rules, settled
-from kstore.broker.state.metadata.image import PartitionImage
+from kstore.broker.state.controller.state import ControllerState
+from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage
 
 RULES = Rules(2)
 REPLICAS = (2, 3, 4)
@@ -133,3 +135,25 @@ def test_who_was_in_sync_when_they_begin_to_be_kept_may_lead() -> None:
     assert after(old, set()) == (-1, (), (2, 3), (2, 3))
     unclean = RULES._replace(unclean={2, 3})
     assert after(old, {3}, unclean) == (3, (3,), (), ())
+
+
+def unkept(known: PartitionImage, *brokers: int, older: Collection[int] = ()) -> PartitionImage:
+    """What comes of a partition without rules for eligible replicas, with these brokers alive."""
+    end = Endpoint("PLAINTEXT", "localhost", 9000)
+    alive = {node: BrokerImage(node, (end,), None, node, node not in older) for node in brokers}
+    state = ControllerState(elr_level=int(bool(older))).with_brokers(alive)
+    state = state.with_topics(TopicImage("t", UUID(int=1), (known,), {}))
+    changes = events.after_brokers_changed(state, "t", range(1))
+    return changes[0].image if changes else known
+
+
+def test_nobody_stays_eligible_under_a_live_leader_where_none_are_kept() -> None:
+    new = unkept(partition(2, (2,), 3), 2, 3)
+    assert (new.leader, new.isr, new.elr) == (2, (2,), ())
+
+
+def test_an_older_version_that_comes_back_is_not_eligible() -> None:
+    """It does not say whether its last life ended cleanly."""
+    leaderless = partition(-1, (), 3, last_known_elr=(2,))
+    new = unkept(leaderless, 3, older={3})
+    assert (new.leader, new.isr, new.elr) == (-1, (2,), ())
