@@ -107,7 +107,9 @@ def test_after_a_pause_the_dir_is_not_calm_before_the_disk_has_answered(
 calm = DirCalm()
 calm.watch_disk(probe)
 probe.interval_ms = 60_000
-assert not calm.calm, "nobody has asked it yet"
+block("p")
+assert not calm.calm, "it has not answered yet"
+os.unlink(control)
 until(lambda: calm.calm)
 probe.interval_ms = 5
 until(lambda: probe.resting)
