@@ -273,13 +273,14 @@ class MetadataImage(NamedTuple):
         )
 
     def without(self, hidden: Mapping[str, frozenset[int]]) -> MetadataImage:
-        """A view on which topics lack partitions: those that shrink hide them, of others the last
-        ones are cut off. Its version is its own: of another view, and of none, it is another.
+        """A view on which topics lack partitions: of topics that grow the last ones are cut off,
+        others hide them. Its version is its own: of another view, and of none, it is another.
         """
         topics = dict(self.topics)
         for name, missing in hidden.items():
             topic = topics[name]
-            if topic.retirement is None:
+            last = range(min(missing), len(topic.partitions))
+            if topic.retirement is None and missing.issuperset(last):
                 topics[name] = topic._replace(partitions=topic.partitions[: min(missing)])
             else:
                 topics[name] = topic._replace(hidden=missing)

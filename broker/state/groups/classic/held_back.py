@@ -72,7 +72,7 @@ def is_due(group: ClassicGroup, image: MetadataImage | None) -> bool:
     return not any(name in image.topics and image.topics[name].hidden for name in group.lacking)
 
 
-def assigned_partitions(group: ClassicGroup, topic: str) -> set[int] | None:
+def assigned_partitions(group: ClassicGroup, topic: str) -> frozenset[int] | None:
     """A topic's partitions that members have; None where that can't be read."""
     assigned: set[int] = set()
     for member in group.members.values():
@@ -84,21 +84,19 @@ def assigned_partitions(group: ClassicGroup, topic: str) -> set[int] | None:
         for row in found[0].assigned_partitions:
             if row.topic == topic:
                 assigned.update(row.partitions)
-    return assigned
+    return frozenset(assigned)
 
 
 def lacks_remaining(group: ClassicGroup, image: MetadataImage | None) -> frozenset[str]:
-    """The topics of which a group whose log was replayed has retired partitions and none of those
-    that remain: they were held back, and whoever coordinated it knew that.
+    """The topics of which a group whose log was replayed has partitions, and not the first one: its
+    members were held back by a contraction, which may have been rolled back since.
     """
-    if group.state != STABLE or image is None:
+    if group.state != STABLE or image is None or not group.uses_consumer_protocol:
         return frozenset()
     found = set()
     for name in image.ordered:
-        retirement = image.topics[name].retirement
-        if retirement is None or not group.is_subscribed_to(name):
-            continue
-        assigned = assigned_partitions(group, name)
-        if assigned and min(assigned) >= retirement.first:
-            found.add(name)
+        if group.is_subscribed_to(name):
+            assigned = assigned_partitions(group, name)
+            if assigned and 0 not in assigned:
+                found.add(name)
     return frozenset(found)

@@ -13,8 +13,9 @@ contraction (classic/held_back.py).
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
+from kstore.broker.state.groups.classic.group import ClassicGroup
+from kstore.broker.state.groups.classic.held_back import assigned_partitions
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.positions import committed_offset
@@ -41,17 +42,19 @@ def as_seen_by(shard: ShardState, group_id: str, ctx: GroupContext) -> GroupCont
 def held_back(
     shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
 ) -> frozenset[int]:
-    """The partitions that the group may not be given.
-
-    While a contraction is only prepared, and of an expansion, partitions that a member of a
-    consumer group is to own already stay open.
+    """The partitions that the group may not be given. What members are to own already stays open
+    where it is not known (yet) that the group may not have it.
     """
     retirement = topic.retirement
     end = len(topic.partitions) if retirement is None else retirement.first
-    assigned = _assigned(shard.groups.get(group_id), topic.topic_id)
+    assigned = _assigned(shard.groups.get(group_id), topic)
     if retirement is not None and not has_read_retired(shard, group_id, image, topic):
-        return frozenset(range(end)) - (frozenset() if retirement.holds else assigned)
-    return frozenset(range(_open_count(shard, group_id, image, topic, end), end))
+        # Who reads what remains keeps a contraction from being decided; and once it is decided,
+        # has read what retires, though a coordinator that has just begun does not know the ends.
+        stays = not (retirement.holds and _is_known_behind(shard, group_id, image, topic))
+        if not stays or all(index >= end for index in assigned):
+            return frozenset(range(end))
+    return frozenset(range(_open_count(shard, group_id, image, topic, end), end)) - assigned
 
 
 def has_read_retired(
@@ -61,6 +64,20 @@ def has_read_retired(
     gates = _gates(image, topic)
     return gates is not None and not any(
         _is_before(committed_offset(shard, group_id, topic.name, index, image), end)
+        for index, end in gates.retired
+    )
+
+
+def _is_known_behind(
+    shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
+) -> bool:
+    """Whether a partition that retires has an end that is known, and that the group has not
+    committed.
+    """
+    gates = _gates(image, topic)
+    return gates is not None and any(
+        end != UNKNOWN
+        and _is_before(committed_offset(shard, group_id, topic.name, index, image), end)
         for index, end in gates.retired
     )
 
@@ -81,7 +98,7 @@ def _open_count(
     """
     gates = _gates(image, topic)
     known = 0 if gates is None else min(gates.partitions, end)
-    assigned = _assigned(shard.groups.get(group_id), topic.topic_id)
+    assigned = _assigned(shard.groups.get(group_id), topic)
 
     def committed(index: int) -> int:
         return committed_offset(shard, group_id, topic.name, index, image)
@@ -104,10 +121,10 @@ def _is_before(committed: int, threshold: int) -> bool:
     return threshold == UNKNOWN or max(committed, 0) < threshold
 
 
-def _assigned(group: Any, topic_id: UUID) -> set[int]:
-    if not isinstance(group, ConsumerGroup):
-        return set()
-    found: set[int] = set()
-    for target in group.target.values():
-        found |= target.get(topic_id, frozenset())
-    return found
+def _assigned(group: Any, topic: TopicImage) -> frozenset[int]:
+    if isinstance(group, ConsumerGroup):
+        targets = group.target.values()
+        return frozenset().union(*(each.get(topic.topic_id, ()) for each in targets))
+    if isinstance(group, ClassicGroup):
+        return assigned_partitions(group, topic.name) or frozenset()
+    return frozenset()

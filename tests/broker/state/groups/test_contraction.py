@@ -129,6 +129,41 @@ def test_what_is_prepared_takes_nothing_away_and_what_is_decided_does(driver: Dr
     assert owned_of(driver.beat("a", joined.member_epoch)) == {TOPIC: [2, 3, 4]}
 
 
+def test_a_coordinator_that_does_not_know_the_ends_takes_nothing_away(driver: Driver) -> None:
+    joined = driver.enter("a", "t")
+    driver.shrink(holds=False)
+    driver.reach({2: 4, 4: 6}, **as_member("a", joined.member_epoch))
+    driver.restart()
+    driver.shrink(holds=True, ends=ENDS | {2: UNKNOWN})
+    assert driver.beat("a", joined.member_epoch, {TOPIC: [0, 1, 2, 3, 4]}).assignment is None
+    driver.be(driver.image.topics["t"].retirement, TopicGates(UUID(int=8), 0, {}))
+    assert driver.beat("a", joined.member_epoch, {TOPIC: [0, 1, 2, 3, 4]}).assignment is None
+    driver.enter("b", "t")
+    targets = [sorted(target[TOPIC]) for target in driver.group.target.values()]
+    shared = sorted(index for target in targets for index in target)
+    assert shared == [0, 1, 2, 3, 4], "the group has read what retires, whoever reads now"
+
+
+def test_a_coordinator_that_does_not_know_the_ends_gives_nothing(driver: Driver) -> None:
+    driver.shrink(holds=True)
+    joined = driver.enter("a", "t")
+    driver.restart()
+    driver.shrink(holds=True, ends=dict.fromkeys(ENDS, UNKNOWN))
+    assert driver.beat("a", joined.member_epoch, {TOPIC: [2, 3, 4]}).assignment is None
+    driver.be(driver.image.topics["t"].retirement, TopicGates(UUID(int=8), 0, {}))
+    assert driver.beat("a", joined.member_epoch, {TOPIC: [2, 3, 4]}).assignment is None
+
+
+def test_a_contraction_that_was_rolled_back_takes_nothing_away(driver: Driver) -> None:
+    """Even where the store is away, and nothing is known of the topic as it is now."""
+    driver.shrink(holds=False)
+    joined = driver.enter("a", "t")
+    driver.be(None, driver.image.gates["t"])
+    assert driver.beat("a", joined.member_epoch, {TOPIC: [2, 3, 4]}).assignment is None
+    driver.whole_topic()
+    assert owned_of(driver.beat("a", joined.member_epoch)) == {TOPIC: [0, 1, 2, 3, 4]}
+
+
 def test_a_group_is_behind_until_it_has_committed_what_retires(driver: Driver) -> None:
     joined = driver.enter("a", "t")
     driver.shrink(holds=False)
@@ -184,6 +219,33 @@ def test_the_next_coordinator_knows_what_a_classic_group_lacks(driver: Driver) -
     driver.reach({2: 4, 4: 6}, **as_member(member, generation))
     driver.restart()
     assert driver.heartbeat(member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_next_coordinator_knows_what_a_classic_group_lacks_after_a_rollback(
+    driver: Driver,
+) -> None:
+    driver.shrink(holds=False)
+    member, generation, have = join_and_sync(driver, assignment(0, 1, 2, 3, 4))
+    assert have == [2, 3, 4]
+    driver.whole_topic()
+    driver.restart()
+    assert driver.heartbeat(member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    member, generation, have = join_and_sync(driver, assignment(0, 1, 2, 3, 4), member)
+    assert have == [0, 1, 2, 3, 4]
+    driver.restart()
+    assert driver.heartbeat(member, generation) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("ends", "kept"), [(UNKNOWN, [0, 1, 2, 3, 4]), (5, [2, 3, 4])])
+def test_a_classic_group_keeps_what_it_has_until_it_is_known_to_be_behind(
+    driver: Driver, ends: int, kept: list[int]
+) -> None:
+    member, generation, _ = join_and_sync(driver, assignment(0, 1, 2, 3, 4))
+    driver.shrink(holds=False)
+    driver.reach({2: 4, 4: 6}, **as_member(member, generation))
+    driver.restart()
+    driver.shrink(holds=True, ends=ENDS | {2: ends})
+    assert join_and_sync(driver, assignment(0, 1, 2, 3, 4), member)[2] == kept
 
 
 def test_a_classic_group_that_reads_what_remains_is_behind(driver: Driver) -> None:
