@@ -33,6 +33,7 @@ _VERSION = 2
 _STATE = struct.Struct("<B16s16sqqqqqqqqqqqqqqqBII")
 _SEGMENT = struct.Struct("<qqqqqq")
 _EPOCH = struct.Struct("<iq")
+_LOST = struct.Struct("<qI")
 _CRC = struct.Struct("<I")
 _DELTA = struct.Struct("=I")  # which an entry begins with: its batch's base offset in the segment
 # The first byte of a snapshot with a checksum; one without begins with 1, its version.
@@ -86,6 +87,8 @@ class LogState:
     has_producers: bool = False
     sealed: list[SegmentState] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
+    lost_until: int = 0  # before this offset a replica has lost what was behind its end; 0: nothing
+    lost_epochs: list[tuple[int, int]] = field(default_factory=list)
 
     def pack(self) -> bytes:
         """The value in the environment, with its own checksum."""
@@ -103,7 +106,10 @@ class LogState:
             )
             for s in self.sealed
         ]  # fmt: skip
-        body = b"".join([head, *rows, *(_EPOCH.pack(*entry) for entry in self.epochs)])
+        epochs = [_EPOCH.pack(*entry) for entry in self.epochs]
+        lost = [_LOST.pack(self.lost_until, len(self.lost_epochs))]
+        lost += [_EPOCH.pack(*entry) for entry in self.lost_epochs]
+        body = b"".join([head, *rows, *epochs, *lost])
         return body + _CRC.pack(zlib.crc32(body))
 
     @classmethod
@@ -120,11 +126,20 @@ class LogState:
         for _ in range(fields[19]):
             state.sealed.append(SegmentState(*_SEGMENT.unpack_from(body, at)))
             at += _SEGMENT.size
-        for _ in range(fields[20]):
-            epoch, start_offset = _EPOCH.unpack_from(body, at)
-            state.epochs.append((epoch, start_offset))
-            at += _EPOCH.size
+        at = _unpack_epochs(body, at, fields[20], state.epochs)
+        if at < len(body):  # of a version that writes it; older ones do not look behind the epochs
+            state.lost_until, count = _LOST.unpack_from(body, at)
+            _unpack_epochs(body, at + _LOST.size, count, state.lost_epochs)
         return state
+
+
+def _unpack_epochs(body: bytes, at: int, count: int, into: list[tuple[int, int]]) -> int:
+    """Take ``count`` leader epochs with their start offsets; returns where they end."""
+    for _ in range(count):
+        epoch, start_offset = _EPOCH.unpack_from(body, at)
+        into.append((epoch, start_offset))
+        at += _EPOCH.size
+    return at
 
 
 class IndexStore:

@@ -108,6 +108,8 @@ def _state(
         sealed=sealed,
         epochs=core.epochs.as_list(),
     )
+    if log.lost_until > core.log_end_offset:
+        state.lost_until, state.lost_epochs = log.lost_until, list(log.lost_epochs)
     if below is not None and below <= active.base_offset:
         state.active_base = state.next_offset = below
         state.position = state.entries = state.bytes_since_entry = 0

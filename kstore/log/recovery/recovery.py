@@ -252,7 +252,7 @@ def _resume_offset(log: LocalLog, state: LogState, end: int) -> int:
     """Where a log that ends at ``end`` goes on: offsets that were given once are not given again. A
     replica goes on at its end, since its leader has what it lost.
     """
-    return max(end, state.next_offset) if log.core.follows_end else end
+    return max(end, state.next_offset, state.lost_until) if log.core.follows_end else end
 
 
 def _set_offsets(log: LocalLog, state: LogState | None) -> None:
@@ -264,8 +264,10 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
     resume = max(start, end)
     if state is not None:
         resume = max(_resume_offset(log, state, end), start)
-        log.lost_until = max(state.next_offset, start) if state.next_offset > end else 0
-        log.lost_epochs = [each for each in state.epochs if end <= each[1] < log.lost_until]
+        given = max(state.next_offset, state.lost_until)
+        log.lost_until = max(given, start) if given > end else 0
+        known_epochs = [*state.epochs, *state.lost_epochs]
+        log.lost_epochs = [each for each in known_epochs if end <= each[1] < log.lost_until]
     if not log.read_only and (resume > end or (core.active.complete and resume > first)):
         log.begin_segment(resume)
         end = resume

@@ -7,12 +7,14 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
 
 import kstore
 from kstore.log import Log, open_log_dir
+from kstore.log.index.index_store import LogState
 from kstore.log.local.recovery_report import Loss
 
 
@@ -132,6 +134,40 @@ def test_a_replica_reports_its_real_end_and_leaves_out_what_it_lost_when_it_lead
         assert log.append(b"next") == 10
         log.skip_lost()
         assert log.log_end_offset == 11
+
+
+def test_what_a_replica_lost_is_known_when_it_leads_only_after_further_restarts(
+    tmp_path: Path,
+) -> None:
+    with open_log_dir(tmp_path) as directory:
+        log = directory.log("t")
+        for number in range(10):
+            log.append_many([b"x"], leader_epoch=number // 3)
+        file, size = Path(log.segments[-1].path), log.size_bytes // 10
+    for left in (4, 2, 2):
+        cut(file, left * size)
+        with open_log_dir(tmp_path) as directory:
+            directory.replicated = True
+            log = directory.log("t")
+            assert log.log_end_offset == left
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        log.skip_lost()
+        assert log.core.epochs.as_list() == [(0, 0), (1, 3), (2, 6), (3, 9)]
+        assert log.append(b"next") == 10
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        assert not directory.log("t").has_lost
+
+
+def test_a_state_tells_of_what_is_lost_unless_an_older_version_wrote_it() -> None:
+    state = LogState(epochs=[(3, 0)], lost_until=9, lost_epochs=[(4, 5), (6, 7)])
+    packed = state.pack()
+    assert LogState.unpack(packed) == state
+    older = packed[: -4 - 2 * 12 - 12]
+    older += zlib.crc32(older).to_bytes(4, "little")
+    assert LogState.unpack(older) == LogState(epochs=[(3, 0)])
 
 
 def test_a_replica_that_has_fetched_what_it_lost_skips_nothing(tmp_path: Path) -> None:
