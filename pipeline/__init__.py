@@ -1,5 +1,5 @@
-"""kstore in Spark, and beside it. Importing this before a session is made has Spark use this
-Python.
+"""kstore in Spark, and beside it. Importing this changes nothing; importing the data source
+(kstore.pipeline.source) before a session is made has Spark use this Python.
 
 May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core, kstore.clients.io,
     kstore.clients.replicator, kstore.config, kstore.errors, kstore.pipeline.segments,
@@ -8,8 +8,3 @@ May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core, ksto
 
 if __name__ != "kstore.pipeline":
     raise ImportError("this package is imported as kstore.pipeline, not as " + repr(__name__))
-
-from kstore.pipeline.this_python import use_this_python, use_unix_sockets
-
-use_this_python()
-use_unix_sockets()

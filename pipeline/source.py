@@ -2,6 +2,7 @@
 options and the schema of Spark's own Kafka connector.
 
 It only chooses who does the work; each reader and writer is imported when Spark asks for it.
+Importing it has a Spark that is started later use this Python, and Unix sockets.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from pyspark.sql.types import StructType
 from kstore.pipeline.errors import PipelineError, message_first
 from kstore.pipeline.options import PATH, check_names, flag
 from kstore.pipeline.schema import source_schema
+from kstore.pipeline.this_python import use_this_python, use_unix_sockets
 
 __all__ = ["KstoreDataSource"]
 
 OLDEST = (4, 2)
 """PySpark's first version whose Python data sources know limits of micro-batches."""
+
+use_this_python()
+use_unix_sockets()
 
 
 @message_first

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kstore.errors import KafkaError
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.quiet import quiet_start
+from kstore.pipeline.this_python import this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ def open_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", this_python())
     # pyspark warns of pandas, which no job uses, in this process and in each worker's.
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")

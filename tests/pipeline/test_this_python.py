@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,12 +13,20 @@ from types import SimpleNamespace
 import pytest
 
 import kstore
-from kstore.pipeline.this_python import NAMES, SOCKETS, use_this_python, use_unix_sockets
+from kstore.pipeline.this_python import (
+    COMMAND,
+    NAMES,
+    SOCKETS,
+    this_python,
+    use_this_python,
+    use_unix_sockets,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = "lib/python3.12/site-packages"
 JOB = """
 import sys
-import kstore.pipeline
+import pyspark_kstore
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -43,8 +52,37 @@ def unset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("unset")
 def test_this_python_is_named() -> None:
     use_this_python()
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYSPARK_PYTHON"] == this_python()
     assert "PYSPARK_DRIVER_PYTHON" not in os.environ
+
+
+@pytest.mark.usefixtures("unset")
+def test_reading_without_spark_leaves_the_environment_alone() -> None:
+    code = "import os; had = dict(os.environ); import kstore; kstore.scan; assert os.environ == had"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_the_command_that_pip_installs_is_preferred(
+    unset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(unset / "python"))
+    assert this_python() == str(unset / "python")
+    (unset / COMMAND).touch(mode=0o755)
+    assert this_python() == str(unset / COMMAND)
+
+
+@pytest.mark.parametrize(("gateway", "named"), [(None, COMMAND), ("12345", None)])
+def test_an_activated_environment_is_named_without_its_path(
+    gateway: str | None, named: str | None, unset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(unset / "python"))
+    monkeypatch.setitem(sys.modules, "pyspark.core.context", None)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", gateway or "")
+    if gateway is None:
+        monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
+    (unset / COMMAND).touch(mode=0o755)
+    use_this_python()
+    assert os.environ.get("PYSPARK_PYTHON") == named
 
 
 def test_an_activated_environment_is_left_alone(
@@ -69,7 +107,7 @@ def test_what_somebody_has_set_stays(name: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_session_that_runs_already_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     running = SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=object()))
     monkeypatch.setitem(sys.modules, "pyspark.core.context", running)  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match="import kstore.pipeline before the session"):
+    with pytest.warns(UserWarning, match="import pyspark_kstore before the session"):
         use_this_python()
 
 
@@ -127,3 +165,68 @@ def test_a_jvm_that_was_started_without_them_goes_on_without(
     monkeypatch.delenv(SOCKETS)
     use_unix_sockets()
     assert SOCKETS not in os.environ
+
+
+# ---- kstore-spark-python: this Python without the zips that Spark puts first in its path ----
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A virtual environment, as far as the command looks at it: its python3 prints its PYTHONPATH
+    and its arguments.
+    """
+    home = tmp_path / "environment with a space"
+    (home / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / "pipeline" / "kstore-spark-python", home / "bin")
+    python = home / "bin" / "python3"
+    python.write_text('#!/bin/sh\necho "$PYTHONPATH"\nfor each; do echo "$each"; done\n')
+    python.chmod(0o755)
+    (home / PACKAGES / "py4j-0.10.9.dist-info").mkdir(parents=True)
+    return home
+
+
+def started(environment: Path, path: list[str], *arguments: str) -> list[str]:
+    """What the command's Python prints."""
+    done = subprocess.run(
+        [environment / "bin" / "kstore-spark-python", *arguments], capture_output=True, text=True,
+        check=True, env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(path)},
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def spark_puts_first(home: Path | str) -> list[str]:
+    """What Spark puts in front of a job's own PYTHONPATH."""
+    return [
+        f"{home}/python/lib/pyspark.zip",
+        f"{home}/python/lib/py4j-0.10.9-src.zip",
+        f"{home}/jars/spark-core_2.13-4.3.0.jar",
+    ]
+
+
+def test_an_installed_pyspark_is_used_from_its_folder(environment: Path) -> None:
+    path = [*spark_puts_first(environment / PACKAGES / "pyspark"), "/job", "/other *"]
+    assert started(environment, path, "-m", "a b", "*") == ["/job:/other *", "-m", "a b", "*"]
+
+
+def test_another_py4j_than_the_installed_one_stays(environment: Path) -> None:
+    first = spark_puts_first(environment / PACKAGES / "pyspark")
+    py4j = first[1].replace("0.10.9", "0.10.8")
+    assert started(environment, [first[0], py4j, first[2]]) == [py4j]
+
+
+def test_an_unpacked_spark_is_used_from_its_folder(environment: Path, tmp_path: Path) -> None:
+    home = tmp_path / "spark"
+    (home / "python" / "pyspark").mkdir(parents=True)
+    (home / "python" / "pyspark" / "__init__.py").touch()
+    first = spark_puts_first(home)
+    assert started(environment, [*first, "/job"]) == [f"{home}/python:{first[1]}:/job"]
+
+
+@pytest.mark.parametrize("home", ["/another/lib/python3.12/site-packages/pyspark", "/gone"])
+def test_a_pyspark_that_is_only_in_its_zip_stays(environment: Path, home: str) -> None:
+    path = [*spark_puts_first(home), "/job"]
+    assert started(environment, path) == [os.pathsep.join(path)]
+
+
+def test_without_spark_it_is_python(environment: Path) -> None:
+    assert started(environment, ["/job"], "-c", "pass") == ["/job", "-c", "pass"]
