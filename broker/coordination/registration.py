@@ -134,6 +134,7 @@ def read_broker(store: Store, node_id: int) -> BrokerImage | None:
                 node.get("rack"),
                 stat.czxid,
                 znodes.ELR_FEATURE in node.get("features", {}),
+                znodes.CONTRACTIONS_FEATURE in node.get("features", {}),
             )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
 __all__ = [
+    "CONTRACTIONS_FEATURE",
     "ELR_FEATURE",
     "TopicCount",
     "add_partitions",
@@ -64,6 +65,8 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 CLUSTER_ID = "/cluster/id"
 ELR_FEATURE = "eligible.leader.replicas.version"
 """Brokers that know partitions with eligible leader replicas say so."""
+CONTRACTIONS_FEATURE = "kstore.contractions"
+"""Brokers that know topics which shrink (KIP-253) say so."""
 CONTROLLER_EPOCH = 1
 MAX_NAME = 400  # bytes of a path's last part
 
@@ -114,7 +117,10 @@ def broker_node(
         "version": 5,
         "timestamp": str(timestamp_ms),
         "rack": broker.rack,
-        "features": {ELR_FEATURE: {"min_version": 0, "max_version": 1}},
+        "features": {
+            ELR_FEATURE: {"min_version": 0, "max_version": 1},
+            CONTRACTIONS_FEATURE: {"min_version": 1, "max_version": 1},
+        },
     }
     return _json(node)
 

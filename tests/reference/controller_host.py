@@ -5,6 +5,7 @@ of compose/broker.Broker and of the brokers at the other end of Peers.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
@@ -89,13 +90,18 @@ class Node:
         self.deleted: list[tuple[UUID, int]] = []
         self.max_partition_epoch = -1
 
-    def start(self) -> None:
-        """Register, in a life of its own."""
+    def start(self, *, lacks: str = "") -> None:
+        """Register, in a life of its own; as a version that lacks a feature."""
         self.session = self.cluster.store.new_session()
         end = Endpoint("PLAINTEXT", "node", FIRST_PORT + self.node_id)
         image = BrokerImage(self.node_id, (end,), self.rack)
         epoch = registration.register(self.session, image, 0)
         assert epoch is not None
+        if lacks:
+            path = f"{znodes.BROKER_IDS}/{self.node_id}"
+            said = json.loads(self.session.get(path)[0])
+            del said["features"][lacks]
+            self.session.set(path, json.dumps(said).encode())
         self.epoch = epoch
         self.hosted.clear()
         self.metadata.clear()

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing
+from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing, brokers
 from kstore.broker.runtime.controller.retired import RetiredLogs
 from kstore.broker.runtime.controller.topics import answered, partitions_of
 from kstore.broker.state.controller.state import Contraction, PartitionChange, TopicId
@@ -94,7 +94,17 @@ class ControllerShrinking(Preparing[Contraction]):
                 ErrorCode.UNSUPPORTED_VERSION,
                 "inter.broker.protocol.version is older than what a contraction needs.",
             )
+        outdated = self._outdated()
+        if outdated:
+            raise TopicError(
+                ErrorCode.UNSUPPORTED_VERSION, f"'{new.name}' can't shrink: {outdated}."
+            )
         return known
+
+    def _outdated(self) -> str:
+        """Which brokers are too old, and what to do; "" where none is."""
+        nodes = self._controller.state.outdated
+        return f"upgrade {brokers(nodes)}, whose version knows no contractions" if nodes else ""
 
     async def _prepare(self, new: NewPartitions, validate_only: bool) -> TopicId | None:
         controller = self._controller
@@ -120,6 +130,10 @@ class ControllerShrinking(Preparing[Contraction]):
             known = self._controller.state.contractions.get(name)
             if why or known != change or not self._controller.active:
                 return why
+            outdated = self._outdated()
+            if outdated:
+                have = len(self._controller.state.topics[name].partitions)
+                return f"'{name}' keeps its {have} partitions: {outdated}. Then try again."
             behind = await self._logs.who_is_behind(change, max(self.left_s(change), 1.0))
             if not behind:
                 return ""
@@ -137,7 +151,7 @@ class ControllerShrinking(Preparing[Contraction]):
         name = change.topic.name
         if controller.state.contractions.get(name) != change:
             return True
-        if self.is_outdated(change, generation, silent):
+        if self.is_outdated(change, generation, silent) or controller.state.outdated:
             return False
         decided = change._replace(holds=True)
         await controller.in_store(controller.store.contractions.decide, decided)
@@ -166,10 +180,16 @@ class ControllerShrinking(Preparing[Contraction]):
     async def follow_retired(self) -> None:
         """Delete retired partitions once they are empty."""
         controller = self._controller
+        told = ""
         while controller.active:
             wait_ms = controller.config[RETENTION_CHECK]
             await asyncio.sleep(min(LOOK_S, wait_ms / 1000))
-            for change in list(controller.state.contractions.values()):
+            outdated = self._outdated() if controller.state.contractions else ""
+            if outdated and outdated != told:
+                names = ", ".join(sorted(controller.state.contractions))
+                LOGGER.error("keys of %s may lose their order, which shrinks: %s", names, outdated)
+            told = outdated
+            for change in [] if outdated else list(controller.state.contractions.values()):
                 try:
                     if change.holds and await self._logs.are_empty(change):
                         await controller.exclusively(self._delete_retired, change)

@@ -192,6 +192,13 @@ class ControllerState(NamedTuple):
         """
         return self.elr_level > 0 and all(each.keeps_elr for each in self.brokers.values())
 
+    @property
+    def outdated(self) -> list[int]:
+        """The brokers that are alive and do not know topics which shrink: they would take records
+        in partitions that retire, and if one became the controller, it would forget the rest.
+        """
+        return sorted(each.node_id for each in self.brokers.values() if not each.knows_contractions)
+
     def eligible_rules(self, topic: str) -> Rules | None:
         """Those for the topic's eligible leader replicas; None if there are none."""
         if not self.keeps_elr:

@@ -51,6 +51,8 @@ class BrokerImage(NamedTuple):
     """Whether it understands partitions with eligible leader replicas (KIP-966): a registration
     tells.
     """
+    knows_contractions: bool = True
+    """Whether it understands topics that shrink, as its registration tells."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Its endpoint on a listener, or None."""

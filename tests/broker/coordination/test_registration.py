@@ -74,12 +74,13 @@ def test_what_a_later_life_says_waits_until_that_is_known(store: Store) -> None:
     assert came_back_uncleanly(store)
 
 
-def test_a_registration_says_that_eligible_replicas_are_known(store: Store) -> None:
+def test_a_registration_says_what_its_version_knows(store: Store) -> None:
     session = store.new_session()
     registration.register(session, BROKER, 0)
     found = registration.read_broker(store, 3)
     assert found is not None
     assert found.keeps_elr
+    assert found.knows_contractions
     data, _ = store.get("/brokers/ids/3")
     node = json.loads(data)
     del node["features"]  # a version before
@@ -87,6 +88,7 @@ def test_a_registration_says_that_eligible_replicas_are_known(store: Store) -> N
     found = registration.read_broker(store, 3)
     assert found is not None
     assert not found.keeps_elr
+    assert not found.knows_contractions
 
 
 def test_a_partition_without_eligible_replicas_has_the_node_that_it_always_had() -> None:
