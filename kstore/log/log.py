@@ -323,8 +323,20 @@ class Log(ReadableLog, Appender):
 
     @property
     def has_lost(self) -> bool:
-        """Whether `skip_lost` has something to skip."""
-        return self.local.lost_until > 0
+        """Whether `skip_lost` has something to do."""
+        return self.local.lost_until > 0 or self.has_hole
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether `cut_at_hole` has something to do."""
+        return self.local.hole_from >= 0
+
+    def cut_at_hole(self) -> None:
+        """Remove what lies behind records that a power loss took: another replica is the leader,
+        and has all of it.
+        """
+        self.local.check_keeper()
+        truncation.cut_at_hole(self.local)
 
     def skip_lost(self) -> None:
         """Skip the offsets that a replica lost and could not fetch again: it becomes the leader,

@@ -111,8 +111,6 @@ class History:
         self._unread: dict[Place, int] = {}
         self.damaged: set[Place] = set()
         """Partitions that have a damaged segment on one broker."""
-        self.has_torn_disk = False
-        """Whether a broker has lost what it had not synced, which may be in several segments."""
         self.is_told: Callable[[Place], bool] = lambda place: False
         """Whether a broker told its operator of trouble with a partition."""
 
@@ -366,7 +364,7 @@ class History:
     def check_replicas(self, place: Place, replicas: dict[str, list[tuple[int, bytes]]]) -> None:
         """Batches below the high watermarks of a partition's replicas: (base offset, bytes)."""
         names = sorted(replicas)
-        if place in self.damaged or self.has_torn_disk:
+        if place in self.damaged:
             self._check_damaged(place, replicas)
             return
         for name, other in pairwise(names):

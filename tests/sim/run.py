@@ -188,7 +188,7 @@ class _Run:
         world.note(f"{options.brokers} brokers, flush {flush}, {', '.join(self.kinds)}")
         self.faults = Faults(world, tuple(kinds), pause_s=(0.2, 2.2))
         self.faults.damaged_topic = TOPIC
-        history.damaged, history.has_torn_disk = self.faults.damaged, "unsynced" in kinds
+        history.damaged = self.faults.damaged
         history.is_told = self._is_told
         self.groups = {name: kind for name, kind in GROUPS.items() if name in self.kinds}
         if "churn" in self.kinds:

@@ -157,9 +157,9 @@ class Replicas:
             place = TopicPartition(name, state.partition_index)
             if (
                 place not in late
-                and state.leader == self._node_id
+                and state.leader != NO_LEADER
                 and self._refusal(place, state) == ErrorCode.NONE
-                and not await self._skip_lost(place)
+                and not await self._face_losses(place, leads=state.leader == self._node_id)
             ):
                 late.add(place)
         return late
@@ -180,20 +180,22 @@ class Replicas:
             return True
         return await self._node.dirs.ended(asyncio.ensure_future(fetchers.settle(place)), paths)
 
-    async def _skip_lost(self, place: TopicPartition) -> bool:
-        """A log that is to lead leaves out what it has lost; what can't be done is told `take`.
-        False if its log dir hangs.
+    async def _face_losses(self, place: TopicPartition, *, leads: bool) -> bool:
+        """A log that is to lead leaves out what it has lost; one that is to follow removes what is
+        behind it. What can't be done is told `take`. False if its log dir hangs.
         """
         partition = self.find(place)
         log = self._opened.get(place)
         if log is None and partition is not None:
             log = partition.log
-        if log is None or isinstance(log, Exception) or not log.has_lost:
+        if log is None or isinstance(log, Exception):
             return True
-        self._fetchers().stop(place)  # it is to lead: nothing may be appended meanwhile
+        if not (log.has_lost if leads else log.has_hole):
+            return True
+        self._fetchers().stop(place)  # nothing may be appended meanwhile
         try:
-            path, what = log.log_dir.path, f"beginning a segment of {place}"
-            call = self._node.dirs.run(path, what, log.skip_lost)
+            path, what = log.log_dir.path, f"leaving out what {place} has lost"
+            call = self._node.dirs.run(path, what, log.skip_lost if leads else log.cut_at_hole)
             if not await self._node.dirs.ended(call, [path]):
                 self._opened.pop(place, None)
                 return False

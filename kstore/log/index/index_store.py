@@ -33,7 +33,7 @@ _VERSION = 2
 _STATE = struct.Struct("<B16s16sqqqqqqqqqqqqqqqBII")
 _SEGMENT = struct.Struct("<qqqqqq")
 _EPOCH = struct.Struct("<iq")
-_LOST = struct.Struct("<qI")
+_LOST = struct.Struct("<qqI")
 _CRC = struct.Struct("<I")
 _DELTA = struct.Struct("=I")  # which an entry begins with: its batch's base offset in the segment
 # The first byte of a snapshot with a checksum; one without begins with 1, its version.
@@ -87,6 +87,7 @@ class LogState:
     has_producers: bool = False
     sealed: list[SegmentState] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
+    hole_from: int = -1  # from here on a gap between segments may hide what a power loss took
     lost_until: int = 0  # before this offset a replica has lost what was behind its end; 0: nothing
     lost_epochs: list[tuple[int, int]] = field(default_factory=list)
 
@@ -107,7 +108,7 @@ class LogState:
             for s in self.sealed
         ]  # fmt: skip
         epochs = [_EPOCH.pack(*entry) for entry in self.epochs]
-        lost = [_LOST.pack(self.lost_until, len(self.lost_epochs))]
+        lost = [_LOST.pack(self.hole_from, self.lost_until, len(self.lost_epochs))]
         lost += [_EPOCH.pack(*entry) for entry in self.lost_epochs]
         body = b"".join([head, *rows, *epochs, *lost])
         return body + _CRC.pack(zlib.crc32(body))
@@ -128,7 +129,7 @@ class LogState:
             at += _SEGMENT.size
         at = _unpack_epochs(body, at, fields[20], state.epochs)
         if at < len(body):  # of a version that writes it; older ones do not look behind the epochs
-            state.lost_until, count = _LOST.unpack_from(body, at)
+            state.hole_from, state.lost_until, count = _LOST.unpack_from(body, at)
             _unpack_epochs(body, at + _LOST.size, count, state.lost_epochs)
         return state
 

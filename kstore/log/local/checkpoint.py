@@ -107,9 +107,8 @@ def _state(
         has_producers=core.producers.any_seen,
         sealed=sealed,
         epochs=core.epochs.as_list(),
+        hole_from=log.hole_from,
     )
-    if log.lost_until > core.log_end_offset:
-        state.lost_until, state.lost_epochs = log.lost_until, list(log.lost_epochs)
     if below is not None and below <= active.base_offset:
         state.active_base = state.next_offset = below
         state.position = state.entries = state.bytes_since_entry = 0
@@ -118,6 +117,8 @@ def _state(
         if durable_base >= below:
             state.durable_base = state.durable_offset = below
             state.durable_position = 0
+    if log.lost_until > state.next_offset:
+        state.lost_until, state.lost_epochs = log.lost_until, list(log.lost_epochs)
     return state
 
 

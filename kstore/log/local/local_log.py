@@ -12,6 +12,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
@@ -111,6 +112,11 @@ class LocalLog:
     with the core's lock held.
     """
 
+    hole_from = -1
+    """From here on a gap between segments may be records that a power loss took before they were on
+    the disk; -1: there is no such gap, or it has been dealt with.
+    """
+
     def __init__(
         self,
         directory: LogDirState,
@@ -186,6 +192,14 @@ class LocalLog:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size_bytes for segment in self.core.segments)
+
+    def first_hole(self) -> int:
+        """Where the first gap of which ``hole_from`` speaks begins; -1: there is none."""
+        least = max(self.hole_from, self.core.log_start_offset)
+        for one, behind in pairwise(self.core.segments):
+            if self.hole_from >= 0 and max(one.next_offset, least) < behind.base_offset:
+                return max(one.next_offset, least)
+        return -1
 
     def configure(self, config: LogConfig) -> None:
         """Act by these settings from now on."""

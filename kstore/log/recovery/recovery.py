@@ -95,6 +95,9 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
         lost = _losses(log, state, found.removed)
         report.losses = [*dict.fromkeys(lost + report.losses)]
     _set_offsets(log, state)
+    if state is not None:
+        log.hole_from = _hole_from(state, trust)
+        log.hole_from = log.hole_from if log.first_hole() >= 0 else -1
     log.core.active.own_position = log.core.active.size_bytes
     if found.removed and not log.read_only:
         # Only when the index does not name them any more: else they would seem to be lost.
@@ -282,6 +285,16 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
     core.epochs.truncate_from_start(min(start, end))
     unknown = end if core.follows_end else start  # of a replicated log nothing else is sure
     core.set_offsets(min(start, end), end, state.high_watermark if state is not None else unknown)
+
+
+def _hole_from(state: LogState, trust: _Trust) -> int:
+    """From where on the log may have holes that nothing else shows: segments reach the disk in any
+    order. -1: the machine has not stopped since the checkpoint.
+    """
+    if trust.is_checkpoint:
+        return state.hole_from
+    known = state.durable_offset if state.hole_from < 0 else state.hole_from
+    return min(known, state.durable_offset)
 
 
 def _start_in_file(log: LocalLog, end: int) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
     from kstore.log.local.local_log import LocalLog
 
-__all__ = ["leave_out", "restart", "skip_lost", "truncate"]
+__all__ = ["cut_at_hole", "leave_out", "restart", "skip_lost", "truncate"]
 
 
 def truncate(log: LocalLog, offset: int) -> int:
@@ -94,7 +94,9 @@ def skip_lost(log: LocalLog) -> None:
     followers see that what they have of the offsets is right.
     """
     core = log.core
+    log.note_dirty()
     with core:
+        log.hole_from = -1  # what is behind it may be all that there is
         lost, log.lost_until = log.lost_until, 0
         epochs, log.lost_epochs = log.lost_epochs, []
         if lost <= core.log_end_offset or log.read_only:
@@ -104,6 +106,30 @@ def skip_lost(log: LocalLog) -> None:
                 core.epochs.assign_epoch(epoch, start)
         log.begin_segment(lost)
         core.set_offsets(core.log_start_offset, lost, core.high_watermark)
+
+
+def cut_at_hole(log: LocalLog) -> None:
+    """Remove what lies behind records that a power loss took before they were on the disk: another
+    replica leads and has all of it, and this one must not seem to have what it lost. If it has to
+    lead before it has fetched them again, no offset is given again.
+    """
+    core = log.core
+    hole, end = log.first_hole(), core.log_end_offset
+    if hole >= 0:
+        from logging import getLogger
+
+        with core:
+            known = [*core.epochs.as_list(), *log.lost_epochs]
+            log.lost_epochs = known = [each for each in known if each[1] >= hole]
+            log.lost_until = max(log.lost_until, end)  # first: a kill may come in between
+        truncate(log, hole)
+        log.lost_epochs = known
+        getLogger("kstore.log").warning(
+            "%s: records from offset %d on were not on the disk when the machine stopped: what is "
+            "behind them, up to %d, is cut off and fetched again",
+            log.topic_partition, hole, end,
+        )  # fmt: skip
+    log.hole_from = -1
     log.note_dirty()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import kstore
 from kstore.log import Log, open_log_dir
-from kstore.log.index.index_store import LogState
+from kstore.log.index.index_store import LogState, boot_id
 from kstore.log.local.recovery_report import Loss
 
 
@@ -161,11 +161,100 @@ def test_what_a_replica_lost_is_known_when_it_leads_only_after_further_restarts(
         assert not directory.log("t").has_lost
 
 
+def lose_power(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, left: int, boot: bytes = b"another"
+) -> None:
+    """A log of three segments with ten batches each, and a leader epoch every four; of the second
+    segment so many batches were on the disk when the machine stopped, and all of the third.
+    """
+    killed = path.with_name("killed")
+    with open_log_dir(killed) as directory:
+        log = directory.log("t")
+        directory.maintenance.stop()  # nothing is synced but what the test syncs
+        for number in range(30):
+            if number in {10, 20}:
+                log.roll()
+            log.append_many([b"value %03d" % number], leader_epoch=number // 4)
+            if number == 11:
+                log.flush()
+                directory.maintenance.save([log.local])
+        files = [Path(segment.path) for segment in log.segments]
+        shutil.copytree(killed, path)
+    file = path / files[1].relative_to(killed)
+    cut(file, file.stat().st_size // 10 * left)
+    monkeypatch.setattr("kstore.log.log_dir.boot_id", lambda: boot.ljust(16))
+
+
+@pytest.mark.parametrize("opened", [1, 3])
+def test_a_replica_that_lost_unsynced_records_within_its_log_ends_there_if_another_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: int
+) -> None:
+    path = tmp_path / "log"
+    lose_power(path, monkeypatch, left=4)
+    for _ in range(opened - 1):
+        with open_log_dir(path) as directory:
+            directory.replicated = True
+            assert directory.log("t").has_hole, "nobody led: the next life has to know, too"
+    with open_log_dir(path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert log.log_end_offset == 30
+        log.cut_at_hole()
+        assert (log.log_end_offset, log.has_hole) == (14, False)
+        assert log.core.epochs.as_list() == [(n, 4 * n) for n in range(4)]
+    with open_log_dir(path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert not log.has_hole
+        log.skip_lost()  # it has to lead after all
+        known = [(n, 4 * n) for n in range(8) if n != 4]  # nobody has seen where 4 began
+        assert log.core.epochs.as_list() == known
+        assert log.append(b"value 030") == 30
+        log.core.set_high_watermark(31)
+        assert numbers(log) == [*range(14), 30]
+
+
+def test_a_replica_that_leads_keeps_what_is_behind_what_it_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_power(tmp_path / "log", monkeypatch, left=4)
+    for _ in range(2):
+        with open_log_dir(tmp_path / "log") as directory:
+            directory.replicated = True
+            log = directory.log("t")
+            log.skip_lost()
+            log.cut_at_hole()
+            log.core.set_high_watermark(30)
+            assert numbers(log) == [*range(14), *range(20, 30)]
+
+
+def test_gaps_that_were_on_the_disk_are_no_holes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_log_dir(tmp_path / "log") as directory:
+        log = directory.log("t")
+        log.append(b"value 000")
+        log.local.begin_segment(5)
+        log.append_at(7, [b"value 007"])
+    monkeypatch.setattr("kstore.log.log_dir.boot_id", lambda: b"another".ljust(16))
+    with open_log_dir(tmp_path / "log") as directory:
+        directory.replicated = True
+        assert not directory.log("t").has_hole
+
+
+def test_a_kill_takes_nothing_within_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_power(tmp_path / "log", monkeypatch, left=4, boot=boot_id())
+    with open_log_dir(tmp_path / "log") as directory:
+        directory.replicated = True
+        assert not directory.log("t").has_hole
+
+
 def test_a_state_tells_of_what_is_lost_unless_an_older_version_wrote_it() -> None:
-    state = LogState(epochs=[(3, 0)], lost_until=9, lost_epochs=[(4, 5), (6, 7)])
+    lost = {"lost_until": 9, "lost_epochs": [(4, 5), (6, 7)]}
+    state = LogState(epochs=[(3, 0)], hole_from=8, **lost)
     packed = state.pack()
     assert LogState.unpack(packed) == state
-    older = packed[: -4 - 2 * 12 - 12]
+    older = packed[: -4 - 2 * 12 - 20]
     older += zlib.crc32(older).to_bytes(4, "little")
     assert LogState.unpack(older) == LogState(epochs=[(3, 0)])
 

@@ -196,6 +196,35 @@ async def test_after_a_restart_only_what_is_named_is_opened(folder: Path) -> Non
 
 
 @on_a_loop
+async def test_what_is_behind_a_hole_goes_before_another_leader_is_followed(folder: Path) -> None:
+    """A power loss took records that were not on the disk, and not those behind them."""
+    async with opened(folder) as broker:
+        await broker.replica_manager.leader_and_isr(isr(state(), state(index=1)))
+        for place in (T0, TopicPartition("t", 1)):
+            partition = broker.table.partition(b"t", place.partition)
+            assert partition is not None
+            for number in range(3):
+                broker.partition_writer().append(place, build_batch([b"%d" % number]))
+                partition.log.roll()
+            partition.log.segments[1].handle_or_open().truncate(0)
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state(-1, epoch=1), state(-1, epoch=1, index=1)))
+        partitions = [broker.table.partition(b"t", index) for index in range(2)]
+        for partition in partitions:
+            assert partition is not None
+            partition.log.local.hole_from = 0  # as after the loss of power
+        assert [p.log_end_offset for p in partitions if p] == [3, 3]
+        followed = state(OTHER, epoch=2)
+        assert codes(await manager.leader_and_isr(isr(followed, state(ME, epoch=2, index=1)))) == [
+            0, 0,
+        ]  # fmt: skip
+        assert broker.fetchers().followed == {T0: (OTHER, 2)}
+        assert [p.log_end_offset for p in partitions if p] == [1, 3], "a leader keeps what it has"
+        assert not any(p.log.has_hole for p in partitions if p)
+
+
+@on_a_loop
 async def test_metadata_is_what_was_said_last_of_each_partition(folder: Path) -> None:
     async with opened(folder) as broker:
         manager = broker.replica_manager
