@@ -32,7 +32,7 @@ ifeq ($(LOCKED),yes)
 BUILD_TOOLS := --require-hashes -r locks/build.txt
 install = $(PIP) --no-build-isolation --require-hashes -r locks/$(1).txt && $(INSTALL) --no-deps -e .
 else
-BUILD_TOOLS := --upgrade pip 'setuptools>=77' 'cython>=3.1'
+BUILD_TOOLS := --upgrade pip 'setuptools>=77' 'cython>=3.1' 'setuptools-scm>=9'
 install = $(INSTALL) -e '.[$(1)]'
 endif
 COMPILE = build/lock/bin/uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \
@@ -136,7 +136,7 @@ lock:
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
 	$(COMPILE) --extra run pyproject.toml -o locks/run.txt
 	$(COMPILE) --extra test pyproject.toml -o locks/test.txt
-	$(COMPILE) locks/build.in -o locks/build.txt
+	$(COMPILE) locks/build.in --constraints locks/test.txt -o locks/build.txt
 
 SEEDS ?= 10000
 SEED ?= $(shell date +%s)

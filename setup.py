@@ -1,4 +1,5 @@
-"""Builds the Cython modules of kstore/_fast; everything else is declared in pyproject.toml.
+"""Builds the Cython modules of kstore/_fast, and gives the version and the page of a package index.
+Everything else is declared in pyproject.toml.
 
 KSTORE_DEBUG=1 builds with bounds checks, assertions and line tracing; KSTORE_ASAN=1 with
 AddressSanitizer; KSTORE_MODULES=batch,crc32c restricts a developer's rebuild to those modules.
@@ -8,7 +9,6 @@ KSTORE_PROJECT_URL is the repository's address, for the links of a release.
 import os
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +80,44 @@ def extensions() -> list[Extension]:
     return translated
 
 
-def _page() -> dict[str, Any]:
+def _changelog_version() -> str:
+    """The version by CHANGELOG.md: the newest release, or what follows it if there are changes."""
+    headings: list[str] = re.findall(r"^## (\S+)", Path("CHANGELOG.md").read_text("utf-8"), re.M)
+    release = next(heading for heading in headings if heading[0].isdigit())
+    if headings[0] == release:
+        return release
+    start, _, last = release.rpartition(".")
+    return f"{start}.{int(last) + 1}.dev0"
+
+
+def _version() -> str:
+    """The version by git's tags; an sdist has it in PKG-INFO. Where there is neither, as in a clone
+    without tags or an archive, or no setuptools-scm, it is the changelog's.
+    """
+    try:
+        from setuptools_scm import get_version
+        from setuptools_scm.version import guess_next_dev_version
+    except ImportError:
+        return _changelog_version()
+
+    def scheme(found: Any) -> str:
+        tagged = str(found.tag) != "0.0"  # what setuptools-scm takes where there is no tag
+        return guess_next_dev_version(found) if tagged else _changelog_version()
+
+    try:
+        return get_version(version_scheme=scheme, local_scheme="no-local-version")
+    except LookupError:
+        return _changelog_version()
+
+
+def _page(version: str) -> dict[str, Any]:
     """The description and the links for a package index. With KSTORE_PROJECT_URL, the address of
-    the repository, relative links of the README become absolute ones, to the release's tag.
+    the repository, relative links of the README become absolute ones, to the tag of a release.
     """
     text = Path("README.md").read_text("utf-8")
     page: dict[str, Any] = {"long_description_content_type": "text/markdown"}
     if url := os.environ.get("KSTORE_PROJECT_URL", "").rstrip("/"):
-        tag = "v" + tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]["version"]
+        tag = "HEAD" if "dev" in version else f"v{version}"
         text = re.sub(r"(!\[[^]]*\]\()(?!https?:)", rf"\1{url}/raw/{tag}/", text)
         text = re.sub(r"((?<!!)\[[^][]*\]\()(?!https?:|#)", rf"\1{url}/blob/{tag}/", text)
         page["project_urls"] = {
@@ -99,8 +129,11 @@ def _page() -> dict[str, Any]:
     return page | {"long_description": text}
 
 
+VERSION = _version()
+
 setup(
-    **_page(),
+    version=VERSION,
+    **_page(VERSION),
     ext_modules=[] if COLLECTING else extensions(),
     options={"build_ext": {"parallel": JOBS}},
 )

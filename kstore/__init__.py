@@ -6,17 +6,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kstore.version import __version__
-
 __all__ = ["__version__", "open_log", "open_log_dir", "scan"]
 
 if TYPE_CHECKING:
     from kstore.log import open_log, open_log_dir
     from kstore.pipeline.scanning.scan import scan
 
+    __version__: str
+
 
 def __getattr__(name: str) -> Any:
-    """Import the embedded log only when it is asked for: `import kstore` does no work."""
+    """Import what is asked for: `import kstore` itself does no work."""
+    if name == "__version__":
+        from kstore.version import installed_version
+
+        return installed_version()
     if name in {"open_log", "open_log_dir"}:
         from kstore import log
 

@@ -1,5 +1,5 @@
-"""Whether this commit can be released: the version is the same in pyproject.toml, in a tag of the
-commit and at the top of CHANGELOG.md. `make release-check` runs it; exit code 1 if not.
+"""Whether this commit can be released: it has a tag, and CHANGELOG.md begins with the version
+of the tag. `make release-check` runs it; exit code 1 if not.
 """
 
 from __future__ import annotations
@@ -7,26 +7,24 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
+RELEASE = re.compile(r"^## (\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)$")
 
 
-def problems() -> list[str]:
-    """What stands in the way of a release, a sentence each."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    found = HEADING.search((ROOT / "CHANGELOG.md").read_text("utf-8"))
-    newest = found[1] if found else "nothing"
-    result = []
-    if newest.split()[0] != version or "not released" in newest:
-        result.append(f"CHANGELOG.md begins with {newest}, pyproject.toml has {version}")
+def problems(root: Path = ROOT) -> list[str]:
+    """What prevents a release, a sentence each."""
+    changes = (root / "CHANGELOG.md").read_text("utf-8")
+    heading = next((line for line in changes.splitlines() if line.startswith("## ")), "nothing")
+    release = RELEASE.match(heading)
+    if release is None:
+        return [f"CHANGELOG.md begins with {heading!r}, not with a version and a date"]
     command = ["git", "tag", "--points-at", "HEAD"]
-    tags = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    if f"v{version}" not in tags.split():
-        result.append(f"this commit has no tag v{version}: git tag -s v{version}")
-    return result
+    tags = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    if (tag := f"v{release[1]}") not in tags.split():
+        return [f"this commit has no tag {tag}: git tag -s {tag}"]
+    return []
 
 
 if __name__ == "__main__":

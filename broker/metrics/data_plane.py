@@ -12,7 +12,7 @@ from kstore.broker.metrics.measured import Measured, plain
 from kstore.broker.state.exposition import Family, Metrics, sample
 from kstore.broker.state.work import UnderWay
 from kstore.protocol.registry import APIS
-from kstore.version import __version__
+from kstore.version import installed_version
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -125,7 +125,7 @@ def of_cluster(broker: Measured) -> Generator[Family | str, None, dict[str, int]
 def of_process(start_s: float) -> Metrics:
     """The process; ``start_s``: when it began to listen, in seconds since 1970."""
     yield BUILD
-    yield sample(BUILD.name, 1, version=__version__)
+    yield sample(BUILD.name, 1, version=installed_version())
     yield from plain(
         "process_cpu_seconds_total", "counter", "CPU time of the process", time.process_time()
     )

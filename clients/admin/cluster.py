@@ -20,7 +20,7 @@ from kstore.protocol.metadata.features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from kstore.version import __version__
+from kstore.version import installed_version
 
 __all__ = [
     "BrokerDescription",
@@ -119,7 +119,7 @@ class ClusterAdmin(AdminBase):
 
         async def ask(node_id: int) -> FeaturesDescription | KafkaError:
             request = ApiVersionsRequest(
-                client_software_name="kstore", client_software_version=__version__
+                client_software_name="kstore", client_software_version=installed_version()
             )
             answer = await self._ask(node_id, request, ApiVersionsResponse, at_least=3)
             return item_error("features", answer.error_code) or FeaturesDescription(
@@ -145,7 +145,7 @@ class ClusterAdmin(AdminBase):
 
         async def ask(node_id: int) -> dict[int, FeatureRange] | KafkaError:
             request = ApiVersionsRequest(
-                client_software_name="kstore", client_software_version=__version__
+                client_software_name="kstore", client_software_version=installed_version()
             )
             answer = await self._ask(node_id, request, ApiVersionsResponse)
             return item_error(f"versions of broker {node_id}", answer.error_code) or {

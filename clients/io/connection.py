@@ -27,7 +27,7 @@ from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersion
 from kstore.protocol.registry import API_VERSIONS, APIS, decode_response, request_pieces
 from kstore.protocol.schema import Message
 from kstore.protocol.security.sasl import SaslAuthenticateRequest
-from kstore.version import __version__
+from kstore.version import installed_version
 
 if TYPE_CHECKING:
     from kstore.net.sasl_client import SaslClient
@@ -197,7 +197,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def agree(self) -> None:
         """Ask for the broker's versions: the first request of every connection."""
         request = ApiVersionsRequest(
-            client_software_name="kstore", client_software_version=__version__,
+            client_software_name="kstore", client_software_version=installed_version(),
             extension_fields=True,
         )  # fmt: skip
         answer = await self._ask_versions(request, APIS[API_VERSIONS].max_version)

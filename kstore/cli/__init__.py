@@ -3,6 +3,7 @@ holds all the others.
 
 Nothing below kstore.__main__ imports this package.
 
-May import: kstore, kstore.broker.app, kstore.broker.runtime, kstore.broker_process,
-    kstore.clients, kstore.config, kstore.errors, kstore.private_files, kstore.types.
+May import: kstore.broker.app, kstore.broker.runtime, kstore.broker_process,
+    kstore.clients, kstore.config, kstore.errors, kstore.private_files, kstore.types,
+    kstore.version.
 """

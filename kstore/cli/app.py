@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from kstore import __version__
 from kstore.cli.lazy_group import CommandModule, LazyGroup
+from kstore.version import installed_version
 
 __all__ = ["app", "run"]
 
@@ -122,7 +122,7 @@ def options(
 ) -> None:
     """A log you can pip install: a broker that speaks Kafka's protocol, and tools for it."""
     if version:
-        print(f"kstore {__version__}")
+        print(f"kstore {installed_version()}")
         raise typer.Exit
 
 

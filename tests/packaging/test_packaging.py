@@ -120,16 +120,20 @@ def test_a_folder_is_imported_under_its_public_name_only(name: str) -> None:
     assert f"imported as kstore.{name}" in printed
 
 
-def test_a_release_names_its_project_and_links_to_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "tag"), [("1.2.3", "v1.2.3"), ("1.2.4.dev5", "HEAD")])
+def test_a_release_names_its_project_and_links_to_it(
+    version: str, tag: str, tmp_path: Path
+) -> None:
     home = "https://code.example/team/kstore"
     done = subprocess.run(
         [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", str(tmp_path)], cwd=ROOT,
-        env={**os.environ, "KSTORE_PROJECT_URL": home}, capture_output=True, text=True, check=False,
+        env=os.environ | {"KSTORE_PROJECT_URL": home, "SETUPTOOLS_SCM_PRETEND_VERSION": version},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     told = email.message_from_bytes((tmp_path / "kstore.egg-info" / "PKG-INFO").read_bytes())
     links = dict(line.split(", ", 1) for line in told.get_all("Project-URL", []))
-    tag = f"v{told['Version']}"
+    assert told["Version"] == version
     assert links["Source"] == home
     assert links["Changelog"] == f"{home}/blob/{tag}/CHANGELOG.md"
     text = str(told.get_payload())

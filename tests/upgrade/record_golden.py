@@ -1,6 +1,6 @@
-"""Makes the golden data of a release: ``python -m tests.upgrade.record_golden``, once, by the
-release's own code. It writes golden/<version>.tar.xz, a data folder of a broker that is alone and
-an embedded log dir; and golden/<version>.json, requests and answers in bytes.
+"""Makes the golden data of a release: ``python -m tests.upgrade.record_golden 0.2.0``, once,
+by the release's own code. It writes golden/<version>.tar.xz, a data folder of a broker that is
+alone and an embedded log dir; and golden/<version>.json, requests and answers in bytes.
 
 What a release has written is never recorded anew: later versions have to read it as it is.
 """
@@ -12,6 +12,7 @@ import json
 import shutil
 import socket
 import struct
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -124,8 +125,8 @@ def ask(address: str, frame: bytes) -> bytes:
             return file.read(LENGTH.unpack(file.read(LENGTH.size))[0])
 
 
-def record() -> None:
-    """Write both files."""
+def record(version: str) -> None:
+    """Write both files of this release."""
     GOLDEN.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -140,13 +141,13 @@ def record() -> None:
             broker.shut_down()
         fill_log_dir(root / "embedded")
         shutil.move(root / "broker" / "data", root / "data")
-        target = GOLDEN / f"{kstore.__version__}.tar.xz"
+        target = GOLDEN / f"{version}.tar.xz"
         with tarfile.open(target, "w:xz", preset=9) as archive:
             for name in ("data", "embedded"):
                 archive.add(root / name, name, filter=_anonymous)
     rows = {"requests": [[name, version, frame.hex()] for name, version, frame in frames]}
     text = json.dumps(rows | {"api_versions": versions}, indent=0)
-    (GOLDEN / f"{kstore.__version__}.json").write_text(text + "\n")
+    (GOLDEN / f"{version}.json").write_text(text + "\n")
     print(f"{target}: {target.stat().st_size} bytes")
 
 
@@ -167,4 +168,4 @@ def unpack(version: str, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    record()
+    record(sys.argv[1])

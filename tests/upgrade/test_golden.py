@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,8 +42,9 @@ def values(servers: str, topic: str) -> list[bytes]:
     return found
 
 
-def test_this_version_has_its_golden_folder() -> None:
-    assert kstore.__version__ in VERSIONS
+def test_each_release_has_its_golden_folder() -> None:
+    changes = (Path(__file__).parents[2] / "CHANGELOG.md").read_text("utf-8")
+    assert set(re.findall(r"^## ([0-9.]+)", changes, re.MULTILINE)) == set(VERSIONS)
 
 
 @pytest.mark.slow
@@ -189,7 +191,7 @@ NEWER: dict[str, tuple[Callable[[Path], None], Callable[[Path], object], str]] =
 def test_a_newer_format_is_refused_with_what_to_do(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    unpack(kstore.__version__, tmp_path)
+    unpack(VERSIONS[-1], tmp_path)
     damage, opened, folder = NEWER[kind]
     damage(tmp_path)
     with pytest.raises((LogError, StoreError), match=r"kstore reads.*") as told:

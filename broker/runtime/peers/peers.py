@@ -17,7 +17,7 @@ from kstore._fast.protocol.framing import FrameSplitter
 from kstore.errors import NetworkError, ProtocolError, RequestTimedOutError
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.version import __version__
+from kstore.version import installed_version
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.metadata.cache import MetadataCache
@@ -186,7 +186,7 @@ class Peers:
     def _hello(self, number: int) -> bytes:
         """What a connection begins with: it asks for kstore's tagged fields in answers."""
         request = ApiVersionsRequest(
-            client_software_name="kstore", client_software_version=__version__,
+            client_software_name="kstore", client_software_version=installed_version(),
             extension_fields=True,
         )  # fmt: skip
         version = APIS[request.API_KEY].max_version

@@ -77,12 +77,12 @@ def create(
     --folder and --config read files alone; --bootstrap-server asks a running cluster where its
     files are. All of them have to be on this machine.
     """
-    from kstore import __version__
     from kstore.backup.create import create as make
+    from kstore.version import installed_version
 
     source = _source(folder, config, bootstrap, properties, profile)
     with _telling(json, None) as tell:
-        made = make(_folder(destination), source, __version__, tell)
+        made = make(_folder(destination), source, installed_version(), tell)
     row = _row(made)
     Output(json).say(
         row,

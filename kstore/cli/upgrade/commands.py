@@ -49,7 +49,7 @@ def check(
     Install the new version beside the old one, and run its `kstore upgrade check` before you stop
     a broker. It changes nothing.
     """
-    from kstore import __version__
+    from kstore.version import installed_version
 
     findings = list(_of_files(folder or [], config or []))
     if bootstrap is not None or not findings:
@@ -65,7 +65,10 @@ def check(
     bad = sum(not each.good for each in findings)
     if bad:
         raise SystemExit(
-            fail(f"kstore {__version__} can't take over yet: {bad} findings are not good", FAILED)
+            fail(
+                f"kstore {installed_version()} can't take over yet: {bad} findings are not good",
+                FAILED,
+            )
         )
 
 
