@@ -127,7 +127,9 @@ def _milliseconds(name: str, at: datetime | int | None) -> int | None:
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise ValueError(f"{name} is {at} without a zone: add one, tzinfo=timezone.utc say")
-        return int(at.timestamp() * 1000)
+        at = int(at.timestamp() * 1000)
+    if at is not None and at < 0:  # brokers take some of these for "earliest" and "latest"
+        raise ValueError(f"{name} is {at} ms: no record is older than 1970, leave it out")
     return at
 
 

@@ -218,6 +218,10 @@ class Joined:
         else:
             told = getattr(answer, self._rows.told)
         _put(told, getattr(self.response, self._rows.told), self._rows, self._version, self._tables)
+        # Pieces are charged one by one (CopyBatches), each for all before it, too.
+        wait_ms = getattr(answer, "throttle_time_ms", 0)
+        if wait_ms > getattr(self.response, "throttle_time_ms", 0):
+            self.response.throttle_time_ms = wait_ms
         code = getattr(answer, "error_code", 0)
         if code:
             self.response.error_code = code

@@ -46,6 +46,10 @@ cdef enum:
     FLAG_NULLABLE = 2
     MOST_BUFFERS = 3
 
+ctypedef fused Node:
+    ArrowSchema
+    ArrowArray
+
 # The memory of one exported array. Its consumer may release it in any thread.
 cdef struct Held:
     Py_buffer views[MOST_BUFFERS]
@@ -100,37 +104,51 @@ def stream_capsule(fields, arrays):
     return capsule
 
 
+# ---- children, of schemas as of arrays ----
+
+cdef int _fill_children(children, Node* out) except -1:
+    cdef Py_ssize_t i, count = len(children)
+    if not count:
+        return 0
+    out.children = <Node**>PyMem_RawCalloc(count, sizeof(Node*))
+    if out.children == NULL:
+        raise MemoryError
+    for i in range(count):
+        out.children[i] = <Node*>PyMem_RawCalloc(1, sizeof(Node))
+        if out.children[i] == NULL:
+            raise MemoryError
+        out.n_children = i + 1
+        if Node is ArrowSchema:
+            _fill_schema(children[i], out.children[i])
+        else:
+            _fill_array(children[i], out.children[i])
+    return 0
+
+
+cdef void _release_children(Node* out) noexcept:
+    cdef Py_ssize_t i
+    for i in range(out.n_children):
+        if out.children[i].release != NULL:         # else its consumer has moved it
+            out.children[i].release(out.children[i])
+        PyMem_RawFree(out.children[i])
+    PyMem_RawFree(out.children)
+    out.release = NULL
+
+
 # ---- schemas ----
 
 cdef int _fill_schema(field, ArrowSchema* out) except -1:
-    cdef Py_ssize_t i, count = len(field.children)
     out.format = field.format
     out.name = field.name
     out.flags = FLAG_NULLABLE if field.nullable else 0
     out.release = _release_schema
     Py_INCREF(field)                    # its bytes are what format and name point at
     out.private_data = <void*>field
-    if count:
-        out.children = <ArrowSchema**>PyMem_RawCalloc(count, sizeof(ArrowSchema*))
-        if out.children == NULL:
-            raise MemoryError
-        for i in range(count):
-            out.children[i] = <ArrowSchema*>PyMem_RawCalloc(1, sizeof(ArrowSchema))
-            if out.children[i] == NULL:
-                raise MemoryError
-            out.n_children = i + 1
-            _fill_schema(field.children[i], out.children[i])
-    return 0
+    return _fill_children(field.children, out)
 
 
 cdef void _release_schema(ArrowSchema* schema) noexcept with gil:
-    cdef Py_ssize_t i
-    for i in range(schema.n_children):
-        if schema.children[i].release != NULL:
-            schema.children[i].release(schema.children[i])
-        PyMem_RawFree(schema.children[i])
-    PyMem_RawFree(schema.children)
-    schema.release = NULL
+    _release_children(schema)
     Py_DECREF(<object>schema.private_data)
 
 
@@ -144,7 +162,6 @@ cdef void _forget_schema(object capsule) noexcept:
 # ---- arrays ----
 
 cdef int _fill_array(array, ArrowArray* out) except -1:
-    cdef Py_ssize_t i, count = len(array.children)
     cdef Held* held = <Held*>PyMem_RawCalloc(1, sizeof(Held))
     if held == NULL:
         raise MemoryError
@@ -160,32 +177,17 @@ cdef int _fill_array(array, ArrowArray* out) except -1:
             held.buffers[held.count] = held.views[held.count].buf
         held.count += 1
     out.n_buffers = held.count
-    if count:
-        out.children = <ArrowArray**>PyMem_RawCalloc(count, sizeof(ArrowArray*))
-        if out.children == NULL:
-            raise MemoryError
-        for i in range(count):
-            out.children[i] = <ArrowArray*>PyMem_RawCalloc(1, sizeof(ArrowArray))
-            if out.children[i] == NULL:
-                raise MemoryError
-            out.n_children = i + 1
-            _fill_array(array.children[i], out.children[i])
-    return 0
+    return _fill_children(array.children, out)
 
 
 cdef void _release_array(ArrowArray* array) noexcept with gil:
     cdef Py_ssize_t i
     cdef Held* held = <Held*>array.private_data
-    for i in range(array.n_children):
-        if array.children[i].release != NULL:       # else its consumer has moved it
-            array.children[i].release(array.children[i])
-        PyMem_RawFree(array.children[i])
-    PyMem_RawFree(array.children)
     for i in range(held.count):
         if held.taken[i]:
             PyBuffer_Release(&held.views[i])
     PyMem_RawFree(held)
-    array.release = NULL
+    _release_children(array)
 
 
 # ---- streams ----
@@ -207,6 +209,8 @@ cdef int _get_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with g
     try:
         _fill_schema(source.root, out)
     except BaseException as error:
+        if out.release != NULL:
+            out.release(out)
         return _failed(source, error)
     return 0
 
@@ -230,12 +234,23 @@ cdef int _get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
 
 
 cdef int _failed(_Source source, error) noexcept:
-    source.error = (str(error) or type(error).__name__).encode("utf-8", "replace")
+    # An exception in here would give 0 to the consumer, for which the stream has then ended.
+    try:
+        source.error = (str(error) or type(error).__name__).encode("utf-8", "replace")
+    except BaseException:
+        source.error = b"an error that cannot be shown"
     return EIO
 
 
 cdef const char* _get_last_error(ArrowArrayStream* stream) noexcept with gil:
     return (<_Source>stream.private_data).error
+
+
+# Files and connections, of a stream that was not read to its end. What they fail with is printed.
+cdef void _close(_Source source) noexcept:
+    close = getattr(source.arrays, "close", None)
+    if close is not None:
+        close()
 
 
 cdef void _release_stream(ArrowArrayStream* stream) noexcept with gil:
@@ -246,9 +261,7 @@ cdef void _release_stream(ArrowArrayStream* stream) noexcept with gil:
     stream.release = NULL
     # The consumer may be on its way out with an exception, which must outlive what is called here.
     PyErr_Fetch(&kind, &error, &trace)
-    close = getattr(source.arrays, "close", None)
-    if close is not None:
-        close()                         # files and connections, where it was not read to its end
+    _close(source)
     Py_DECREF(source)
     PyErr_Restore(kind, error, trace)
 

@@ -5,6 +5,8 @@ back.
 from __future__ import annotations
 
 import gc
+import sys
+import weakref
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -81,6 +83,45 @@ def test_what_went_wrong_is_the_streams_error_after_the_batches_before() -> None
         reader.read_next_batch()
     with pytest.raises(OSError, match="broken"):
         pa.table(Source(0, ValueError("broken")))
+
+
+class UnsayableError(Exception):
+    """There is no memory left, not even for what the error says."""
+
+    def __str__(self) -> str:
+        raise MemoryError
+
+
+def test_an_error_that_cannot_be_shown_does_not_look_like_the_end() -> None:
+    reader = pa.RecordBatchReader.from_stream(Source(1, UnsayableError()))
+    with pytest.raises(OSError, match="cannot be shown"):
+        reader.read_all()
+
+
+class Unclosable:
+    """Batches whose end fails."""
+
+    def __iter__(self) -> Iterator[Array]:
+        return self
+
+    def __next__(self) -> Array:
+        return batch(0)
+
+    def close(self) -> None:
+        raise OSError("the connection is gone")
+
+
+def test_a_stream_that_cannot_be_closed_is_given_back_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda seen: told.append(str(seen.exc_value)))
+    batches = Unclosable()
+    kept = weakref.ref(batches)
+    capsule = stream_capsule(FIELDS, batches)
+    del batches, capsule
+    assert kept() is None
+    assert told == ["the connection is gone"]
 
 
 def test_a_stream_that_is_left_is_closed() -> None:

@@ -272,6 +272,10 @@ def test_bad_calls_say_what_to_do(folder: Path) -> None:
         table(folder, columns="value")
     with pytest.raises(ValueError, match="without a zone"):
         table(folder, start_time=datetime(2026, 1, 1))
+    with pytest.raises(ValueError, match="start_time is -1 ms"):
+        table(folder, start_time=-1)  # a broker would take it for the end of the log
+    with pytest.raises(ValueError, match="end_time is -86400000 ms"):
+        table(folder, end_time=datetime(1969, 12, 31, tzinfo=UTC))
     with pytest.raises(ValueError, match="batch_rows"):
         table(folder, batch_rows=0)
     with pytest.raises(ValueError, match="read_uncommitted or read_committed"):

@@ -112,5 +112,10 @@ def test_an_error_for_the_whole_ends_it() -> None:
     assert whole.response.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
+def test_the_longest_wait_of_the_pieces_is_told() -> None:
+    answers = [OffsetDeleteResponse(throttle_time_ms=wait_ms) for wait_ms in (0, 70, 30)]
+    assert joined(APIS[47].request(group_id="g", topics=[]), 0, answers).throttle_time_ms == 70
+
+
 def test_an_old_version_without_rows_is_not_divided() -> None:
     assert rows_for(APIS[10].request(key="g"), 3) is None
