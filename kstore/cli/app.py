@@ -63,6 +63,11 @@ LazyGroup.modules = {
         "Copy topics from any Kafka cluster to kstore, with their offsets.",
         "replicate",
     ),
+    "scan": CommandModule(
+        "kstore.cli.records.scan",
+        "Write a topic's records as a table, JSON, CSV or Parquet.",
+        "scan",
+    ),
     "serve": CommandModule(
         "kstore.cli.serve_command", "Start a broker and run it until Ctrl-C.", "serve"
     ),

@@ -1,4 +1,4 @@
-"""How partitions, moments and lengths of time are written on the command line."""
+"""How words, partitions, moments and lengths of time are written on the command line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from kstore.types import TopicPartition
 
 __all__ = [
+    "one_of",
     "parse_datetime_ms",
     "parse_duration_ms",
     "parse_ids",
@@ -23,6 +24,13 @@ _SHORT = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _ISO = re.compile(
     r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
 )
+
+
+def one_of(name: str, value: str, *known: str) -> str:
+    """The value, if it is one of these. Raises typer.BadParameter."""
+    if value not in known:
+        raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
+    return value
 
 
 def parse_partition(text: str) -> TopicPartition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore.cli.failure import FAILED, fail
@@ -11,7 +11,7 @@ from kstore.cli.failure import FAILED, fail
 if TYPE_CHECKING:
     from kstore.clients.admin import Results
 
-__all__ = ["Output"]
+__all__ = ["Output", "table_lines"]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -34,19 +34,8 @@ class Output:
             for row in rows:
                 print(json_text.dumps(row))
             return
-        lines = [[title.replace("_", " ").upper() for title in columns]]
-        lines += [[_cell(row[key]) for key in columns] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        numeric = [
-            bool(rows) and all(isinstance(row[key], int | float | None) for row in rows)
-            for key in columns
-        ]
-        for line in lines if rows else ():
-            cells = [
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(line, widths, numeric, strict=True)
-            ]
-            print("  ".join(cells).rstrip())
+        for line in table_lines(rows, columns):
+            print(line)
 
     def report(
         self, results: Results[K, T], tell: Callable[[K, T], tuple[Mapping[str, Any], str]]
@@ -58,6 +47,23 @@ class Output:
             fail(str(error))
         if results.errors:
             raise SystemExit(FAILED)
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    """The lines of a table with a line of titles; none without rows."""
+    lines = [[title.replace("_", " ").upper() for title in columns]]
+    lines += [[_cell(row[key]) for key in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    numeric = [
+        bool(rows) and all(isinstance(row[key], int | float | None) for row in rows)
+        for key in columns
+    ]
+    for line in lines if rows else ():
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
 
 
 def _cell(value: Any) -> str:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli.arguments import one_of
 from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
-from kstore.cli.pipeline.options import ArchiveFolder, OnLoss, one_of, reader
+from kstore.cli.pipeline.options import ArchiveFolder, OnLoss, reader
 from kstore.cli.pipeline.run import (
     Confs,
     Engine,

@@ -8,7 +8,7 @@ import typer
 
 from kstore.cli.client_options import client_config
 
-__all__ = ["ArchiveFolder", "Follow", "OnLoss", "one_of", "reader"]
+__all__ = ["ArchiveFolder", "Follow", "OnLoss", "reader"]
 
 _WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
 
@@ -20,13 +20,6 @@ ArchiveFolder = Annotated[str, typer.Option("--archive", metavar="FOLDER", help=
 Follow = Annotated[
     bool, typer.Option("--follow", help="Begin another round when one is done, until Ctrl-C.")
 ]
-
-
-def one_of(name: str, value: str, *known: str) -> str:
-    """The value, if it is one of these. Raises typer.BadParameter."""
-    if value not in known:
-        raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
-    return value
 
 
 def reader(

@@ -1,5 +1,6 @@
-"""Commands that move or look at records: produce, consume, replicate, verify-order, log. They
+"""Commands that move or look at records: produce, consume, scan, replicate, verify-order, log. They
 keep no state of their own.
 
-May import: kstore.cli, kstore.clients, kstore.errors, kstore.log, kstore.types.
+May import: kstore, kstore.cli, kstore.clients, kstore.errors, kstore.log,
+    kstore.pipeline.scanning, kstore.types.
 """

@@ -19,6 +19,8 @@ __all__ = [
     "InputRecord",
     "OutputRecord",
     "RecordFormatError",
+    "header_json",
+    "json_field",
     "parse_json",
     "parse_line",
     "to_json",
@@ -171,15 +173,22 @@ def to_json(record: OutputRecord) -> bytes:
         if isinstance(data, Decoded):
             out[name] = data.data
             continue
-        try:
-            out[name] = None if data is None else data.decode()
-        except UnicodeDecodeError:
-            out[f"{name}_base64"] = base64.b64encode(data or b"").decode()
-    out["headers"] = [[name, _header(value)] for name, value in record.headers]
+        key, found = json_field(name, data)
+        out[key] = found
+    out["headers"] = [[name, header_json(value)] for name, value in record.headers]
     return json.dumps(out, ensure_ascii=False).encode() + b"\n"
 
 
-def _header(value: bytes | None) -> Any:
+def json_field(name: str, data: bytes | None) -> tuple[str, str | None]:
+    """A key or a value, and the name it has in JSON."""
+    try:
+        return name, None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return f"{name}_base64", base64.b64encode(data or b"").decode()
+
+
+def header_json(value: bytes | None) -> Any:
+    """A header's value."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstore.cli.arguments import one_of
 from kstore.cli.client_options import client_config
 from kstore.cli.options import Json
 from kstore.cli.progress import HowFar, Progress
@@ -136,8 +137,8 @@ def replicate(
 
     if source is None and from_profile is None:
         raise typer.BadParameter("--from or --from-profile says where to copy from")
-    _one_of("--isolation-level", isolation_level, ("read_committed", "read_uncommitted"))
-    _one_of("--on-loss", on_loss, ("fail", "skip"))
+    one_of("--isolation-level", isolation_level, "read_committed", "read_uncommitted")
+    one_of("--on-loss", on_loss, "fail", "skip")
     if (switch and not exact) or (fence_source and not switch):
         raise typer.BadParameter("--switch needs --exact, and --fence-source needs --switch")
     try:
@@ -166,11 +167,6 @@ def replicate(
         display.event,
     )
     _run(replicator, display, until_caught_up=until_caught_up, switch=switch)
-
-
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
 def _run(replicator: Replicator, display: _Display, *, until_caught_up: bool, switch: bool) -> None:
