@@ -270,8 +270,7 @@ cdef class FetchPath:
             # A follower has more to ask for: the answer to what it asked before makes way.
             (<FetchRequest>session.parked).answer_now()
         session.last_used_ms = now_ms()
-        session.merge(request.named, request.forgotten)
-        if (request.named or request.forgotten) and not self.cache.resized(session):
+        if session.merge(request.named, request.forgotten) and not self.cache.resized(session):
             return FETCH_SESSION_ID_NOT_FOUND       # the client goes on with all its partitions
         request.parts = list(session.parts.values())
         if request.parts:

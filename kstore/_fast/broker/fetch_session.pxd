@@ -61,5 +61,5 @@ cdef class FetchSession:
     cdef dict parts                         # (topic, index) -> FetchPart, next to be served first
     cdef object parked                      # the FetchRequest that waits, or None
     cdef bint belongs_to(self, object principal, object listener) except -1
-    cdef int merge(self, list named, list forgotten) except -1
+    cdef bint merge(self, list named, list forgotten) except -1
     cdef int rotate(self, FetchPart part) except -1

@@ -125,9 +125,12 @@ cdef class FetchSession:
         """Whether it was opened by that principal, on that listener."""
         return self.principal == principal and self.listener == listener
 
-    cdef int merge(self, list named, list forgotten) except -1:
-        """Apply an incremental request: changed and new partitions, then those to forget."""
+    cdef bint merge(self, list named, list forgotten) except -1:
+        """Apply an incremental request: changed and new partitions, then those to forget. True:
+        there are more or fewer now.
+        """
         cdef FetchPart part, known
+        cdef Py_ssize_t size = len(self.parts)
         for part in named:
             known = self.parts.get((part.topic, part.index))
             if known is None:
@@ -142,7 +145,7 @@ cdef class FetchSession:
         for key in forgotten:
             self.parts.pop(key, None)
         self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1
-        return 0
+        return len(self.parts) != size
 
     cdef int rotate(self, FetchPart part) except -1:
         """A partition that gave data goes to the end, so that a full answer starves none."""

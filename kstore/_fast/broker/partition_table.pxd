@@ -17,6 +17,7 @@ cdef class PartitionTable(PartitionEvents):
     # hold(connection, partition or None, ...), runtime/metadata/leader_waits.py
     cdef public object leader_waits
     cdef TopicEntry last                    # of the last look-up by name
+    cdef TopicEntry last_by_id
     # whether the partition's leader was lost a moment ago; only where there are lost ones
     cdef bint lacks_leader(self, Partition partition) except -1
     cdef TopicEntry find_name(self, const uint8_t* name, Py_ssize_t size)

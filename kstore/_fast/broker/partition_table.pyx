@@ -8,6 +8,9 @@ from libc.string cimport memcmp
 
 from kstore._fast.broker.partition cimport Partition
 
+cdef enum:
+    TOPIC_ID_BYTES = 16
+
 
 cdef class PartitionTable(PartitionEvents):
     """All topics, for look-ups that cost no decode; call_soon runs the wake-ups of one
@@ -30,7 +33,13 @@ cdef class PartitionTable(PartitionEvents):
         return last
 
     cdef TopicEntry find_id(self, const uint8_t* topic_id):
-        return self.by_id.get((<const char*>topic_id)[:16])
+        cdef TopicEntry last = self.last_by_id
+        if last is not None and memcmp(<const char*>last.topic_id, topic_id, TOPIC_ID_BYTES) == 0:
+            return last
+        last = self.by_id.get((<const char*>topic_id)[:TOPIC_ID_BYTES])
+        if last is not None:
+            self.last_by_id = last
+        return last
 
     cdef bint lacks_leader(self, Partition partition) except -1:
         return partition is not None and not partition.online \
@@ -38,6 +47,7 @@ cdef class PartitionTable(PartitionEvents):
 
     def add_topic(self, TopicEntry entry):
         """Make a topic known; its partitions follow with add_partition."""
+        self.last = self.last_by_id = None
         self.by_name[entry.name] = entry
         self.by_id[entry.topic_id] = entry
 
@@ -55,7 +65,7 @@ cdef class PartitionTable(PartitionEvents):
         if entry is None:
             return
         self.by_id.pop(entry.topic_id, None)
-        self.last = None
+        self.last = self.last_by_id = None
         self.cut(entry, 0)
 
     def remove_partitions(self, bytes name, int first):

@@ -24,6 +24,7 @@ cdef struct EndMarker:
 
 cdef class ProducerEntry:
     cdef readonly int64_t producer_id
+    cdef object key                         # the id, as entries has it
     cdef readonly int16_t producer_epoch    # -1: none yet
     cdef readonly int32_t coordinator_epoch
     cdef readonly int64_t last_timestamp
@@ -42,11 +43,15 @@ cdef class ProducerTable:
     cdef dict unreplicated                  # first offset -> last offset of completed transactions
     # (last offset, first offset, producer id, stable offset)
     cdef readonly list aborted
-    cdef dict staged
+    cdef ProducerEntry latest               # of entries, the one that was committed last
+    cdef ProducerEntry staged_one           # of the first producer; mostly there is no other
+    cdef dict staged                        # of further ones
     cdef list staged_ends                   # (producer id, first offset, last offset, commit)
     cdef list staged_starts                 # (first offset, producer id)
     cdef public bint any_seen             # a producer id was ever in this log
 
+    cdef ProducerEntry find_staged(self, int64_t producer_id)
+    cdef ProducerEntry find(self, int64_t producer_id)
     # Analyse: check one batch and remember what it would change. A Kafka error code, PRODUCER_OK
     # or PRODUCER_DUPLICATE (then first and last are the original's). marker is NULL but for
     # control batches.

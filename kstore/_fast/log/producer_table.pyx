@@ -6,6 +6,8 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
+cimport cython
+
 from kstore._fast.error_codes cimport (
     INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER,
     TRANSACTION_COORDINATOR_FENCED)
@@ -42,9 +44,13 @@ cdef inline int32_t base_sequence_of(const SequenceBatch* batch) noexcept nogil:
     return LAST_SEQUENCE - (batch.offset_delta - batch.last_sequence) + 1
 
 
+# Each append makes one, and lets one go.
+@cython.freelist(64)
+@cython.no_gc
 cdef class ProducerEntry:
     def __init__(self, int64_t producer_id):
         self.producer_id = producer_id
+        self.key = producer_id
         self.producer_epoch = -1
         self.coordinator_epoch = -1
         self.last_timestamp = -1
@@ -53,6 +59,7 @@ cdef class ProducerEntry:
     cdef ProducerEntry copy(self):
         cdef ProducerEntry other = ProducerEntry.__new__(ProducerEntry)
         other.producer_id = self.producer_id
+        other.key = self.key
         other.producer_epoch = self.producer_epoch
         other.coordinator_epoch = self.coordinator_epoch
         other.last_timestamp = self.last_timestamp
@@ -137,15 +144,12 @@ cdef class ProducerTable:
         cdef ProducerEntry entry
         cdef SequenceBatch* original
         cdef int16_t error
-        cdef object known = self.staged.get(info.producer_id)
-        if known is None:
-            known = self.entries.get(info.producer_id)
-            if known is None:
-                entry = ProducerEntry(info.producer_id)
-            else:
-                entry = (<ProducerEntry>known).copy()
-        else:
-            entry = <ProducerEntry>known
+        cdef bint staged = True
+        entry = self.find_staged(info.producer_id)
+        if entry is None:
+            staged = False
+            entry = self.find(info.producer_id)
+            entry = ProducerEntry(info.producer_id) if entry is None else entry.copy()
         if check_client:
             original = entry.find_duplicate(info)
             if original != NULL:
@@ -175,23 +179,45 @@ cdef class ProducerTable:
             if is_transactional(info) and entry.txn_first_offset < 0:
                 entry.txn_first_offset = base_offset
                 self.staged_starts.append((base_offset, info.producer_id))
-        self.staged[info.producer_id] = entry
+        if staged:
+            return PRODUCER_OK
+        if self.staged_one is None:
+            self.staged_one = entry
+        else:
+            self.staged[entry.key] = entry
         return PRODUCER_OK
 
+    cdef ProducerEntry find_staged(self, int64_t producer_id):
+        if self.staged_one is None:
+            return None
+        if self.staged_one.producer_id == producer_id:
+            return self.staged_one
+        return self.staged.get(producer_id) if self.staged else None
+
+    cdef ProducerEntry find(self, int64_t producer_id):
+        if self.latest is not None and self.latest.producer_id == producer_id:
+            return self.latest
+        return self.entries.get(producer_id)
+
     cdef int64_t original_time(self, const BatchInfo* info) except -2:
-        cdef object known = self.staged.get(info.producer_id) or self.entries.get(info.producer_id)
+        cdef ProducerEntry known = self.find_staged(info.producer_id)
         cdef SequenceBatch* original
         if known is None:
+            known = self.find(info.producer_id)
+        if known is None:
             return -1
-        original = (<ProducerEntry>known).find_duplicate(info)
+        original = known.find_duplicate(info)
         return -1 if original == NULL else original.timestamp
 
     cdef int commit(self) except -1:
-        if not self.staged:
+        if self.staged_one is None:
             return 0
         self.any_seen = True
-        self.entries.update(self.staged)
-        self.staged.clear()
+        self.entries[self.staged_one.key] = self.latest = self.staged_one
+        self.staged_one = None
+        if self.staged:
+            self.entries.update(self.staged)
+            self.staged.clear()
         if self.staged_starts or self.staged_ends:
             self._commit_transactions()
         return 0
@@ -209,6 +235,7 @@ cdef class ProducerTable:
         self.staged_ends.clear()
 
     cdef int forget_staged(self) except -1:
+        self.staged_one = None
         if self.staged:
             self.staged.clear()
         if self.staged_starts:
@@ -250,11 +277,13 @@ cdef class ProducerTable:
         for producer_id, entry in self.entries.items():
             if entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms:
                 gone.append(producer_id)
+        self.latest = None
         for producer_id in gone:
             del self.entries[producer_id]
         return len(gone)
 
     def clear(self):
+        self.latest = None
         self.entries.clear()
         self.ongoing.clear()
         self.unreplicated.clear()

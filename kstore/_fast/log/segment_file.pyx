@@ -239,12 +239,15 @@ cdef class SegmentFile:
         self._check_writable()
         if self.size_bytes + size > self.allocated_bytes and self.reserves:
             self._reserve(size)
-        if patient or size > RELEASE_GIL_ABOVE:
+        if patient:
             with nogil:                     # what is measured is the write, not who has the GIL
                 sleeps = kstore_sleeps()
                 error = self._write_parts(parts, count)
                 if kstore_sleeps() == sleeps:
                     self.write_us = 0       # it waited for a core, if for anything
+        elif size > RELEASE_GIL_ABOVE:
+            with nogil:
+                error = self._write_parts(parts, count)
         else:
             error = self._write_parts(parts, count)
         if error:

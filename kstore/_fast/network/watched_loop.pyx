@@ -24,6 +24,8 @@ class WatchedLoop(uvloop.Loop):
 
     def call_soon(self, callback, *args, context=None):
         """As asyncio's. Tasks and futures come here, too."""
+        if context is None and not args:            # as most are; the rest costs as much again
+            return base_call_soon(self, self._run, callback)
         return base_call_soon(self, self._run, callback, *args, context=context)
 
     def call_soon_threadsafe(self, callback, *args, context=None):

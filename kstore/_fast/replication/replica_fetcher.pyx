@@ -29,6 +29,7 @@ cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF     # what a leader answers is as lar
 
 cdef enum:
     READ_BYTES = 64 * 1024
+    SLACK_BYTES = 4 * 1024                  # a read that fills the buffer is followed by another
     KEPT_BYTES = 1024 * 1024                # a larger buffer is given back when it was not needed
     MAX_FRAME_BYTES = 1 << 30
     TURN_BYTES = 1024 * 1024                # are appended before others of the loop have their turn
@@ -157,7 +158,7 @@ cdef class ReplicaFetcher(ReplicaSession):
                 if size < 0 or size > MAX_FRAME_BYTES:
                     raise ValueError(f"an answer of {size} bytes")
                 if self.end - self.start < 4 + size:
-                    return self.reserve(<Py_ssize_t>(4 + size))
+                    return self.reserve(<Py_ssize_t>(4 + size) + SLACK_BYTES)
                 self.frame_end = self.start + 4 + size
                 self.begin_frame()
             if not self.go_through():

@@ -10,7 +10,7 @@ import pytest
 
 from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, found, part, request
+from tests.fast.broker.test_fetch_path import FETCH, append, found, only, part, request
 
 
 @pytest.fixture
@@ -60,3 +60,11 @@ def test_an_unknown_partition_beside_a_known_one_waits_for_data(plane: Plane, ve
     assert found(response) == {0: (0, len(batch)), 9: (unknown, 0)}
     response = client.call(FETCH, version, request(version, part(0, 9), max_wait_ms=500))
     assert found(response) == {9: (unknown, 0)}
+
+
+def test_a_deleted_topic_is_not_found_by_its_id(plane: Plane) -> None:
+    client = plane.client()
+    wanted = request(13, part(0))
+    assert only(client.call(FETCH, 13, wanted)).error_code == ErrorCode.NONE
+    plane.table.remove_topic(b"t")
+    assert only(client.call(FETCH, 13, wanted)).error_code == ErrorCode.UNKNOWN_TOPIC_ID

@@ -162,6 +162,24 @@ def test_idle_producers_are_forgotten_but_not_those_with_a_transaction(log: Log)
     assert list(log.core.producers.entries) == [8]
 
 
+def test_a_producer_that_was_forgotten_may_begin_anywhere(log: Log) -> None:
+    send(log, 0)
+    log.core.producers.expire(5000, 3000)
+    assert send(log, 4711).base_offset == 1
+    assert send(log, 4711).duplicate
+
+
+def test_one_append_may_have_batches_of_several_producers(log: Log, tmp_path: Path) -> None:
+    with kstore.open_log(tmp_path / "leader") as leader:
+        for pid, at in [(7, 0), (8, 0), (7, 1), (8, 1), (9, 0)]:
+            send(leader, at, pid=pid)
+        log.append_batches(leader.read_batches(0), origin="replica")
+    known = log.core.producers.entries
+    assert {pid: known[pid].last_sequence for pid in known} == {7: 1, 8: 1, 9: 0}
+    assert send(log, 1, pid=8).duplicate
+    assert send(log, 2).base_offset == 5
+
+
 def test_a_snapshot_of_another_version_is_refused() -> None:
     packed = bytearray(ProducerTable().pack())
     packed[0] = 99
