@@ -108,7 +108,9 @@ class AnyBroker:
         self._cluster = cluster
 
     async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
-        """Nothing has to be known."""
+        """Nothing has to be known, but that the one asked before was of no use."""
+        if again:
+            self._cluster.elsewhere()
 
     async def node(self, item: Any) -> int:
         """Any broker."""
@@ -128,6 +130,7 @@ class Controller(AnyBroker):
             self._cluster.doubt()
         if again or not self._cluster.view.brokers:
             await self._cluster.refresh([])
+        await super().prepare(items, again=again)
 
     async def node(self, item: Any) -> int:
         """The controller."""

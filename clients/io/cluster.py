@@ -8,7 +8,6 @@ about is the clients' business.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -84,6 +83,9 @@ class ClusterClient:
         self._nodes = Nodes(settings, self.view)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._finders: dict[tuple[int, str], BrokerConnection] = {}
+        self._shunned: dict[tuple[int, str], BrokerConnection] = {}
+        """The broker that is not asked for a coordinator: the one that it named last was wrong."""
+        self._asked: BrokerConnection | None = None  # the last time that any broker would do
         self._teller: BrokerConnection | None = None  # of the metadata that was taken last
         self._knows_brokers = True
         """Whether there are brokers to turn to; not if the only one that is known was wrong."""
@@ -121,9 +123,17 @@ class ClusterClient:
         RequestTimedOutError; the connection is then closed, since later answers wait behind it.
         """
         connection = await self.connection(node_id, lane=lane)
+        if node_id == ANY:
+            self._asked = connection
         version = connection.versions.choose(request.API_KEY, at_least=at_least, at_most=at_most)
         await connection.drain()
         return await connection.send(request, version, extra_wait_ms=extra_wait_ms)
+
+    def elsewhere(self) -> None:
+        """Where any broker will do, the one that was asked last is not the one to ask again."""
+        if self._asked is not None:
+            self._nodes.avoid(self._asked)
+            self._asked = None
 
     async def retrying(
         self, action: Callable[[], Awaitable[T]], timeout_ms: float, topics: Iterable[str] = ()
@@ -313,9 +323,11 @@ class ClusterClient:
         while True:
             if not failures:
                 age_s = refresh_age_ms(max_age_ms, random.random()) / 1000
-                with contextlib.suppress(TimeoutError):
+                try:
                     async with asyncio.timeout(age_s):
                         await self._wanted.wait()
+                except TimeoutError:
+                    self.doubt()  # a broker that is cut off would tell the same for ever
             # Wishes that come soon after one another count once.
             await asyncio.sleep(last + self._pause_s(max(failures, 1)) - loop.time())
             self._wanted.clear()
@@ -345,6 +357,8 @@ class ClusterClient:
             return found
         if not self._knows_brokers:
             await self.refresh([])
+        if (kind, key) in self._shunned:  # metadata may have come in between
+            self._nodes.avoid(self._shunned[kind, key])
         connection = await self.connection(ANY)
         version = connection.versions.choose(FindCoordinatorRequest.API_KEY)
         request = FindCoordinatorRequest(key_type=kind)
@@ -357,7 +371,10 @@ class ClusterClient:
         assert isinstance(answer, FindCoordinatorResponse)
         row = answer.coordinators[0] if version >= FIND_MANY and answer.coordinators else answer
         if row.error_code:
+            self._shunned[kind, key] = connection
+            self._knows_brokers = len(self.view.brokers) > 1
             raise error_for(row.error_code, row.error_message or None)
+        self._shunned.pop((kind, key), None)
         self.view.hear_broker(Broker(row.node_id, row.host, row.port))
         self._coordinators[kind, key] = row.node_id
         self._finders[kind, key] = connection
@@ -370,5 +387,5 @@ class ClusterClient:
         self._coordinators.pop((kind, key), None)
         finder = self._finders.pop((kind, key), None)
         if finder is not None:
-            self._nodes.avoid(finder)
+            self._shunned[kind, key] = finder
             self._knows_brokers = len(self.view.brokers) > 1

@@ -389,6 +389,8 @@ class GroupCoordinatorClient:
         if topics is not None and not topics <= (self._group_topics | self._subscription.topics):
             self._group_topics = topics
             self._cluster.watch_topics(topics | self._subscription.topics)
+        if effect.doubts:
+            self._cluster.doubt()
         try:
             await self._cluster.retrying(lambda: self._cluster.refresh(topics), self._timeout_ms)
         except KafkaError as error:

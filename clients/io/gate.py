@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kstore.clients.core.consumer.offset_epoch import partition_epoch_of
 from kstore.clients.core.group.expansion_gate import ExpansionGate, PriorEpoch
 from kstore.clients.io.cluster import GROUP
 from kstore.clients.io.group_offsets import LANE
@@ -82,16 +83,14 @@ class GateKeeper:
         """The group's positions, as a heartbeat tells them; what is said of another topic of the
         same name does not count (KIP-232).
         """
-        view = self._cluster.view
-        found = {}
-        for topic in topics:
-            for row in topic.partitions:
-                tp = TopicPartition(topic.topic, row.partition)
-                if -1 in (row.partition_epoch, mine := view.partition_epoch(tp)) or (
-                    row.partition_epoch == mine
-                ):
-                    found[tp] = row.position
-        self.read_up_to(found)
+        rows = (
+            (TopicPartition(topic.topic, row.partition), row)
+            for topic in topics
+            for row in topic.partitions
+        )
+        self.read_up_to(
+            {tp: row.position for tp, row in rows if self._is_meant(tp, row.partition_epoch)}
+        )
 
     def read_up_to(self, positions: Mapping[TopicPartition, int]) -> None:
         """How far somebody in the group has read."""
@@ -138,24 +137,12 @@ class GateKeeper:
         if not await self.is_known_to(node_id):
             self._pass(asked)
             return
-        request = LeaderEpochForPartitionRequest(
-            topics=[
-                LeaderEpochForPartitionTopic(name=topic, partitions=indexes)
-                for topic, indexes in _by_topic(asked)
-            ]
-        )
-        response = await self._cluster.ask(node_id, request)
-        assert isinstance(response, LeaderEpochForPartitionResponse)
-        found: dict[TopicPartition, list[PriorEpoch]] = {}
-        for topic in response.topics:
-            for row in topic.partitions:
-                if row.error_code == ErrorCode.NONE:
-                    found[TopicPartition(topic.name, row.partition_index)] = [
-                        PriorEpoch(
-                            TopicPartition(topic.name, prior.partition_index), prior.leader_epoch
-                        )
-                        for prior in row.prior_leader_epochs
-                    ]
+        found = await self._priors_at(node_id, asked)
+        for tp in sorted(asked - found.keys()):
+            # It may be cut off, with old metadata, and the coordinator all the same.
+            found |= await self._priors_at_leader(tp)
+        if asked - found.keys():
+            self._cluster.want_refresh()
         self._pass(tp for tp, priors in found.items() if not priors)
         grown = [tp for tp, priors in found.items() if priors]
         begun = await self._begun(grown)
@@ -163,10 +150,51 @@ class GateKeeper:
         for tp in grown:
             self.gate.priors_known(tp, found[tp])
 
+    async def _priors_at(
+        self, node_id: int, asked: Collection[TopicPartition]
+    ) -> dict[TopicPartition, list[PriorEpoch]]:
+        """What one broker says; what it says of another topic of the same name does not count."""
+        rows = [
+            LeaderEpochForPartitionTopic(name=topic, partitions=indexes)
+            for topic, indexes in _by_topic(asked)
+        ]
+        response = await self._cluster.ask(node_id, LeaderEpochForPartitionRequest(topics=rows))
+        assert isinstance(response, LeaderEpochForPartitionResponse)
+        found: dict[TopicPartition, list[PriorEpoch]] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                if row.error_code == ErrorCode.NONE and self._is_meant(tp, row.partition_epoch):
+                    found[tp] = [
+                        PriorEpoch(
+                            TopicPartition(topic.name, prior.partition_index), prior.leader_epoch
+                        )
+                        for prior in row.prior_leader_epochs
+                    ]
+        return found
+
+    async def _priors_at_leader(self, tp: TopicPartition) -> dict[TopicPartition, list[PriorEpoch]]:
+        """The same for one partition, of the broker that leads it; empty where that is in vain."""
+        try:
+            leader = self._cluster.view.leader(tp)
+            return await self._priors_at(leader, [tp]) if await self.is_known_to(leader) else {}
+        except KafkaError as error:
+            _log.debug("prior partitions of %s are not known: %s", tp, error)
+            return {}
+
+    def _is_meant(self, tp: TopicPartition, partition_epoch: int) -> bool:
+        """Whether something is about the partition that metadata knows (KIP-232)."""
+        mine = self._cluster.view.partition_epoch(tp)
+        return -1 in (partition_epoch, mine) or partition_epoch == mine
+
     async def _begun(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those that the group has read from: its committed offset is above the log's start."""
         committed = await self._committed(partitions) if partitions else {}
-        places = {tp: row.offset for tp, row in committed.items() if row is not None}
+        places = {
+            tp: row.offset
+            for tp, row in committed.items()
+            if row is not None and self._is_meant(tp, partition_epoch_of(row))
+        }
         starts = await self._log_starts([tp for tp, offset in places.items() if offset > 0])
         missing = {tp for tp, offset in places.items() if offset > 0} - starts.keys()
         if missing:

@@ -18,7 +18,7 @@ from kstore.clients.core.consumer.commits import (
     fetched_offsets,
     request_version,
 )
-from kstore.clients.core.group.group_step import COORDINATOR_MOVED, CommitClaim
+from kstore.clients.core.group.group_step import CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import (
     CommitFailedError,
@@ -151,7 +151,7 @@ class GroupOffsets:
                 await asyncio.sleep(self._backoff_ms / 1000)
                 continue
             if isinstance(found, KafkaError):
-                if found.code in COORDINATOR_MOVED:
+                if found.retriable:  # of a coordinator that was replaced, it may be for ever
                     self._forget()
                 raise found
             return found

@@ -199,6 +199,8 @@ class SendLoop:
         async def ask() -> InitProducerIdResponse:
             answer = await self._cluster.ask(ANY, request)
             assert isinstance(answer, InitProducerIdResponse)
+            if answer.error_code:
+                self._cluster.elsewhere()
             raise_for(answer.error_code)
             return answer
 

@@ -55,6 +55,9 @@ __all__ = ["Transactions"]
 
 # The last versions without KIP-890's second part, and the one of AddPartitionsToTxn for clients.
 PRODUCE_V1, END_V1, COMMIT_V1, ADD_V1 = 11, 4, 4, 3
+# A coordinator that was replaced and does not know it can say CONCURRENT_TRANSACTIONS for ever, or
+# that it is loading: after so many errors in a row another broker is asked who it is.
+PATIENCE = 3
 # After these the coordinator may be another broker.
 ELSEWHERE = (
     CoordinatorNotAvailableError,
@@ -277,14 +280,18 @@ class Transactions:
         has.
         """
         cluster = self._producer.cluster
+        failures = 0
 
         async def attempt() -> Message:
+            nonlocal failures
             try:
                 node = await cluster.coordinator(kind, key)
                 answer = await cluster.ask(node, request, at_least=at_least, at_most=at_most)
                 raise_for(code_of(answer))
-            except ELSEWHERE:
-                cluster.forget_coordinator(kind, key)
+            except KafkaError as error:
+                failures += 1
+                if isinstance(error, ELSEWHERE) or failures >= PATIENCE:
+                    cluster.forget_coordinator(kind, key)
                 raise
             return answer
 

@@ -96,7 +96,7 @@ class NotLeaderOrFollowerError(KafkaError, code=6, retriable=True, refresh_metad
     """The broker is not the leader (or not a replica) of the partition: refresh the metadata."""
 
 
-class RequestTimedOutError(KafkaError, code=7, retriable=True):
+class RequestTimedOutError(KafkaError, code=7, retriable=True, refresh_metadata=True):
     """The request was not finished within its timeout."""
 
 
@@ -144,11 +144,11 @@ class RecordListTooLargeError(KafkaError, code=18):
     """A batch is larger than a whole segment may be (segment.bytes)."""
 
 
-class NotEnoughReplicasError(KafkaError, code=19, retriable=True):
+class NotEnoughReplicasError(KafkaError, code=19, retriable=True, refresh_metadata=True):
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
 
 
-class NotEnoughReplicasAfterAppendError(KafkaError, code=20, retriable=True):
+class NotEnoughReplicasAfterAppendError(KafkaError, code=20, retriable=True, refresh_metadata=True):
     """The records were written, but fewer replicas than min.insync.replicas have them."""
 
 

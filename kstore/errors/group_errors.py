@@ -224,7 +224,7 @@ class FencedLeaderEpochError(KafkaError, code=74, retriable=True, refresh_metada
     """The request names an older leader epoch than the broker's: refresh the metadata."""
 
 
-class UnknownLeaderEpochError(KafkaError, code=75, retriable=True):
+class UnknownLeaderEpochError(KafkaError, code=75, retriable=True, refresh_metadata=True):
     """The request names a newer leader epoch than the broker knows yet."""
 
 

@@ -9,10 +9,20 @@ from html import unescape
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
-from kstore.clients import AdminClient, Consumer, NewTopic, Producer, TopicPartition
+from kstore.clients import (
+    AdminClient,
+    Consumer,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
+from kstore.clients.core.consumer.offset_epoch import encode
 from kstore.console.app import console_app
+from kstore.console.cluster.admin import ConsoleAdmin
 from kstore.console.cluster.settings import ConsoleSettings
 from kstore.testing import Broker
 from tests.broker.groups.test_streams_groups import Line
@@ -170,6 +180,25 @@ def test_a_group_shows_lag_and_is_reset_after_a_dry_run(visitor: Visitor, broker
         assert tp not in admin.list_group_offsets("slow")
     assert "is not TOPIC" in visitor.post("/ui/groups/slow/reset", 400, offsets="nonsense")
     assert "slow was deleted" in visitor.post("/ui/groups/slow/delete", confirm="slow")
+
+
+def test_no_offset_of_a_deleted_topic_is_shifted(
+    visitor: Visitor, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker, "twice", 20)
+    tp = TopicPartition("twice", 0)
+    with AdminClient(broker.address) as admin:
+        epoch = admin.list_offsets({tp: "latest"})[tp].partition_epoch
+        admin.delete_topics(["twice"])
+        fill(broker, "twice", 20)
+        late = {tp: OffsetAndMetadata(15, offset_epoch=encode(epoch, -1))}
+
+    async def listed(*_: Any, **__: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+        return late
+
+    monkeypatch.setattr(ConsoleAdmin, "list_group_offsets", listed)
+    page = visitor.get("/ui/groups/late/reset?way=shift&value=-10")
+    assert "committed for twice-0 belong to a topic of that name that was deleted" in page
 
 
 def test_members_and_their_epochs_are_shown(visitor: Visitor, broker: Broker) -> None:

@@ -7,9 +7,12 @@ One byte of version, then both epochs; another version may have another length.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["OffsetEpoch", "decode", "encode", "encode_known"]
+if TYPE_CHECKING:
+    from kstore.types import OffsetAndMetadata
+
+__all__ = ["OffsetEpoch", "decode", "encode", "encode_known", "partition_epoch_of"]
 
 _VERSION = 0
 _LAYOUT = struct.Struct(">Bii")
@@ -32,6 +35,13 @@ def encode(partition_epoch: int, leader_epoch: int) -> bytes:
 def encode_known(partition_epoch: int, leader_epoch: int) -> bytes | None:
     """As `encode`; None where the partition epoch is not known."""
     return None if partition_epoch < 0 else encode(partition_epoch, leader_epoch)
+
+
+def partition_epoch_of(offset: OffsetAndMetadata) -> int:
+    """Which life of its partition a committed offset belongs to; -1: not known. ValueError as for
+    `decode`.
+    """
+    return -1 if offset.offset_epoch is None else decode(offset.offset_epoch).partition_epoch
 
 
 def decode(offset_epoch: bytes) -> OffsetEpoch:

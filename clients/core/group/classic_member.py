@@ -473,7 +473,7 @@ class ClassicMember:
             return []  # of another life
         if self._waiting_for is not None:
             return []  # the answer to that will tell
-        if code in COORDINATOR_MOVED:
+        if code in COORDINATOR_MOVED or code == ErrorCode.REQUEST_TIMED_OUT:
             self._heartbeat_ms = now_ms + self._backoff.next_ms()
             return [ForgetCoordinator()]
         if code == ErrorCode.REBALANCE_IN_PROGRESS:

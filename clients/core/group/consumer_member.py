@@ -324,7 +324,7 @@ class ConsumerMember:
             self._lose_or_join()
             return self._lost_first()
         self._retry(now_ms)
-        if code in COORDINATOR_MOVED:
+        if code in COORDINATOR_MOVED or code == ErrorCode.REQUEST_TIMED_OUT:
             return [ForgetCoordinator()]
         if code == ErrorCode.UNRELEASED_INSTANCE_ID and self._may_be_known:
             # It may be this very member that has the instance id: give it back, then join.
@@ -369,7 +369,8 @@ class ConsumerMember:
         effects: list[Effect] = []
         if known != target and not self._looking and now_ms >= self._look_ms:
             self._looking = True
-            effects.append(LookUp(None if self._pattern is not None else self._topics))
+            topics = None if self._pattern is not None else self._topics
+            effects.append(LookUp(topics, doubts=True))
         if known != target and known == self._acknowledged:
             return effects  # nothing to hand over before metadata is there
         wanted = frozenset(TopicPartition(self._names[row[0]], row[1]) for row in known)

@@ -82,6 +82,8 @@ class LookUp(NamedTuple):
     """Fetch metadata of these topics (None: of all), then call the member's `topics_known`."""
 
     topics: frozenset[str] | None
+    doubts: bool = False
+    """The coordinator contradicts the metadata that is known: ask another broker."""
 
 
 class ForgetCoordinator(NamedTuple):

@@ -87,10 +87,16 @@ class ShareShell:
         return sorted(found)
 
     def _assignment_came(self) -> None:
+        self._look_up_unknown()
+        self.event.set()
+
+    def _look_up_unknown(self) -> None:
+        """The coordinator names a topic that metadata does not know: it may be of a broker that is
+        cut off.
+        """
         ids = {topic_id for topic_id, _ in self._membership.member.assigned}
         if any(self.cluster.view.topic_name(each) is None for each in ids):
             self.cluster.want_refresh()
-        self.event.set()
 
     # ---- records ----
 
@@ -150,6 +156,7 @@ class ShareShell:
 
     def _fetch(self, max_records: int) -> None:
         """Ask every leader that is not being asked; with record_limit, one at a time."""
+        self._look_up_unknown()
         wanted: dict[int, set[TopicPartition]] = {}
         for tp in self.assignment():
             try:

@@ -113,6 +113,7 @@ def reset_offsets(
     elif to_offset is not None:
         wanted = dict.fromkeys(partitions, to_offset)
     else:
+        _refuse_other_lives(partitions, committed, found[0])
         wanted = _shifted(partitions, committed, ends, shift_by or 0)
     offsets = _within(partitions, wanted, found)
     _apply(admin, out, group, committed, offsets, execute=execute, shares=shares)
@@ -140,6 +141,25 @@ def _age(offset_epoch: bytes | None) -> int:
     from kstore.clients.core.consumer.offset_epoch import decode
 
     return -1 if offset_epoch is None else decode(offset_epoch).partition_epoch
+
+
+def _refuse_other_lives(
+    partitions: list[TopicPartition],
+    committed: dict[TopicPartition, OffsetAndMetadata],
+    listed: Mapping[TopicPartition, ListedOffset],
+) -> None:
+    """Committed offsets of another topic of the same name are no offsets of this one (KIP-232)."""
+    others = []
+    for tp in partitions:
+        mine = _age(committed[tp].offset_epoch) if tp in committed else -1
+        if -1 not in (mine, listed[tp].partition_epoch) and mine != listed[tp].partition_epoch:
+            others.append(f"{tp.topic}:{tp.partition}")
+    if others:
+        sentence = (
+            f"the offsets committed for {', '.join(others)} belong to a topic of that name that was"
+            " deleted: use --to-earliest, --to-latest, --to-offset or a time"
+        )
+        raise SystemExit(fail(sentence))
 
 
 def _all(partitions: list[TopicPartition], spec: str | int) -> dict[TopicPartition, str | int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kstore.clients.core.consumer.offset_epoch import encode_known
+from kstore.clients.core.consumer.offset_epoch import encode_known, partition_epoch_of
 from kstore.console.cluster.admin import ConsoleAdmin
 from kstore.types import OffsetAndMetadata, TopicPartition
 
@@ -45,7 +45,8 @@ async def plan(
         raise ValueError(f"{way!r} is not one of {', '.join(WAYS)}")
     if number is None and way not in {"earliest", "latest"}:
         raise ValueError(f"{way} needs a value")
-    committed = {tp: row.offset for tp, row in (await admin.list_group_offsets(group)).items()}
+    rows = await admin.list_group_offsets(group)
+    committed = {tp: row.offset for tp, row in rows.items()}
     partitions = sorted(tp for tp in committed if topic in {"", tp.topic})
     if topic:
         (found,) = await admin.describe_topics([topic])
@@ -67,6 +68,7 @@ async def plan(
         wanted = dict.fromkeys(partitions, number or 0)
     else:
         partitions = [tp for tp in partitions if tp in committed]
+        _refuse_other_lives(partitions, rows, lives)
         wanted = {tp: committed[tp] + (number or 0) for tp in partitions}
     return [
         Move(
@@ -79,6 +81,24 @@ async def plan(
         )
         for tp in partitions
     ]
+
+
+def _refuse_other_lives(
+    partitions: list[TopicPartition],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    lives: Mapping[TopicPartition, int],
+) -> None:
+    """ValueError for committed offsets that belong to another topic of the same name (KIP-232)."""
+    others = [
+        f"{tp.topic}-{tp.partition}"
+        for tp in partitions
+        if -1 not in (mine := partition_epoch_of(committed[tp]), lives[tp]) and mine != lives[tp]
+    ]
+    if others:
+        raise ValueError(
+            f"The offsets committed for {', '.join(others)} belong to a topic of that name that "
+            "was deleted. Choose another way."
+        )
 
 
 def offset_of(offset: int, life: int) -> OffsetAndMetadata:

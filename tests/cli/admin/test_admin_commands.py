@@ -17,6 +17,7 @@ import pytest
 from kstore.cli.admin import group_reset
 from kstore.cli.app import run
 from kstore.clients import AdminClient, OffsetFinding
+from kstore.clients.core.consumer.offset_epoch import encode
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -137,6 +138,31 @@ def test_a_reset_for_a_topic_that_was_deleted_meanwhile_is_refused(
     )  # fmt: skip
     assert "INVALID_PARTITION_EPOCH" in told
     assert admin.list_group_offsets("g-late") == {}
+
+
+@pytest.mark.parametrize("way", ["--shift-by=-2", "--to-current"])
+def test_an_offset_of_a_deleted_topic_is_no_place_to_reset_from(
+    kstore: Shell, broker: KstoreBroker, admin: AdminClient, monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:  # fmt: skip
+    """A coordinator that was not told of the deletion still has it (KIP-232)."""
+    topic = f"other-life{way.replace('=', '')}"
+    tp = TopicPartition(topic, 0)
+    admin.create_topics([topic])
+    fill(broker, topic)
+    epoch = admin.list_offsets({tp: "latest"})[tp].partition_epoch
+    admin.delete_topics([topic])
+    admin.create_topics([topic])
+    fill(broker, topic)
+    late = {tp: OffsetAndMetadata(7, offset_epoch=encode(epoch, -1))}
+    where = ("group", "reset-offsets", "g-other", "--topic", topic, "--execute")
+    with monkeypatch.context() as patched:
+        patched.setattr(AdminClient, "list_group_offsets", lambda *_: late)
+        told = kstore(*where, way, code=1)
+    assert f"committed for {topic}:0 belong to a topic of that name that was deleted" in told
+    kstore(*where, "--to-offset=3")
+    assert admin.list_group_offsets("g-other")[tp].offset == 3
+    admin.delete_groups(["g-other"])
 
 
 def test_offsets_of_a_group_are_reset_shown_and_deleted(

@@ -66,6 +66,9 @@ class FakeCluster:
         """Count it."""
         self.doubted += 1
 
+    def elsewhere(self) -> None:
+        """One of its brokers is as good as another."""
+
     async def refresh(self, topics: Iterable[str] | None) -> None:
         """Count it."""
         self.refreshed.append(None if topics is None else sorted(topics))
