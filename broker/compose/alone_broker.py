@@ -10,7 +10,8 @@ from kstore.broker.coordination.stores import open_own_store
 from kstore.broker.runtime.membership.membership import Alone
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
-from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, Topics
+from kstore.broker.runtime.topics.alone_topics import AloneTopics
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.security.scram_users import ScramUsers
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
     from kstore.broker.runtime.transactions.markers import MarkerWriter
+    from kstore.broker.state.metadata.retirement import Retirement
 
 __all__ = ["AloneBroker"]
 
@@ -46,9 +48,9 @@ class AloneBroker(Broker):
         self.membership = Alone(self.node_id, 0 if registered is None else registered.czxid)
         image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
         self.metadata = MetadataCache(image, self.plane.forget_answers)
-        self.topics = Topics(
+        self.topics = self._own_topics = AloneTopics(
             self.node, self.store, self.metadata, self.log_manager,
-            self.descriptors.refuse_logs, self._forget_offsets,
+            self.descriptors.refuse_logs, _Groups(self),
         )  # fmt: skip
         self.topics.load()
         self.log_dir_failures.on_partition = self.log_manager.fail
@@ -81,23 +83,43 @@ class AloneBroker(Broker):
 
         return StoredScramUsers(self.store, self.tokens)
 
-    async def _forget_offsets(self, name: str, topic_id: UUID) -> None:
-        """No group has offsets in a deleted topic; without __consumer_offsets there are no
-        groups. In a cluster each coordinator sees itself that a topic is gone.
-        """
-        if name == OFFSETS_TOPIC:
-            if self.groups.made is not None:
-                await self.groups.made.close()
-                self.groups.forget()
-        elif OFFSETS_TOPIC in self.image.topics:
-            await self.groups().forget_topic(name)
-        await self._forget_shares(name, topic_id)
+    async def leave(self) -> None:
+        """Leave changes of topics that are under way to the next start."""
+        self._own_topics.close()
+        await super().leave()
 
-    async def _forget_shares(self, name: str, topic_id: UUID) -> None:
-        """The same for the state of share groups."""
+
+class _Groups:
+    """What topics ask of this broker's groups, and tell them. Without __consumer_offsets there are
+    none. In a cluster each coordinator sees itself what is gone.
+    """
+
+    def __init__(self, broker: AloneBroker) -> None:
+        self._broker = broker
+
+    async def behind(
+        self, name: str, topic_id: UUID, asked: Retirement
+    ) -> tuple[list[int], list[str]]:
+        """See GroupsOfTopics."""
+        return await self._broker.groups().behind(name, topic_id, asked)
+
+    async def forget(self, name: str, topic_id: UUID) -> None:
+        """See GroupsOfTopics."""
+        broker = self._broker
+        if name == OFFSETS_TOPIC:
+            if broker.groups.made is not None:
+                await broker.groups.made.close()
+                broker.groups.forget()
+        elif OFFSETS_TOPIC in broker.image.topics:
+            await broker.groups().forget_topic(name)
         if name == SHARE_STATE_TOPIC:
-            if self.share_coordinator.made is not None:
-                await self.share_coordinator.made.close()
-                self.share_coordinator.forget()
-        elif SHARE_STATE_TOPIC in self.image.topics:
-            self.share_coordinator().forget_topic(topic_id)
+            if broker.share_coordinator.made is not None:
+                await broker.share_coordinator.made.close()
+                broker.share_coordinator.forget()
+        elif SHARE_STATE_TOPIC in broker.image.topics:
+            broker.share_coordinator().forget_topic(topic_id)
+
+    async def forget_partitions(self, name: str, first: int) -> None:
+        """See GroupsOfTopics."""
+        if OFFSETS_TOPIC in self._broker.image.topics:
+            await self._broker.groups().forget_topic(name, first)

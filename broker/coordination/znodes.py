@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
+from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.partition_nodes import (
     create_ops,
     multi_with_epochs,
@@ -35,6 +36,7 @@ __all__ = [
     "begin_expansion",
     "broker_ids",
     "broker_node",
+    "bump_ops",
     "cluster_id",
     "config_node",
     "create_topic",
@@ -230,17 +232,25 @@ def begin_expansion(store: Store, topic: TopicImage, added: Sequence[Sequence[in
     The leaders have to know the new count and epochs before `add_partitions` makes the new
     partitions; whoever finds the expansion unfinished (`read_expansions`) begins it once more.
     """
-    path = f"{TOPICS}/{topic.name}"
-    ops: list[Op] = [Set(path, topic_node(topic, added))]
+    ops, bumped = bump_ops(topic)
+    store.multi([Set(f"{TOPICS}/{topic.name}", topic_node(topic, added)), *ops])
+    return bumped
+
+
+def bump_ops(topic: TopicImage, least: int = 0) -> tuple[list[Op], TopicImage]:
+    """Bump the leader epochs of a topic's partitions, to ``least`` if that is more; and the topic
+    with these.
+    """
+    ops: list[Op] = []
     bumped = []
     for index, known in enumerate(topic.partitions):
         version = known.state_version
-        new = known._replace(leader_epoch=known.leader_epoch + 1, state_version=version + 1)
-        state = f"{path}/partitions/{index}/state"
+        epoch = max(known.leader_epoch + 1, least)
+        new = known._replace(leader_epoch=epoch, state_version=version + 1)
+        state = f"{TOPICS}/{topic.name}/partitions/{index}/state"
         ops.append(Set(state, state_node(new, CONTROLLER_EPOCH), version))
         bumped.append(new)
-    store.multi(ops)
-    return topic._replace(partitions=tuple(bumped))
+    return ops, topic._replace(partitions=tuple(bumped))
 
 
 def raise_leader_epochs(store: Store, topic: TopicImage, least: Mapping[int, int]) -> TopicImage:
@@ -293,7 +303,9 @@ def delete_topic(store: Store, topic: TopicImage) -> int:
 
     def ops_from(_: int) -> list[Op]:
         ops: list[Op] = []
-        for index in range(len(topic.partitions)):
+        if store.exists(f"{CONTRACTIONS}/{topic.name}"):
+            ops.append(Delete(f"{CONTRACTIONS}/{topic.name}"))
+        for index in store.children(f"{path}/partitions"):  # also those that have retired
             ops += [
                 Delete(f"{path}/partitions/{index}/state"),
                 Delete(f"{path}/partitions/{index}"),

@@ -164,8 +164,6 @@ class _Run:
         else:
             sometimes = SOMETIMES
             kinds = [kind for kind in kinds if kind not in DAMAGES]
-        if options.brokers == 1:  # a broker alone refuses to shrink a topic
-            sometimes = tuple(kind for kind in sometimes if kind != "contract")
         self.may_lose = False
         # How long producers rest at most: quick ones cost most of a run's time.
         self.rest_s = random.choice([0.2, 0.5, 1.0])

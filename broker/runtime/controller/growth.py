@@ -14,7 +14,12 @@ from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing
 from kstore.broker.runtime.controller.topics import answered
 from kstore.broker.state.controller import events
 from kstore.broker.state.controller.state import Expansion, TopicId
-from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError, plan_partitions
+from kstore.broker.state.metadata.topic_rules import (
+    NewPartitions,
+    TopicError,
+    plan_partitions,
+    shrinks_yet,
+)
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -136,11 +141,7 @@ def _refuse_after_contraction(state: ControllerState, name: str) -> None:
     have = len(topic.partitions)
     contraction = state.contractions.get(name)
     if contraction is not None:
-        raise TopicError(
-            ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"'{name}' shrinks to {contraction.first} partitions: it can grow when the others,"
-            f" {contraction.first} to {have - 1}, are empty by retention and deleted.",
-        )
+        raise shrinks_yet(name, contraction.first, have)
     deleted = state.deletions.get(TopicId(name, topic.topic_id), {})
     left = {node for index, nodes in deleted.items() if index >= have for node in nodes}
     if left:

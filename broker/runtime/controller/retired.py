@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from kstore.broker.state.metadata.topic_rules import behind_words, records_left
 from kstore.errors import ErrorCode, error_for
 from kstore.protocol.groups.groups_behind import GroupsBehindRequest
 from kstore.protocol.logs.list_offsets import (
@@ -32,7 +33,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 EARLIEST, LATEST = -2, -1
 DEBUGGING_CONSUMER = -2
 """As replica id: whoever is no replica."""
-MOST_NAMED = 5
 
 
 class RetiredLogs:
@@ -74,9 +74,7 @@ class RetiredLogs:
                 wanted[node] -= set(answer.result().partitions)
             silent |= wanted[node]
         if groups:
-            some = ", ".join(sorted(groups)[:MOST_NAMED])
-            more = f" and {len(groups) - MOST_NAMED} more" if len(groups) > MOST_NAMED else ""
-            return f"groups have not committed what is in partitions that retire ({some}{more})"
+            return behind_words(groups)
         if silent:
             numbers = ", ".join(map(str, sorted(silent)))
             return f"coordinators of groups could not say who is behind ({OFFSETS_TOPIC} {numbers})"
@@ -117,12 +115,7 @@ class RetiredLogs:
             if await self._epoch_end(name, index, epoch) > starts.get(index, -1)
         }
         if left:
-            raise error_for(
-                ErrorCode.POLICY_VIOLATION,
-                f"'{name}' has grown, and partitions {sorted(left)} still have records from before"
-                " that, which are to be read before those that retire. Try again when retention has"
-                " deleted them.",
-            )
+            raise error_for(ErrorCode.POLICY_VIOLATION, records_left(name, left))
 
     async def _offsets(
         self, name: str, indexes: Iterable[int], timestamp: int

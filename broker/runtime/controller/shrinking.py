@@ -21,7 +21,12 @@ from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing, broke
 from kstore.broker.runtime.controller.retired import RetiredLogs
 from kstore.broker.runtime.controller.topics import answered, partitions_of
 from kstore.broker.state.controller.state import Contraction, PartitionChange, TopicId
-from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError, check_contraction
+from kstore.broker.state.metadata.topic_rules import (
+    NewPartitions,
+    TopicError,
+    check_contraction,
+    check_no_other_contraction,
+)
 from kstore.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -83,12 +88,8 @@ class ControllerShrinking(Preparing[Contraction]):
                 f"'{new.name}' is growing: try again when that is done.",
             )
         known = state.contractions.get(new.name)
-        if known is not None and known.first != new.total_count:
-            raise TopicError(
-                ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"'{new.name}' shrinks to {known.first} partitions already: try again when the"
-                " others are deleted.",
-            )
+        if known is not None:
+            check_no_other_contraction(new.name, known.first, new.total_count)
         if not controller.config.tells_epochs:
             raise TopicError(
                 ErrorCode.UNSUPPORTED_VERSION,

@@ -294,13 +294,8 @@ class Topics:
         """Let a topic grow to a larger number of partitions; TopicError."""
         async with self._turn(new.name):
             async with self._one_at_a_time:
-                if new.may_shrink and new.total_count < len(self._known(new.name).partitions):
-                    raise TopicError(
-                        ErrorCode.UNSUPPORTED_VERSION,
-                        f"'{new.name}' can't shrink: only the controller of a cluster can do that,"
-                        " and this broker is part of none.",
-                    )
                 added = plan_partitions(self._image, new)
+                self.check_growth(new.name)
                 if validate_only:
                     return
                 self._check_room(new.name, len(added))
@@ -313,14 +308,14 @@ class Topics:
                 del self._unshown[new.name]
             self._publish(grown, epoch=grown.partitions[-1].partition_epoch)
 
+    def check_growth(self, name: str) -> None:
+        """TopicError where what has become of a topic keeps it from growing."""
+
     async def _expand(self, new: NewPartitions, added: Sequence[tuple[int, ...]]) -> TopicImage:
         """Write a topic with more partitions, after producers were told to know their number."""
         topic = self._image.topics[new.name]
         first = len(topic.partitions)
-        offline = next((i for i, each in enumerate(topic.partitions) if each.leader < 0), None)
-        if offline is not None:
-            why = f"'{new.name}' can't grow: its partition {offline} lies in a failed log dir."
-            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        self._check_online(topic, "grow")
         topic = await self._in_store(lambda: znodes.begin_expansion(self._store, topic, added))
         self._lead(topic, new.total_count)
         grown = _grown(topic, added)
@@ -330,6 +325,12 @@ class Topics:
         except StoreError:
             self._lead(topic, first)  # the next attempt, or the next start, begins once more
             raise
+
+    def _check_online(self, topic: TopicImage, what: str) -> None:
+        offline = next((i for i, each in enumerate(topic.partitions) if each.leader < 0), None)
+        if offline is not None:
+            why = f"'{topic.name}' can't {what}: its partition {offline} lies in a failed log dir."
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     def _lead(self, topic: TopicImage, partition_count: int) -> None:
         """Let the data plane know new leader epochs and how many partitions a producer has to know
@@ -348,7 +349,7 @@ class Topics:
         async with self._turn(name), self._one_at_a_time:
             topic = self._known(name)
             raised = functools.partial(znodes.raise_leader_epochs, self._store, topic, least)
-            self._lead(await self._in_store(raised), len(topic.partitions))
+            self._lead(await self._in_store(raised), topic.producer_count)
 
     async def delete(self, name: str) -> None:
         """Delete a topic, its logs and what groups have committed in it; TopicError if it does not
@@ -462,4 +463,8 @@ def _offline(partition: PartitionImage) -> PartitionImage:
 
 def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:
     """The topic with further partitions, which their first replicas lead."""
-    return topic._replace(partitions=topic.partitions + new_partitions(added))
+    # Clients take no leader epoch that is smaller than one that they know, and there may have been
+    # partitions of these numbers before the topic shrank.
+    epoch = max(each.leader_epoch for each in topic.partitions)
+    new = tuple(each._replace(leader_epoch=epoch) for each in new_partitions(added))
+    return topic._replace(partitions=topic.partitions + new)

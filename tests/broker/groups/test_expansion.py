@@ -12,7 +12,6 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
-from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -67,11 +66,11 @@ def test_a_second_expansion_knows_of_the_first(client: TopicClient) -> None:
     client.produce("t", 1, records=3)
     client.grow("t", 3)
     assert priors_of(client, "t", 1) == {0: 0}
-    assert priors_of(client, "t", 2) == {0: 1, 1: 0}
+    assert priors_of(client, "t", 2) == {0: 1, 1: 1}
     assert client.epoch_end("t", 0, 1).end_offset == 2, "nothing was written in epoch 1"
-    assert client.epoch_end("t", 1, 0).end_offset == 3
+    assert client.epoch_end("t", 1, 1).end_offset == 3
     [topic] = client.metadata("t").topics
-    assert [row.leader_epoch for row in topic.partitions] == [2, 1, 0]
+    assert [row.leader_epoch for row in topic.partitions] == [2, 2, 2]
     assert client.priors("t", 2).partition_epoch == client.epochs("t")[2] == 3
 
 
@@ -172,14 +171,3 @@ def test_without_the_setting_nothing_is_held_back(client: TopicClient) -> None:
     client.beat("a", 0, subscribed_topic_names=["t"])
     client.grow("t", 2)
     assert held(client.beat("a", 2)) == [0, 1]
-
-
-def test_a_broker_that_is_alone_does_not_shrink_a_topic(client: TopicClient) -> None:
-    client.create("t", 2)
-    for may_shrink, code in (
-        (False, ErrorCode.INVALID_PARTITIONS),
-        (True, ErrorCode.UNSUPPORTED_VERSION),
-    ):
-        topic = CreatePartitionsTopic(name="t", count=1, assignments=None, may_shrink=may_shrink)
-        request = CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)
-        assert client.call(request).results[0].error_code == code

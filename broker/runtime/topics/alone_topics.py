@@ -1,0 +1,333 @@
+"""Topics of a broker that is alone, which shrink with the order of their keys kept (KIP-253). The
+steps are those of a controller (runtime/controller/shrinking.py), without other brokers: prepare,
+wait for groups, decide or roll back, delete what has retired once it is empty.
+
+What is prepared when the broker ends is taken to its end by the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kstore.broker.coordination import own_contractions
+from kstore.broker.coordination.contraction_nodes import ContractionNode
+from kstore.broker.coordination.store import StoreError
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, Topics
+from kstore.broker.state.metadata.retirement import Retirement
+from kstore.broker.state.metadata.topic_rules import (
+    NewPartitions,
+    TopicError,
+    behind_words,
+    check_contraction,
+    check_no_other_contraction,
+    records_left,
+    shrinks_yet,
+)
+from kstore.errors import ErrorCode, KafkaError
+from kstore.log.errors import LogError
+from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.log_dirs.log_manager import LogManager
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.state.metadata.image import TopicImage
+
+__all__ = ["AloneTopics", "GroupsOfTopics"]
+
+LOGGER = logging.getLogger("kstore.broker")
+TIMEOUT = "kstore.expansion.timeout.ms"
+RETENTION_CHECK = "log.retention.check.interval.ms"
+ASK_AGAIN_S = 0.1
+"""How often it is looked for groups that are behind."""
+LOOK_S = 1.0
+"""How often it is looked whether retired partitions are empty."""
+STORE_RETRY_S = 0.5
+
+
+class GroupsOfTopics(Protocol):
+    """What topics ask of groups, and tell them."""
+
+    async def behind(
+        self, name: str, topic_id: UUID, asked: Retirement
+    ) -> tuple[list[int], list[str]]:
+        """The partitions of __consumer_offsets that are served, and the groups in them that read
+        what remains of a topic and have not committed what retires; KafkaError where that is not
+        known.
+        """
+
+    async def forget(self, name: str, topic_id: UUID) -> None:
+        """A topic is gone."""
+
+    async def forget_partitions(self, name: str, first: int) -> None:
+        """A topic's partitions from an index on are gone."""
+
+
+class AloneTopics(Topics):
+    """As Topics, and they shrink."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        metadata: MetadataCache,
+        replicas: LogManager,
+        refuse_logs: Any,
+        groups: GroupsOfTopics,
+    ) -> None:
+        super().__init__(node, store, metadata, replicas, refuse_logs, groups.forget)
+        self._node = node
+        self._groups = groups
+        self._ends: dict[str, asyncio.Task[str]] = {}
+        """By topic, who takes its contraction to its end: why it was rolled back, or ""."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._looking: asyncio.Task[None] | None = None
+        """Who waits for retired partitions to be empty."""
+        self._removing: set[str] = set()
+        """Topics whose retired partitions are gone, but for their logs."""
+
+    def load(self) -> None:
+        """As Topics, and finish what a broker has begun before it ended. Blocks."""
+        for topic, count in own_contractions.half_removed(self._store):
+            first = len(topic.partitions)
+            for index in range(first, count):
+                self._replicas.delete_now(TopicPartition(topic.name, index))
+            own_contractions.finish_removal(self._store, topic.name, first)
+        super().load()
+        for name, node in own_contractions.read_all(self._store).items():
+            known = self._image.topics.get(name)
+            if known is not None and node.topic_id == known.topic_id:
+                self._take(known, _retirement(known, node))
+                if node.holds:
+                    self._look_soon()
+                else:
+                    self._finish_soon(name, node.begun_ms)
+
+    def close(self) -> None:
+        """Leave everything as it is, for the next start."""
+        for task in self._tasks:
+            task.cancel()
+
+    # ---- to another number ----
+
+    async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
+        """Let a topic grow, or shrink if that is asked for; TopicError."""
+        known = self._known(new.name)
+        if not (new.may_shrink and new.total_count < len(known.partitions)):
+            await super().add_partitions(new, validate_only=validate_only)
+        elif await self._begin(new, validate_only=validate_only):
+            why = await asyncio.shield(self._ends[new.name])
+            if why:
+                raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
+
+    def check_growth(self, name: str) -> None:
+        """New partitions would have the numbers of those that retire: their logs have to be gone.
+        TopicError.
+        """
+        topic = self._image.topics.get(name)
+        if topic is not None and topic.retirement is not None:
+            raise shrinks_yet(name, topic.retirement.first, len(topic.partitions))
+        if name in self._removing:
+            raise TopicError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"'{name}' has shrunk, and logs of partitions that are gone are not deleted: it can"
+                " grow when they are.",
+            )
+
+    async def _begin(self, new: NewPartitions, *, validate_only: bool) -> bool:
+        """Prepare a contraction; whether there is one to be waited for. TopicError."""
+        name, first = new.name, new.total_count
+        async with self._turn(name), self._one_at_a_time:
+            topic = self._known(name)
+            check_contraction(self._image, new, self._config["log.cleanup.policy"])
+            if topic.retirement is not None:
+                check_no_other_contraction(name, topic.retirement.first, first)
+                return not (validate_only or topic.retirement.holds)
+            self.check_growth(name)
+            self._check_online(topic, "shrink")
+            self._check_priors(topic, first)
+            if validate_only:
+                return False
+            now_ms = self._node.now_ms()
+            begin = functools.partial(own_contractions.begin, self._store, topic, first, now_ms)
+            bumped = await self._in_store(begin)
+            epoch = topic.partitions[first].leader_epoch
+            life = topic.partitions[first].partition_epoch
+            configs = self._known(name).configs
+            self._take(bumped._replace(configs=configs), Retirement(first, epoch, life), told=True)
+            self._finish_soon(name, now_ms)
+            return True
+
+    def _check_priors(self, topic: TopicImage, first: int) -> None:
+        """TopicError if what is to retire has to be read behind what remains."""
+        priors = {p for each in topic.partitions[first:] for p in each.prior_leader_epochs}
+        left = []
+        for index, epoch in sorted(priors):
+            partition = self._partition(topic.name, index)
+            end = partition.end_offset_for_epoch(epoch)[1]
+            if end > partition.log_start_offset:
+                left.append(index)
+        if left:
+            raise TopicError(ErrorCode.POLICY_VIOLATION, records_left(topic.name, left))
+
+    def _take(
+        self, topic: TopicImage, retirement: Retirement | None, *, told: bool = False
+    ) -> None:
+        """So much of a topic retires now. ``told``: leader epochs have changed."""
+        entry = self._replicas.table.topic(topic.name.encode())
+        assert entry is not None, topic.name
+        taken = topic._replace(retirement=retirement)
+        entry.retired_from = -1 if retirement is None else retirement.first
+        if told:
+            self._lead(taken, taken.producer_count)
+            return
+        entry.partition_count = taken.producer_count
+        self._publish(taken)
+
+    def _partition(self, name: str, index: int) -> Any:
+        partition = self._replicas.table.partition(name.encode(), index)
+        assert partition is not None, (name, index)
+        return partition
+
+    # ---- to its end ----
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self._node.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _finish_soon(self, name: str, begun_ms: int) -> None:
+        """One that was prepared before a start has a fourth of its time at least."""
+        timeout = self._config[TIMEOUT]
+        left_ms = min(max(timeout + begun_ms - self._node.now_ms(), timeout / 4), timeout)
+        topic_id = self._known(name).topic_id
+        self._ends[name] = self._spawn(self._finish(name, topic_id, left_ms / 1000))
+
+    async def _finish(self, name: str, topic_id: UUID, left_s: float) -> str:
+        """Decide it, or roll it back and say why."""
+        deadline = self._node.loop.time() + left_s
+        while True:
+            try:
+                topic = self._image.topics.get(name)
+                if topic is None or topic.topic_id != topic_id or topic.retirement is None:
+                    return f"'{name}' was deleted meanwhile."
+                why = await self._obstacle(topic, topic.retirement)
+                if not why:
+                    await self._end(topic_id, name, holds=True)
+                    return ""
+                if self._node.loop.time() >= deadline:
+                    await self._end(topic_id, name, holds=False)
+                    have, timeout = len(topic.partitions), self._config[TIMEOUT]
+                    why = (
+                        f"'{name}' keeps its {have} partitions: {why} within {TIMEOUT}={timeout}."
+                        " Try again when that is so."
+                    )
+                    LOGGER.warning("%s", why)
+                    return why
+                await asyncio.sleep(ASK_AGAIN_S)
+            except StoreError as problem:
+                self._node.report(f"'{name}' is prepared to shrink, and stays so: {problem}")
+                await asyncio.sleep(STORE_RETRY_S)
+
+    async def _obstacle(self, topic: TopicImage, retirement: Retirement) -> str:
+        """Why it can't be decided now; ""."""
+        for index in range(retirement.first, len(topic.partitions)):
+            # What was on its way to the log before it was prepared has to be read, too.
+            if self._partition(topic.name, index).appends_queued:
+                return f"appends to partition {index} wait for the disk, and were not done"
+        if OFFSETS_TOPIC not in self._image.topics:
+            return ""
+        try:
+            served, behind = await self._groups.behind(topic.name, topic.topic_id, retirement)
+        except KafkaError as problem:
+            return f"the coordinator of groups could not say who is behind ({problem})"
+        if len(served) < len(self._image.topics[OFFSETS_TOPIC].partitions):
+            return "the coordinator of groups could not say who is behind"
+        return behind_words(behind)
+
+    async def _end(self, topic_id: UUID, name: str, *, holds: bool) -> None:
+        """Decide it, or roll it back."""
+        async with self._turn(name), self._one_at_a_time:
+            topic = self._image.topics.get(name)
+            if topic is None or topic.topic_id != topic_id or topic.retirement is None:
+                return
+            step = own_contractions.decide if holds else own_contractions.cancel
+            await self._in_store(functools.partial(step, self._store, name))
+            topic = self._known(name)
+            assert topic.retirement is not None
+            self._take(topic, topic.retirement._replace(holds=True) if holds else None)
+        if holds:
+            LOGGER.info(
+                "'%s' has shrunk to %d partitions; the others are deleted once they are empty",
+                name, topic.producer_count,
+            )  # fmt: skip
+            self._look_soon()
+
+    # ---- the end of retired partitions ----
+
+    def _look_soon(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = self._spawn(self._follow_retired())
+
+    async def _follow_retired(self) -> None:
+        """Delete retired partitions once they are empty, as long as there are any."""
+        while True:
+            await asyncio.sleep(min(LOOK_S, self._config[RETENTION_CHECK] / 1000))
+            left = [t for t in self._image.topics.values() if t.retirement and t.retirement.holds]
+            for topic in left:
+                try:
+                    await self._delete_retired(topic.name)
+                except StoreError as problem:
+                    self._node.report(f"retired partitions of '{topic.name}' stay: {problem}")
+            if not left:
+                return
+
+    def _is_empty(self, name: str, index: int) -> bool:
+        partition = self._partition(name, index)
+        start, end = partition.log_start_offset, partition.log_end_offset
+        return bool(partition.online) and start == end
+
+    async def _delete_retired(self, name: str) -> None:
+        async with self._turn(name):
+            async with self._one_at_a_time:
+                topic = self._image.topics.get(name)
+                if topic is None or topic.retirement is None or not topic.retirement.holds:
+                    return
+                first, count = topic.retirement.first, len(topic.partitions)
+                if not all(self._is_empty(name, index) for index in range(first, count)):
+                    return
+                remove = functools.partial(
+                    own_contractions.remove_retired, self._store, topic, first
+                )
+                left, epoch = await self._in_store(remove)
+                self._removing.add(name)
+                self._replicas.table.remove_partitions(name.encode(), first)
+                left = left._replace(configs=self._known(name).configs, retirement=None)
+                self._take(left, None, told=True)
+                self._show(self._image, epoch)
+            LOGGER.info("'%s' has %d partitions now: the others were empty", name, first)
+            keys = (TopicPartition(name, index) for index in range(first, count))
+            try:
+                await self._replicas.remove(await (await self._replicas.take_away(keys)))
+            except (LogError, OSError) as problem:
+                self._replicas.report(f"logs of retired partitions of {name} stay: {problem}")
+                return
+            await self._in_store(
+                functools.partial(own_contractions.finish_removal, self._store, name, first)
+            )
+            self._removing.discard(name)
+        await self._groups.forget_partitions(name, first)
+
+
+def _retirement(topic: TopicImage, node: ContractionNode) -> Retirement:
+    epoch = dict(node.prior_leader_epochs)[node.first]
+    life = topic.partitions[node.first].partition_epoch
+    return Retirement(node.first, epoch, life, node.holds)
