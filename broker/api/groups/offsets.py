@@ -204,7 +204,10 @@ async def _fetch_group(
         response = await broker.groups().read(
             group.group_id,
             lambda shard: shard.fetch_offsets(
-                group, require_stable=require_stable, with_epochs=ctx.extended or with_epochs
+                group,
+                require_stable=require_stable,
+                with_epochs=ctx.extended or with_epochs,
+                image=broker.image,
             ),
         )
     except KafkaError as error:

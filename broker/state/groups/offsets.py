@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 from uuid import UUID
 
 from kstore.broker.state.groups.record import GroupRecord
+from kstore.broker.state.metadata.image import NO_EPOCH, MetadataImage
 from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
@@ -51,6 +52,9 @@ class OffsetToCommit(Protocol):
     committed_leader_epoch: int
     committed_metadata: str | None
     partition_epoch: int
+
+    def replaced(self, **fields: Any) -> Self:
+        """The same with other fields."""
 
 
 class CommittedOffset(NamedTuple):
@@ -162,9 +166,11 @@ class Offsets:
         *,
         require_stable: bool,
         with_epochs: bool = True,
+        image: MetadataImage | None = None,
     ) -> Work[OffsetFetchResponseGroup]:
         """The asked, or with ``topics`` None all, offsets of a group; offset -1 where there is
-        none. with_epochs: with partition epochs (KIP-232).
+        none, or one of an earlier partition of that number. with_epochs: with partition epochs
+        (KIP-232).
         """
         found = self.topics(request.group_id)
         response = OffsetFetchResponseGroup(group_id=request.group_id)
@@ -178,6 +184,8 @@ class Offsets:
             for partition in partitions:
                 unstable = require_stable and self.is_pending(request.group_id, name, partition)
                 committed = None if unstable else found.get(name, {}).get(partition)
+                if committed is not None and _is_of_another_life(committed, name, partition, image):
+                    committed = None
                 row = _fetched(partition, committed, topic_id, unstable)
                 if not with_epochs:
                     row.partition_epoch = -1
@@ -278,6 +286,14 @@ def _fetched(
         metadata=committed.metadata,
         partition_epoch=committed.partition_epoch,
     )
+
+
+def _is_of_another_life(
+    committed: CommittedOffset, topic: str, index: int, image: MetadataImage | None
+) -> bool:
+    """Whether it lies in a partition that was deleted, of which nobody has told its coordinator."""
+    now = None if image is None else image.partition(topic, index)
+    return now is not None and NO_EPOCH != committed.partition_epoch < now.partition_epoch
 
 
 def _put(

@@ -1,6 +1,9 @@
 """A contraction (KIP-253) and groups of the classic protocol, whose own leader decides who gets
 what: partitions that a group may not read yet are taken out of what the leader gives, before it is
 kept. Once the group may read them, its members are called to join again.
+
+Kafka Streams names the tasks of each partition in its assignments once more, and ends where one
+lacks a partition: its groups are not held back.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from kstore.protocol.groups.consumer_protocol import ConsumerProtocolAssignment
 __all__ = ["assigned_partitions", "is_due", "lacks_remaining", "without_held_back"]
 
 VERSION_BYTES = 2
+STREAMS_ASSIGNOR = "stream"
+"""The protocol name of Kafka Streams' groups."""
 
 
 def _decoded(assignment: bytes) -> tuple[ConsumerProtocolAssignment, int] | None:
@@ -32,6 +37,10 @@ def _decoded(assignment: bytes) -> tuple[ConsumerProtocolAssignment, int] | None
     return decoded, version
 
 
+def _may_be_cut(group: ClassicGroup) -> bool:
+    return group.uses_consumer_protocol and group.protocol_name != STREAMS_ASSIGNOR
+
+
 def without_held_back(
     group: ClassicGroup, given: dict[str, bytes], image: MetadataImage | None
 ) -> tuple[dict[str, bytes], frozenset[str]]:
@@ -43,7 +52,7 @@ def without_held_back(
         for name in image.ordered
         if image.topics[name].hidden
     }  # fmt: skip
-    if not hidden or not group.uses_consumer_protocol:
+    if not hidden or not _may_be_cut(group):
         return given, frozenset()
     left: dict[str, bytes] = {}
     lacking: set[str] = set()
@@ -91,7 +100,7 @@ def lacks_remaining(group: ClassicGroup, image: MetadataImage | None) -> frozens
     """The topics of which a group whose log was replayed has partitions, and not the first one: its
     members were held back by a contraction, which may have been rolled back since.
     """
-    if group.state != STABLE or image is None or not group.uses_consumer_protocol:
+    if group.state != STABLE or image is None or not _may_be_cut(group):
         return frozenset()
     found = set()
     for name in image.ordered:

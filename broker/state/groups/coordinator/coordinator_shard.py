@@ -34,6 +34,7 @@ from kstore.broker.state.groups.settings import GroupSettings
 from kstore.broker.state.groups.share.group import SHARE_KIND, ShareGroup
 from kstore.broker.state.groups.share.offsets import forget_topic
 from kstore.broker.state.groups.timers import TimerEvent
+from kstore.broker.state.metadata.image import MetadataImage
 from kstore.broker.state.work import ROWS_BETWEEN, Work
 from kstore.protocol.coordinator_records.classic import GroupMetadataKey
 from kstore.protocol.groups.group_admin import DeleteGroupsRequest, DescribedGroup, ListedGroup
@@ -172,6 +173,7 @@ class GroupShard:
         *,
         require_stable: bool,
         with_epochs: bool = True,
+        image: MetadataImage | None = None,
     ) -> Work[OffsetFetchResponseGroup]:
         """OffsetFetch for one group; an unknown group has no offsets, which is not an error.
         with_epochs: with partition epochs (KIP-232).
@@ -183,7 +185,7 @@ class GroupShard:
                 return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error_code)
         return (
             yield from self.offsets.fetch(
-                request, require_stable=require_stable, with_epochs=with_epochs
+                request, require_stable=require_stable, with_epochs=with_epochs, image=image
             )
         )
 

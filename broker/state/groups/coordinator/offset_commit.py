@@ -37,6 +37,7 @@ __all__ = [
     "commit_offsets",
     "delete_offsets",
     "is_metadata_too_long",
+    "of_a_life",
     "offset_commit_failure",
     "offset_error",
     "refused_to_owners",
@@ -81,7 +82,7 @@ def commit_offsets(
                         request.group_id,
                         topic.name,
                         topic.topic_id,
-                        partition,
+                        of_a_life(ctx, topic.name, partition),
                         ctx.now_ms,
                         expires_ms,
                     )
@@ -170,6 +171,16 @@ def offset_error(
     if NO_EPOCH != asked.committed_leader_epoch < stored.leader_epoch:
         return ErrorCode.INVALID_LEADER_EPOCH
     return ErrorCode.NONE
+
+
+def of_a_life(ctx: GroupContext, topic: str, asked: OffsetToCommit) -> OffsetToCommit:
+    """An offset as it is stored: of the partition that there is now, where the client does not say
+    a partition epoch, and the topic may shrink. The next partition of that number has another.
+    """
+    if asked.partition_epoch != NO_EPOCH or ctx.image is None or topic not in ctx.image.ordered:
+        return asked
+    image = ctx.image.partition(topic, asked.partition_index)
+    return asked if image is None else asked.replaced(partition_epoch=image.partition_epoch)
 
 
 def is_metadata_too_long(metadata: str | None, settings: GroupSettings) -> bool:

@@ -11,6 +11,7 @@ from kstore.broker.state.groups.contract import CommitClaim, Group, ShardState
 from kstore.broker.state.groups.coordinator.offset_commit import (
     commit_error,
     is_metadata_too_long,
+    of_a_life,
     offset_error,
     refused_to_owners,
 )
@@ -58,8 +59,9 @@ def commit_transactional_offsets(
         for partition, answer in zip(topic.partitions, answers.partitions, strict=True):
             answer.error_code = offset_error(shard, ctx, request.group_id, topic.name, partition)
             if answer.error_code == ErrorCode.NONE:
+                stored = of_a_life(ctx, topic.name, partition)
                 records.append(
-                    commit_record(request.group_id, topic.name, topic_id, partition, ctx.now_ms)
+                    commit_record(request.group_id, topic.name, topic_id, stored, ctx.now_ms)
                 )
     timers = () if group is None else group.commit_timers(claim)
     producer = (request.producer_id, request.producer_epoch)

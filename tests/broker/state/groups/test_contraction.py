@@ -4,6 +4,7 @@ has committed what retires; and who keeps the topic from shrinking.
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,8 @@ from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from tests.reference.consumer_driver import ConsumerDriver, assignment, owned_of, subscription
 from tests.reference.group_driver import Parked
@@ -48,6 +51,11 @@ class Driver(ConsumerDriver):
         parts = tuple(PartitionImage(1, 0, (1,), (1,)) for _ in range(FIVE))
         topic = TopicImage("t", TOPIC, parts, ON, retirement)
         self.image = self.image.with_gates({"t": gates}).with_topics(topic)
+
+    def be_of_epochs(self, *epochs: int) -> None:
+        """The partitions have these partition epochs."""
+        parts = tuple(PartitionImage(1, 0, (1,), (1,), epoch) for epoch in epochs)
+        self.image = self.image.with_topics(TopicImage("t", TOPIC, parts, ON))
 
     def whole_topic(self) -> None:
         """It does not shrink."""
@@ -183,6 +191,39 @@ def test_groups_that_read_nothing_that_remains_keep_nobody_waiting(driver: Drive
     assert driver.behind() == []
 
 
+# ---- partitions that are gone, and others of their numbers ----
+
+
+def test_an_offset_of_a_partition_that_is_gone_is_not_one_of_the_next(driver: Driver) -> None:
+    """Even where the coordinator was not there when it went, and the client knows no epochs."""
+    asked = OffsetFetchRequestTopics(name="t", topic_id=TOPIC, partition_indexes=[0, 2])
+    request = OffsetFetchRequestGroup(group_id="g", topics=[asked])
+
+    def fetched() -> list[int]:
+        fetch = driver.shard.fetch_offsets(request, require_stable=False, image=driver.image)
+        [topic] = whole(fetch).topics
+        return [row.committed_offset for row in topic.partitions]
+
+    driver.be_of_epochs(1, 1, 2, 2, 2)
+    driver.reach({0: 7, 2: 9})
+    assert fetched() == [7, 9]
+    driver.restart()
+    driver.be_of_epochs(1, 1, 5, 5, 5)
+    assert fetched() == [7, -1]
+    driver.reach({2: 3})
+    assert fetched() == [7, 3]
+
+
+def test_offsets_of_other_topics_are_of_no_certain_partition(driver: Driver) -> None:
+    driver.topic("other", 1)
+    row = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    topic = OffsetCommitRequestTopic(name="other", partitions=row)
+    driver.send(OffsetCommitRequest(group_id="g", topics=[topic]), version=9)
+    stored = driver.shard.offsets.get("g", "other", 0)
+    assert stored is not None
+    assert stored.partition_epoch == -1
+
+
 # ---- the classic protocol ----
 
 
@@ -265,6 +306,36 @@ def test_assignments_that_are_no_consumers_are_left_alone(driver: Driver) -> Non
     answer = joined.response
     given = {answer.member_id: b"\0"}
     assert driver.sync(answer.member_id, answer.generation_id, given).assignment == b"\0"
+
+
+def test_assignments_of_kafka_streams_are_whole(driver: Driver) -> None:
+    """An instance whose partitions are not those of its tasks ends with an exception; it keeps a
+    topic from shrinking as others do.
+    """
+    driver.shrink(holds=False)
+    row = ConsumerProtocolAssignmentTopicPartition(topic="t", partitions=[0, 1, 2, 3, 4])
+    given = b"\0\1" + ConsumerProtocolAssignment(
+        assigned_partitions=[row], user_data=streams_tasks(5)
+    ).encode(1)
+    _, subscribed = subscription()[0]
+    joined = driver.join(version=3, protocols=(("stream", subscribed),))
+    driver.advance(0)
+    answer = joined.response
+    synced = driver.sync(answer.member_id, answer.generation_id, {answer.member_id: given})
+    assert synced.assignment == given
+    assert driver.behind() == ["g"]
+    driver.restart()
+    assert driver.heartbeat(answer.member_id, answer.generation_id) == ErrorCode.NONE
+    driver.reach({2: 4, 4: 6}, **as_member(answer.member_id, answer.generation_id))
+    assert driver.behind() == []
+
+
+def streams_tasks(count: int) -> bytes:
+    """What Kafka Streams' leader adds to an assignment, version 11: active tasks of subtopology 0,
+    no standby tasks, no hosts, no error.
+    """
+    tasks = b"".join(struct.pack(">iih", 0, index, -1) for index in range(count))
+    return struct.pack(">iii", 11, 11, count) + tasks + struct.pack(">iiii", 0, 0, 0, 0)
 
 
 def test_other_topics_of_an_assignment_stay(driver: Driver) -> None:
