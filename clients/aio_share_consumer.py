@@ -87,7 +87,7 @@ class AIOShareConsumer:
         self._shell.subscribe(names)
 
     async def unsubscribe(self) -> None:
-        """Release what is held, leave the group, and read nothing."""
+        """Release the records that are held, leave the group, and read nothing."""
         await self._shell.unsubscribe()
         await self._tell()
 

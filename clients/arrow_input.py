@@ -54,7 +54,7 @@ def column_runs(batch: Any) -> Iterator[ColumnRun]:
     for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
         names = set(part.schema.names)
         if "value" not in names:
-            raise ValueError(f"the Arrow batch has columns {sorted(names)}: one has to be value")
+            raise ValueError(f"the Arrow batch has columns {sorted(names)}: one must be value")
         given = {"value": _bytes(pa, part.column("value"), "value")}
         if "key" in names:
             given["key"] = _bytes(pa, part.column("key"), "key")
@@ -80,7 +80,7 @@ def _bytes(pa: Any, column: Any, name: str) -> Any:
         or pa.types.is_large_binary(kind)
         or pa.types.is_large_string(kind)
     ):
-        raise ValueError(f"the Arrow column {name} is {kind}: it has to be binary or text")
+        raise ValueError(f"the Arrow column {name} is {kind}: it must be binary or text")
     return column
 
 

@@ -362,8 +362,8 @@ class Consumer:
         """Commit offsets for the group, by default the positions. An offset is that of the next
         record to read.
 
-        Raises InvalidGroupIdError without group.id, CommitFailedError if the partitions may belong
-        to another member by now, and errors that retries for default.api.timeout.ms did not solve.
+        Raises InvalidGroupIdError without group.id, CommitFailedError if the partitions may already
+        belong to another member, and errors that retries for default.api.timeout.ms did not solve.
         """
         self._interceptors.on_commit(self._run(self._shell.commit(offsets, timeout_ms)))
 

@@ -60,7 +60,7 @@ class ConsumerInterceptor(Protocol):
     """Sees records before the user does (interceptor.classes). What it raises is logged."""
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """The records to return in place of these."""
+        """Return the records that poll() returns instead of these."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The user has committed these offsets."""

@@ -130,7 +130,7 @@ class Interceptors:
         return record
 
     def on_acknowledgement(self, delivery: Delivery) -> None:
-        """Tell all of them."""
+        """Call all of them."""
         for item in self._objects:
             if hasattr(item, "on_acknowledgement"):
                 try:

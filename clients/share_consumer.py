@@ -41,13 +41,13 @@ Handler = Callable[[ShareRecord], object]
 class ShareConsumer:
     """Reads records with the other members of a share group: each record goes to one of them at a
     time, and is done when it is accepted. Settings are Kafka's, by their dotted names in a mapping,
-    or as keywords with underscores, which win; a str or list in place of the mapping is
+    or as keywords with underscores, which take precedence; a str or list in place of the mapping is
     bootstrap.servers. Topics that follow are subscribed to. Times are in ms. Raises ConfigError, a
     ValueError.
 
-    Records that were not acknowledged are released by close(), or when their acquisition lock runs
-    out (group.share.record.lock.duration.ms). For one thread at a time; only `wakeup` is for
-    others.
+    close() releases records that were not acknowledged. Otherwise the broker releases them when
+    their acquisition lock expires (group.share.record.lock.duration.ms). Use it from one thread at
+    a time; only `wakeup` may be called from others.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ShareConsumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Items[str]) -> None:
-        """Read these topics, by name, in place of those read before. An empty list: unsubscribe."""
+        """Read topics by name, instead of the former ones. An empty list: unsubscribe."""
         names = names_of(topics)
         if names:
             self._do(self._shell.subscribe, names)
@@ -100,7 +100,7 @@ class ShareConsumer:
             self.unsubscribe()
 
     def unsubscribe(self) -> None:
-        """Release what is held, leave the group, and read nothing."""
+        """Release the records that are held, leave the group, and read nothing."""
         self._thread.run(self._shell.unsubscribe())
         self._tell()
 
@@ -118,9 +118,9 @@ class ShareConsumer:
         """Up to max_records (max.poll.records) records as soon as there are any; empty when
         timeout_ms is over.
 
-        It accepts the records of the last poll. With share.acknowledgement.mode explicit it raises
-        RuntimeError instead if some of them were not acknowledged. Also raises WakeupError,
-        CorruptMessageError, and errors of brokers that trying again can't help.
+        Accepts the records of the previous poll. With share.acknowledgement.mode=explicit it does
+        not, and raises RuntimeError if some of them were not acknowledged. Also raises WakeupError,
+        CorruptMessageError, and errors of brokers that a retry cannot solve.
         """
         limit = self._settings["max.poll.records"] if max_records is None else max_records
         return self._polled(timeout_ms, limit)
@@ -135,9 +135,9 @@ class ShareConsumer:
         return shown(rows, self._deserializers)
 
     def __iter__(self) -> Iterator[ShareRecord]:
-        """Records one after the other, for ever or until consumer.timeout.ms without one. A record
-        is accepted when the next one is asked for (mode implicit). The record at which the loop is
-        left, and those that it did not come to, are released.
+        """Records one after the other, for ever or until consumer.timeout.ms without one. In
+        implicit mode a record is accepted when the loop asks for the next one. When the loop ends
+        early, the current record and the ones after it are released.
         """
         timeout_ms = self._settings["consumer.timeout.ms"]
         try:
@@ -159,11 +159,12 @@ class ShareConsumer:
         idle_ms: float | None = None,
     ) -> None:  # fmt: skip
         """Call the handler with each record: it is accepted when the handler returns. If the
-        handler raises an Exception, that is logged and the record released; on_error="reject" has
-        it delivered to nobody any more, and a function of the record and the exception decides.
+        handler raises an Exception, the exception is logged and the record released.
+        on_error="reject" rejects it instead, and it is not delivered again. on_error can also be a
+        function of the record and the exception that returns a type.
 
-        Returns after wakeup(), or after idle_ms without a record. What else the handler raises,
-        KeyboardInterrupt say, ends it, with that record and the later ones released.
+        Returns after wakeup(), or after idle_ms without a record. Any other exception of the
+        handler, such as KeyboardInterrupt, ends it; that record and the later ones are released.
         """
         try:
             while records := self._polled(idle_ms, self._limit):
@@ -188,8 +189,8 @@ class ShareConsumer:
             self._do(self._shell.flush)
 
     def wakeup(self) -> None:
-        """End a poll() that is running, or the next one, with WakeupError, and run() without an
-        error. For any thread.
+        """End a running poll(), or the next one, with WakeupError, and run() without an error. Any
+        thread may call it.
         """
         self._shell.wakeup()
 
@@ -198,10 +199,10 @@ class ShareConsumer:
     def acknowledge(
         self, record: ShareRecord, kind: AcknowledgeType | str = AcknowledgeType.ACCEPT
     ) -> None:
-        """Say what becomes of a record: "accept", "release", "reject" or "renew". It is sent with
-        the next poll() or commit(); a renewed record is returned by poll() again.
+        """Acknowledge a record: "accept", "release", "reject" or "renew". The next poll() or
+        commit() sends it. poll() returns a renewed record again.
 
-        ValueError for a record that this consumer does not hold (any more).
+        Raises ValueError if this consumer does not hold the record, or no longer does.
         """
         tp, offset = place_of(record)
         self._acknowledge(tp, offset, acknowledge_type(kind))
@@ -217,19 +218,19 @@ class ShareConsumer:
         self, partition: TopicPartition, first_offset: int, last_offset: int,
         kind: AcknowledgeType | str = AcknowledgeType.ACCEPT,
     ) -> int:  # fmt: skip
-        """The same for the held records of a partition from first to last offset, both included;
-        gives how many they are. ValueError for none.
+        """Acknowledge the held records of a partition from the first to the last offset, both
+        included; return their number. Raises ValueError if there are none.
         """
         tp = TopicPartition(*partition)
         holdings = self._shell.holdings
         return holdings.acknowledge_range(tp, first_offset, last_offset, acknowledge_type(kind))
 
     def commit(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send the acknowledgements, and wait for the answers: for each partition None, or the
-        error, InvalidRecordStateError if a lock had run out. With share.acknowledgement.mode
-        implicit it accepts the records of the last poll first.
+        """Send the acknowledgements and wait for the responses. Returns None or the error for each
+        partition; InvalidRecordStateError means that a lock had expired. With
+        share.acknowledgement.mode=implicit it first accepts the records of the previous poll.
 
-        TimeoutError if there is no answer within timeout_ms (default.api.timeout.ms).
+        Raises TimeoutError if there is no response within timeout_ms (default.api.timeout.ms).
         """
         try:
             return self._thread.run(self._shell.commit(timeout_ms))
@@ -237,14 +238,14 @@ class ShareConsumer:
             self._tell()
 
     def commit_async(self) -> None:
-        """Send the acknowledgements without waiting; the callback hears what became of them."""
+        """Send the acknowledgements without waiting; the callback gets the results."""
         if not self._shell.is_explicit:
             self._do(self._shell.holdings.acknowledge_all, AcknowledgeType.ACCEPT)
         self._do(self._shell.flush)
 
     def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """Called in poll(), commit() and close() with an AcknowledgementResult for each partition
-        whose acknowledgements were answered.
+        """Set a function that poll(), commit() and close() call with an AcknowledgementResult for
+        each partition whose acknowledgements were answered.
         """
         self._callback = callback
 
@@ -256,13 +257,13 @@ class ShareConsumer:
                 self._callback(result)
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record is held before it is released; None: no broker has said it yet."""
+        """How long a record is held before it is released; None until a broker has answered."""
         return self._shell.lock_timeout_ms
 
     # ---- the end ----
 
     def close(self, timeout_ms: float = CLOSE_MS) -> None:
-        """Send the acknowledgements, release what was not acknowledged, leave the group, close the
+        """Send the acknowledgements, release the other records, leave the group, close the
         connections. Calling it again is harmless.
         """
         if self._thread.is_closed:

@@ -17,7 +17,7 @@ OnError = AcknowledgeType | str | Callable[["ShareRecord", Exception], "Acknowle
 
 
 class AcknowledgementResult(NamedTuple):
-    """What became of acknowledgements of one partition; error None: the broker has taken them."""
+    """The result of acknowledgements of a partition; error None: the broker accepted them."""
 
     partition: TopicPartition
     ranges: tuple[tuple[int, int], ...]

@@ -68,8 +68,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets in a transaction (KIP-447): generation or member epoch -1 and an empty
-    member id mean somebody outside of the group's membership.
+    """The member that commits offsets in a transaction (KIP-447). Generation or member epoch -1 and
+    an empty member id: not a member of the group.
     """
 
     group_id: str
@@ -86,9 +86,9 @@ class DecodeOptions(TypedDict, total=False):
     verify: bool
     """Check each batch's CRC."""
     start_offset: int
-    """What is before is left out."""
+    """Records before it are left out."""
     end_offset: int | None
-    """What is at or after it is left out."""
+    """Records at or after it are left out."""
     control: bool
     """Control batches too."""
     aborted: Iterable[tuple[int, int]] | None

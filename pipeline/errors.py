@@ -28,7 +28,7 @@ _REMEDIES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or correct its name in the options",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Correct the topic's name in the options",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
-        "Have somebody allow this user READ on the topic: kstore acl add --consumer"
+        "Ask an administrator to allow this user READ on the topic: kstore acl add --consumer"
     ),
     ErrorCode.SASL_AUTHENTICATION_FAILED: "Check kafka.sasl.*: mechanism, user and password",
 }

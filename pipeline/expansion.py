@@ -20,9 +20,9 @@ __all__ = ["Expansion"]
 
 TELL_EVERY_S = 60
 _STUCK = (
-    "not read yet, because no broker could tell what has to be read before them. See that the"
-    " brokers and their coordination store answer; option kstore.orderedExpansion=false reads them"
-    " at once, which gives up the order of their keys"
+    "not read yet, because no broker could say which records must be read before them. Check that"
+    " the brokers and their coordination store answer. Option kstore.orderedExpansion=false reads"
+    " them at once, without the order of their keys"
 )
 
 

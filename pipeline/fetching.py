@@ -38,7 +38,7 @@ UNKNOWN_TRIES = 6
 RECREATED = "the topic was deleted and created again since these offsets were planned"
 REREAD = "Start the query again"
 LOST = (
-    "Set failOnDataLoss to false to go on with what is there, raise the topic's retention, or read"
+    "Set failOnDataLoss to false to continue with the records that exist, raise the topic's retention, or read"
     " from later offsets"
 )
 _clients: dict[tuple[tuple[str, str], ...], FetchClient] = {}
@@ -238,7 +238,7 @@ class _RangeReader:
             return offset
         there = f"has offsets {first} to {last - 1}" if last > first else "is empty"
         return self._lost(
-            f"records that the query has to read are gone; the partition {there}",
+            f"records that the query must read are gone; the partition {there}",
             offset,
             min(first, self._range.end) if offset < first else self._range.end,
         )

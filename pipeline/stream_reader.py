@@ -41,7 +41,7 @@ _RECREATED = (
     " then reads the new topic from its beginning"
 )
 _LOST = (
-    "Set failOnDataLoss to false to go on with what is there, or give the query a new"
+    "Set failOnDataLoss to false to continue with the records that exist, or give the query a new"
     " checkpointLocation"
 )
 

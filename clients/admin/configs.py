@@ -95,7 +95,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """What to do to one config; append and subtract are for lists (KIP-339)."""
+    """A change of one config; append and subtract are for lists (KIP-339)."""
 
     operation: Literal["set", "delete", "append", "subtract"]
     value: str | None = None

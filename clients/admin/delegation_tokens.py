@@ -38,16 +38,16 @@ class DelegationToken:
 
     token_id: str
     hmac: bytes = field(repr=False)
-    """The secret. Who has it acts as the owner."""
+    """The secret. Anyone who has it can act as the owner."""
     owner: str
     requester: str
-    """Who created it; "" where the broker does not tell (before KIP-373)."""
+    """The principal that created it; "" if the broker does not send it (before KIP-373)."""
     renewers: tuple[str, ...]
     issue_timestamp_ms: int
     expiry_timestamp_ms: int
     """It ends then, unless it is renewed."""
     max_timestamp_ms: int
-    """It can't be renewed beyond."""
+    """It cannot be renewed beyond this time."""
 
     @property
     def password(self) -> str:
@@ -75,8 +75,8 @@ class DelegationTokensAdmin(AdminBase):
     ) -> DelegationToken:
         """A new token for the client's own principal, or for owner (needs CREATE_TOKENS).
 
-        renewers: who else may renew and expire it. max_lifetime_ms: None is the broker's
-        delegation.token.max.lifetime.ms, which is also the longest.
+        renewers: other principals that may renew and expire it. max_lifetime_ms is limited by the
+        broker's delegation.token.max.lifetime.ms; None means that limit.
         """
         given = items_of("renewers", renewers, str, "principals like User:alice")
         who = [_principal("renewers", each) for each in given]
@@ -139,8 +139,8 @@ class DelegationTokensAdmin(AdminBase):
     async def describe_delegation_tokens(
         self, owners: Items[str] | None = None
     ) -> list[DelegationToken]:
-        """The tokens of owners (None: of everybody) that the client may see, by their ids: those
-        that it owns, created or may renew, and those that ACLs let it describe.
+        """The tokens of these owners (None: of all) that the client may see, by id: tokens that it
+        owns, created or may renew, and tokens that ACLs allow it to describe.
         """
         wanted = None
         if owners is not None:

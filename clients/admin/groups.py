@@ -157,7 +157,7 @@ class GroupsAdmin(AdminBase):
         authorized_operations: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, GroupDescription]:
-        """State and members of share groups; GroupIdNotFoundError for what is none."""
+        """State and members of share groups. Raises GroupIdNotFoundError for any other group."""
         group_ids = items_of("group_ids", group_ids, str, "group ids")
 
         async def ask(node_id: int, wanted: list[str]) -> Described:

@@ -99,8 +99,8 @@ class OffsetsAdmin(AdminBase):
     ) -> Results[TopicPartition, ListedOffset]:
         """Offsets by a name of OFFSET_SPECS or a time in ms since 1970.
 
-        A time gives the first offset whose record is not older; -1: there is none. The topic that
-        has the name now is meant: an answer about a deleted one is never used.
+        For a time, the first offset whose record is not older; -1 if there is none. Only a response
+        about the topic that has the name now is used, never one about a deleted topic.
         """
         wanted_specs = by_partition("specs", specs, "a name of OFFSET_SPECS or a timestamp")
         timestamps = {tp: _timestamp(spec) for tp, spec in wanted_specs.items()}
@@ -152,8 +152,8 @@ class OffsetsAdmin(AdminBase):
         self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
     ) -> Results[TopicPartition, int]:
         """Delete the records below the offsets (-1: the high watermark); returns the new log start
-        offsets. InvalidPartitionEpochError for a topic that is deleted and made again meanwhile:
-        nothing of the new one is deleted.
+        offsets. Raises InvalidPartitionEpochError if the topic is deleted and created again in the
+        meantime; no record of the new topic is deleted.
         """
         before = by_partition("offsets", offsets, "offset", int)
         # Those that were there at first: a topic that is made anew meanwhile keeps its records.

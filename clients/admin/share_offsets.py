@@ -99,9 +99,9 @@ class ShareOffsetsAdmin(AdminBase):
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Set start offsets of a share group that has no members; what it had acknowledged after
-        them is forgotten. Of an OffsetAndMetadata only the offset and its epoch count: it is
-        refused for another topic of that name than the one that it belongs to.
+        """Set start offsets of a share group without members. Its acknowledgements after them are
+        discarded. Only the offset and the epoch of an OffsetAndMetadata are used; it is refused if
+        it belongs to a deleted topic of that name.
         """
         given = {
             tp: committed_position(

@@ -66,9 +66,9 @@ class NewPartitions:
 class PartitionDescription:
     """A partition's leader (-1: none), its epoch, and its replicas by broker id.
 
-    partition_epoch is KIP-232's, -1 if the broker does not send it. elr are the replicas that may
-    lead although they are out of the ISR, last_known_elr who led last of a partition without an ISR
-    (KIP-966); None if the broker does not send them.
+    partition_epoch is KIP-232's, -1 if the broker does not send it. elr are the replicas outside
+    the ISR that can become leader, last_known_elr the last leader of a partition without an ISR
+    (KIP-966). Both are None if the broker does not send them.
     """
 
     partition: int
@@ -212,8 +212,8 @@ class TopicsAdmin(AdminBase):
     ) -> list[TopicDescription]:
         """Ids, partitions, leaders and replicas of topics by name or id (None: of all), by name.
 
-        Of topics that were named, and of those with partitions without a leader, who is eligible as
-        one, if the broker knows (KIP-966).
+        Includes the eligible leader replicas (KIP-966) of topics that are named and of topics that
+        have partitions without a leader, if the broker sends them.
         """
         wanted = None
         if topics is not None:

@@ -115,8 +115,8 @@ class TransactionsAdmin(AdminBase):
     ) -> list[TransactionListing]:
         """The transactional ids of all coordinators, in order.
 
-        Only those in these states, of these producer ids, open for longer than min_duration_ms
-        (KIP-994), whose id matches id_pattern, an RE2 expression (KIP-1152).
+        states, producer_ids, min_duration_ms (open for longer than this; KIP-994) and id_pattern
+        (an RE2 expression; KIP-1152) select some of them.
         """
         states = items_of("states", states, str, "transaction states")
         producer_ids = items_of("producer_ids", producer_ids, int, "producer ids")
@@ -275,9 +275,8 @@ class TransactionsAdmin(AdminBase):
     ) -> list[HangingTransaction]:
         """Transactions on these partitions that no coordinator will end.
 
-        They were last written to more than max_timeout_ms ago (by default as long as a broker
-        allows a transaction to be open), and their coordinator does not know them, or has ended
-        them.
+        Their last write was more than max_timeout_ms ago (default: the longest that a broker lets a
+        transaction stay open), and their coordinator does not know them or has ended them.
         """
         producers = await self.describe_producers(partitions)
         late = [

@@ -316,7 +316,7 @@ class Copier:
         topic = copy.tp.topic
         if self._source.view.topic_id(topic) == self._ids[topic]:
             return True
-        said = f"{copy.tp}: the topic was deleted and created anew in the source; delete the copy"
+        said = f"{copy.tp}: the topic was deleted and created again in the source; delete the copy"
         self.stop(copy.tp, ReplicationError(said))
         return False
 

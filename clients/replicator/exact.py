@@ -125,7 +125,7 @@ class ExactCopier(Copier):
         return ReplicationError(
             f"{copy.tp}: leader epoch {epoch} ends {where} in the source and at {copy.position} in "
             "the target: the source has lost records (an unclean election), or the target is no "
-            "copy of it; nothing was changed. Delete the copy to begin anew"
+            "copy of it; nothing was changed. Delete the copy to start again"
         )
 
     async def _last_batch(self, copy: PartitionCopy) -> BatchView | None:

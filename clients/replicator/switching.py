@@ -97,7 +97,7 @@ class Switch:
         for tp, end in (await self._ends(self._source, 0)).items():
             if end != ends[tp]:
                 raise ReplicationError(
-                    f"{tp}: somebody has written to the source during the switch: offsets "
+                    f"{tp}: a producer wrote to the source during the switch: offsets "
                     f"{ends[tp]} to {end - 1} are not in the copy, which takes records now"
                 )
 

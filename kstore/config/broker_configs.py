@@ -60,7 +60,7 @@ _SERVER = (
     ),
     ConfigDef(
         "advertised.listeners", _LIST, None,
-        "The addresses that clients are told to connect to; by default those of listeners.",
+        "The addresses that clients connect to; by default those of listeners.",
         _HIGH,
     ),
     ConfigDef(

@@ -133,7 +133,7 @@ CLUSTER_CONFIGS = (
     ),
     ConfigDef(
         "controlled.shutdown.enable", _BOOLEAN, True,
-        "Whether a broker that is told to stop first hands its leaderships to other brokers.",
+        "Whether a broker that stops cleanly first hands its leaderships to other brokers.",
         _MEDIUM,
     ),
     ConfigDef(

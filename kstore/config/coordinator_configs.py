@@ -33,8 +33,8 @@ _OFFSETS = (
     ),
     ConfigDef(
         "offsets.commit.timeout.ms", _INT, 5000,
-        "How long a change to a group may take to reach the followers; after that the client is "
-        "told to retry.",
+        "How long a change to a group may take to reach the followers; after that the client "
+        "gets an error that it can retry.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
@@ -110,7 +110,7 @@ def _timeouts(kind: str, who: str) -> tuple[ConfigDef, ...]:
         ),
         ConfigDef(
             f"{prefix}heartbeat.interval.ms", _INT, 5_000,
-            f"How often a member of {who} is told to send a heartbeat.", _MEDIUM, at_least(1),
+            f"How often a member of {who} sends a heartbeat.", _MEDIUM, at_least(1),
         ),
         ConfigDef(
             f"{prefix}min.heartbeat.interval.ms", _INT, 5_000,
@@ -122,7 +122,7 @@ def _timeouts(kind: str, who: str) -> tuple[ConfigDef, ...]:
         ),
         ConfigDef(
             f"{prefix}assignment.interval.ms", _INT, 1_000,
-            f"How long lies at least between two computed assignments of {who}.",
+            f"The shortest time between two computed assignments of {who}.",
             _MEDIUM, at_least(0), (), _CLUSTER_WIDE,
         ),
         ConfigDef(
@@ -268,7 +268,7 @@ _SHARE_STATE = (
     ConfigDef(
         "share.coordinator.write.timeout.ms", _INT, 5000,
         "How long a change to a share-partition may take to reach the followers; after that the "
-        "client is told to retry.",
+        "client gets an error that it can retry.",
         _HIGH, at_least(1),
     ),
     ConfigDef(

@@ -25,7 +25,7 @@ _ROWS = (
     ),
     _row(
         "consumer.heartbeat.interval.ms", 5_000,
-        "How often a member of the consumer protocol is told to send a heartbeat.", 1,
+        "How often a member of the consumer protocol sends a heartbeat.", 1,
     ),
     _row(
         "consumer.assignment.interval.ms", 1_000,
@@ -37,7 +37,7 @@ _ROWS = (
     ),
     _row(
         "streams.heartbeat.interval.ms", 5_000,
-        "How often a member of a streams group is told to send a heartbeat.", 1,
+        "How often a member of a streams group sends a heartbeat.", 1,
     ),
     _row(
         "streams.assignment.interval.ms", 1_000,
@@ -57,7 +57,7 @@ _ROWS = (
     ),
     _row(
         "share.heartbeat.interval.ms", 5_000,
-        "How often a member of a share group is told to send a heartbeat.", 1,
+        "How often a member of a share group sends a heartbeat.", 1,
     ),
     _row(
         "share.assignment.interval.ms", 1_000,

@@ -34,7 +34,7 @@ SHARE_GROUP_CONFIGS = (
     ),
     ConfigDef(
         "group.share.heartbeat.interval.ms", _INT, 5_000,
-        "How often a member of a share group is told to send a heartbeat.", _MEDIUM, at_least(1),
+        "How often a member of a share group sends a heartbeat.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "group.share.min.heartbeat.interval.ms", _INT, 5_000,

@@ -35,8 +35,9 @@ def console(
     profile: ProfileName = None,
     json: Annotated[bool, typer.Option("--json", help="Write the ready line as JSON.")] = False,
 ) -> None:
-    """Serve a web console of a cluster until Ctrl-C. Where the cluster has SASL and no credentials
-    are given, users log in with their own; else KSTORE_CONSOLE_TOKEN, if set, is asked for.
+    """Serve a web console of a cluster until Ctrl-C. If the cluster has SASL and no credentials are
+    given, users log in with their own. Otherwise they log in with KSTORE_CONSOLE_TOKEN, if it is
+    set.
     """
     config = client_config("admin", bootstrap, properties, profile)
     config.setdefault("bootstrap.servers", "localhost:9092")

@@ -70,7 +70,7 @@ def open_log_dir(
     ``flush`` says when an append is on disk: "os" (when the system writes it, as in Kafka),
     "interval" (within ``flush_interval_ms``) or "always" (before append returns; concurrent appends
     share the wait). With ``shared=True`` several processes of this machine may write to it; each of
-    them has to set it (Linux only). Raises LogDirLockedError if another process has it open for
+    them must set it (Linux only). Raises LogDirLockedError if another process has it open for
     writing, unless both share it.
     """
     return LogDir(

@@ -53,8 +53,8 @@ class LogDirLockedError(LogError):
 
     def __init__(self, path: str, holder: str, *, shared: bool = False) -> None:
         super().__init__(
-            f"the log directory {path} is in use by {holder}, which has it for itself: close it "
-            "there, or open it there with shared=True, too"
+            f"the log directory {path} is in use by {holder}, which did not open it as shared: close "
+            "it there, or open it with shared=True in both processes"
             if shared
             else f"the log directory {path} is in use by {holder}: close it there, open it with "
             "shared=True in all of them, or open it here with read_only=True"
@@ -123,14 +123,14 @@ class InvalidProduceOffsetError(LogError):
 
     def __init__(self, name: str, log_end_offset: int) -> None:
         super().__init__(
-            f"the given offset lies below the end of {name}: "
+            f"the given offset is below the end of {name}: "
             f"append at {log_end_offset} or later, records before it are in the log already"
         )
         self.log_end_offset = log_end_offset
 
 
 class CursorInUseError(LogError):
-    """Another cursor of this name is in use; ``process`` is the process that has it."""
+    """Another cursor of this name is in use, in the process ``process``."""
 
     def __init__(self, name: str, tp: str, process: int) -> None:
         who = "this process" if process == os.getpid() else f"process {process}"
@@ -181,7 +181,7 @@ class UnexpectedOffsetError(LogError):
     def __init__(self, name: str, expected_offset: int, log_end_offset: int) -> None:
         super().__init__(
             f"{name} ends at {log_end_offset}, not at the expected offset {expected_offset}: "
-            "nothing was appended; read on to its end and decide anew"
+            "nothing was appended; read on to its end and decide again"
         )
         self.expected_offset = expected_offset
         self.log_end_offset = log_end_offset
@@ -305,8 +305,8 @@ def lost_sync(error: OSError, name: str) -> LogStorageError:
     """A LogStorageError for a log whose data could not be forced to disk."""
     return LogStorageError(
         error.errno,
-        f"flushing {name} failed ({error.strerror}): what was acknowledged before is on the disk, "
-        "nothing is acknowledged any more; check the disk, close the log and open it again",
+        f"flushing {name} failed ({error.strerror}): acknowledged records are on the disk, and "
+        "no more are acknowledged; check the disk, close the log and open it again",
         error.filename,
     )
 
@@ -342,5 +342,5 @@ def storage_error(error: OSError, doing: str) -> LogStorageError:
         return LogStorageError(error.errno, str(error))
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     kind = DiskFullError if full else LogStorageError
-    advice = "free some space and try again" if full else "the log goes on once that works again"
+    advice = "free some space and try again" if full else "the log continues when this works again"
     return kind(error.errno, f"{doing} failed ({error.strerror}): {advice}", error.filename)

@@ -131,7 +131,9 @@ class Log(ReadableLog, Appender):
         return queue_names(self)
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue's state and dead letters; nobody may have the queue open. Records stay."""
+        """Delete a queue's state and dead letters. The queue must not be open anywhere. Records
+        stay.
+        """
         from kstore.log.queue.queue_files import delete_queue
 
         delete_queue(self, name)
@@ -332,8 +334,8 @@ class Log(ReadableLog, Appender):
         return self.local.hole_from >= 0
 
     def cut_at_hole(self) -> None:
-        """Remove what lies behind records that a power loss took: another replica is the leader,
-        and has all of it.
+        """Remove everything behind records that were lost in a power cut: another replica is the
+        leader and has all of it.
         """
         self.local.check_keeper()
         truncation.cut_at_hole(self.local)

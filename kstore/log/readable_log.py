@@ -266,9 +266,9 @@ class ReadableLog:
         return timestamps.largest_ms(self.local)
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
-        """Copy this log, as it is now, with its cursors and queues, to a new log dir. Others may
-        write to the log meanwhile. Full segments are shared by reflink or hard link, so the copy is
-        quick.
+        """Copy this log, as it is now, with its cursors and queues, to a new log dir. Other
+        processes may write to the log in the meantime. Full segments are shared by reflink or hard
+        link, so the copy is quick.
 
         Raises SnapshotError if the folder is not empty, and LogStorageError.
         """

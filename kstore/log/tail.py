@@ -49,7 +49,7 @@ class Tail:
         limit).
 
         Raises OffsetOutOfRangeError if ``offset`` was deleted or the log was truncated below it,
-        and LogClosedError if the log is closed meanwhile.
+        and LogClosedError if the log is closed in the meantime.
         """
         if self._log.read_only or self._log.core.page is not None:
             self._refresh()

@@ -32,11 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the marker."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "kstore_topic(partitions=1, replication_factor=-1, configs=None): "
-        "what the topic of the fixture kstore_topic is like",
+        "settings of the topic of the fixture kstore_topic",
     )
 
 

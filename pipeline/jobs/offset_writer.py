@@ -65,7 +65,7 @@ async def require_given_offsets(cluster: ClusterClient) -> None:
         raise PipelineError(
             f"the cluster at {connection.address} takes no records at given offsets "
             f"(it lacks {' and '.join(missing)})",
-            remedy="The target has to be kstore",
+            remedy="The target must be kstore",
         )
 
 

@@ -1,5 +1,5 @@
-"""`kstore.scan` and what it gives: a description of a read, which libraries that take Arrow's C
-stream read as often as they like.
+"""`kstore.scan` and its result: the description of a read, which any library that takes Arrow's C
+stream can read, any number of times.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ def scan(
     ms since 1970) apply to each partition; what is before the start is not read. A batch has at
     most ``batch_rows`` rows.
 
-    Raises ValueError or TypeError for arguments that can't be meant, and PipelineError, now or
-    while it is read, naming topic, partition and offset: for what is missing, damaged or deleted.
-    ``fail_on_data_loss=False`` goes on with what is there, and says on stderr what is not.
+    Raises ValueError or TypeError for invalid arguments. Raises PipelineError, now or during the
+    read, if something is missing, damaged or deleted; the message names topic, partition and
+    offset. ``fail_on_data_loss=False`` continues with the records that exist, and prints what is
+    missing to stderr.
     """
     settings = _settings(path, bootstrap_servers, config)
     isolation = isolation or str(settings.get("isolation.level") or "read_uncommitted")
@@ -135,10 +136,10 @@ def _milliseconds(name: str, at: datetime | int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Scan:
-    """Records to be read: nothing is, until somebody asks. Each reading sees the records that are
-    there when it begins, and holds a few batches in memory.
+    """A description of a read. Nothing is read until a library asks. Each read sees the records
+    that exist when it begins, and holds a few batches in memory.
 
-    DuckDB, Polars, pyarrow and others take it as it is, by Arrow's C stream interface.
+    DuckDB, Polars, pyarrow and others read it through Arrow's C stream interface.
     """
 
     path: str | None
@@ -157,7 +158,7 @@ class Scan:
         return schema_capsule(fields(self.columns))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """The record batches as a capsule, in this schema whatever is requested."""
+        """The record batches as a capsule. ``requested_schema`` has no effect."""
         planned = self.planned()
         if self._is_archive:
             return self._pyarrow_reader(planned()).__arrow_c_stream__()
@@ -210,8 +211,8 @@ class Scan:
         return polars.DataFrame(self)
 
     def to_lazy(self) -> polars.LazyFrame:
-        """A lazy frame of Polars, which reads the columns that a query needs, as many rows as its
-        ``head`` asks for, batch by batch. Needs Polars.
+        """A lazy frame of Polars, which reads only the columns that a query needs and the rows of
+        its ``head``, batch by batch. Needs Polars.
         """
         from kstore.pipeline.scanning.frames import lazy_frame
 
@@ -220,8 +221,8 @@ class Scan:
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """A relation of DuckDB on ``connection``, by default the one of the module, which reads the
-        columns that a query needs. Needs DuckDB, and, for that, pyarrow.
+        """A relation of DuckDB on ``connection``, by default the module's, which reads only the
+        columns that a query needs. Needs DuckDB and pyarrow.
         """
         from kstore.pipeline.scanning.frames import relation
 

@@ -22,7 +22,7 @@ __all__ = ["SegmentRange", "SegmentSlice", "read_segments"]
 PIECE_BYTES = 1 << 20
 """Read at once: columns made of it stay in the processor's cache until they are sent."""
 _PREFIX_BYTES = 12  # of a batch: base offset and length
-AGAIN = "Run the query again: it is planned anew"
+AGAIN = "Run the query again: it is then planned again"
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _SegmentReader:
                 f"at byte {part.start} of segment {part.path} begins a batch of offset {found}, and"
                 f" the index says {part.first_offset}: the segment was compacted, or is damaged",
                 part.first_offset,
-                f"{AGAIN}; if that does not help, `kstore log verify` tells what is wrong",
+                f"{AGAIN}; if that does not help, `kstore log verify` shows what is wrong",
             )
 
     def _after_damage(
@@ -225,11 +225,11 @@ class _SegmentReader:
 
 
 _GONE = (
-    "Executors have to see the log dir under the same path; if retention has deleted the segment,"
-    " run the query again, or set failOnDataLoss to false to go on without it"
+    "Executors must see the log dir under the same path; if retention has deleted the segment,"
+    " run the query again, or set failOnDataLoss to false to continue without it"
 )
 _DAMAGED = (
-    "`kstore log verify` tells what is wrong; take the segment from another replica or from an"
+    "`kstore log verify` shows what is wrong; take the segment from another replica or from an"
     " archive, or set failOnDataLoss to false to leave out what can't be read"
 )
 _COLUMN = "Name the columns that you need, without timestamp, by .schema(..)"

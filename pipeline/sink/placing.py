@@ -173,7 +173,7 @@ async def copy(
 
 def failure(error: KafkaError, *, topic: str, partition: int | None = None) -> PipelineError:
     """What the user is told of an error of the brokers."""
-    remedy = "Start the query again: it goes on where it was"
+    remedy = "Start the query again: it continues where it stopped"
     if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         remedy = "Given offsets need REPLICATOR_WRITE on the cluster: allow it"
     said = str(error).rstrip(".")

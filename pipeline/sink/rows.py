@@ -65,7 +65,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
     types = {field.name.lower(): field.dataType for field in schema.fields}
     if topic is None and "topic" not in types:
         raise PipelineError(
-            "nothing says which topic to write to",
+            "no topic to write to is given",
             remedy="Set the option topic, or give the rows a column topic",
         )
     if "value" not in types:
@@ -77,7 +77,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         found = types.get(name)
         if found is not None and _plain(found).simpleString() not in allowed:
             raise PipelineError(
-                f"column {name} is {found.simpleString()}; it has to be {' or '.join(allowed)}",
+                f"column {name} is {found.simpleString()}; it must be {' or '.join(allowed)}",
                 remedy="Cast it",
             )
 

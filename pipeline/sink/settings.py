@@ -35,9 +35,7 @@ class SinkSettings:
         check_names(options)
         clients = client_options(options)
         if not clients.get("bootstrap.servers"):
-            raise PipelineError(
-                "nothing says where the brokers are", remedy="Set kafka.bootstrap.servers"
-            )
+            raise PipelineError("no brokers are given", remedy="Set kafka.bootstrap.servers")
         for name in _REFUSED:
             if name in clients:
                 raise PipelineError(

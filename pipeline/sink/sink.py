@@ -139,7 +139,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty(BATCH_ID) if context else None
         if not query or batch is None:
             raise PipelineError(
-                f"Spark tells neither {QUERY_ID} nor {BATCH_ID} to the task",
+                f"Spark passes neither {QUERY_ID} nor {BATCH_ID} to the task",
                 remedy="Use Spark 4.2 or newer, with df.writeStream",
             )
         return _run(Task(self._settings, query, int(batch)), iterator)

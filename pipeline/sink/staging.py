@@ -252,7 +252,7 @@ async def staged_batch(
         if record.offset == offset and record.key == key:
             return cast(bytes, record.value)
     raise PipelineError(
-        "what was staged here is gone",
+        "the staged rows are gone",
         topic=tp.topic, partition=tp.partition, offset=offset,
         remedy="Do not delete records of a sink's own topic",
     )  # fmt: skip

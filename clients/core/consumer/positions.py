@@ -56,7 +56,7 @@ class LogTruncationError(
         parts = []
         for tp, offset in sorted(positions.items()):
             known = divergent_offsets.get(tp)
-            where = "nobody knows where" if known is None else f"from offset {known.offset} on"
+            where = "at an unknown offset" if known is None else f"from offset {known.offset} on"
             parts.append(f"partition {tp}, position {offset}: the log was cut, {where}")
         super().__init__("; ".join(parts))
         self.positions = dict(positions)

@@ -69,7 +69,7 @@ def list_groups(
 
 @admin_command(app, "describe", "kstore group describe billing")
 def describe(admin: AdminClient, out: Output, groups: Groups) -> None:
-    """Show a group's state, and for each partition its offset, its lag and who reads it."""
+    """Show a group's state, and the offset, lag and member of each partition."""
     found = admin.describe_groups(groups, raise_errors=False)
     for group in found.values():
         columns = ["topic", "partition", "committed", "end_offset", "lag", "client_id", "host"]

@@ -48,7 +48,7 @@ def describe(
         ),
     ] = False,
 ) -> None:
-    """Show log dirs: their size, their volume's free bytes, and what is in them."""
+    """Show log dirs: their size, their volume's free bytes, and their partitions."""
     found = admin.describe_log_dirs(broker)
     errors = []
     rows = []

@@ -79,7 +79,7 @@ def create(
         ),
     ] = None,
 ) -> None:
-    """Create a token and print its secret, the SCRAM password of whoever logs in with it."""
+    """Create a token and print its secret, which is the SCRAM password to log in with it."""
     life_ms = None if max_lifetime is None else parse_duration_ms(max_lifetime)
     token = admin.create_delegation_token(
         renewers=renewer or (), max_lifetime_ms=life_ms, owner=owner

@@ -183,7 +183,8 @@ def abort(
     if transactional_id is not None:
         results = admin.fence_producers([transactional_id], raise_errors=False)
         out.report(
-            results, lambda each, _: ({"fenced": each}, f"fenced {each}: what it had open is void")
+            results,
+            lambda each, _: ({"fenced": each}, f"fenced {each}: its open transaction is aborted"),
         )
         return
     if start_offset is None or partition is None:

@@ -72,10 +72,10 @@ def create(
     profile: ProfileName = None,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Make a backup while brokers write. Only what the backup before does not have is copied.
+    """Make a backup while brokers write. Only data that earlier backups do not have is copied.
 
-    --folder and --config read files alone; --bootstrap-server asks a running cluster where its
-    files are. All of them have to be on this machine.
+    --folder and --config only read files; --bootstrap-server asks a running cluster where its files
+    are. All files must be on this machine.
     """
     from kstore.backup.create import create as make
     from kstore.version import installed_version
@@ -116,7 +116,7 @@ def _source(
 @app.command("list", epilog="Example: kstore backup list /mnt/backups")
 @guarded
 def show(destination: Destination, json: Json = False) -> None:
-    """List the backups, the oldest first. Exit code 1 if one of them can't be read."""
+    """List the backups, the oldest first. Exit code 1 if one of them cannot be read."""
     from kstore.backup.errors import BackupError
 
     folder = _folder(destination)

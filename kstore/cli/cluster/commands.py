@@ -113,7 +113,7 @@ def start(
     timeout: Timeout = 60.0,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Start a new cluster, or those brokers of an existing one that don't run; returns when all
+    """Start a new cluster, or the brokers of an existing one that are not running; returns when all
     are ready.
     """
     folder = ClusterFolder(directory)

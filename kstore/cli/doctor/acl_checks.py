@@ -75,7 +75,7 @@ def _name_problem(acl: Acl) -> str | None:
 def _asker_problem(acl: Acl, super_users: frozenset[str]) -> str | None:
     kind, _, _ = acl.principal.partition(":")
     if kind != "User":
-        return f"Every client's principal begins with 'User:'; nobody is a {kind!r}."
+        return f"Every client's principal begins with 'User:'; no client is a {kind!r}."
     if acl.principal in super_users:
         return "The principal is in super.users, who may do everything. No ACL is looked at."
     if acl.host != ANY_HOST and not _is_address(acl.host):

@@ -102,10 +102,11 @@ def doctor(
     show_list: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
     json: Json = False,
 ) -> None:
-    """Look for what is wrong with a broker's machine and settings (--config), or with a running
-    cluster and the way to it. Each finding has its evidence, what it means and what to do.
+    """Find problems of a broker's machine and settings (--config), or of a running cluster and the
+    connection to it. Each finding has its evidence, its meaning and a fix.
 
-    It changes nothing. Exit code 0: no errors, maybe warnings. 1: errors. 2: called wrongly.
+    It changes nothing. Exit code 0: no errors; there can be warnings. 1: errors. 2: incorrect
+    usage.
     """
     if show_list:
         _list_checks(Output(json))

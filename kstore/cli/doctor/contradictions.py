@@ -130,7 +130,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         ("super.users", "authorizer.class.name"), _nobody_may, ERROR,
-        "Nobody may do anything, and nobody may add an ACL to change that.",
+        "No principal has any right, and no principal can add an ACL to change that.",
         "set super.users=User:NAME",
     ),
     Rule(

@@ -61,9 +61,7 @@ def log_dirs(machine: Machine, limits: Limits) -> Iterator[Finding]:
         folder = existing_folder(path)
         made = folder == path
         if os.path.exists(path) and not made:
-            yield Finding(
-                ERROR, path, "it is a file", "log.dirs has to name folders.", f"rm {path}"
-            )
+            yield Finding(ERROR, path, "it is a file", "log.dirs must name folders.", f"rm {path}")
             continue
         if not os.access(folder, os.W_OK | os.X_OK):
             yield Finding(

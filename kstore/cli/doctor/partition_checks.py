@@ -69,7 +69,7 @@ def offline_partitions(view: ClusterView, limits: Limits) -> Iterator[Finding]:
         ids = ", ".join(map(str, waits_for))
         yield Finding(
             ERROR, f"topic {topic.name}", f"no leader: {names}",
-            f"Nobody can read or write them. Broker {ids} had the last in-sync replicas.",
+            f"No client can read or write them. Broker {ids} had the last in-sync replicas.",
             f"start broker {ids}; if it is lost for good, kstore elect "
             f"{topic.name}:{rows[0].partition} --unclean takes another replica and loses records",
         )  # fmt: skip

@@ -55,7 +55,7 @@ def advertised(machine: Machine, limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 ERROR, f"advertised.listeners {listener}",
                 f"{listener.host} has no address here: {problem.strerror or problem}",
-                "Clients are told this name after their first connection, and fail there.",
+                "Clients get this name from their first connection, and then cannot connect.",
                 f"getent hosts {listener.host}; then add the name to DNS, or change "
                 "advertised.listeners",
             )  # fmt: skip

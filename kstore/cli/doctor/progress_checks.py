@@ -25,9 +25,9 @@ def group_lag(view: ClusterView, limits: Limits) -> Iterator[Finding]:
         group = view.groups[group_id]
         worst = max(lags, key=lambda tp: lags[tp])
         meaning = (
-            "Its members read more slowly than producers write, or one of them stands still."
+            "Its members read more slowly than producers write, or one of them is stuck."
             if group.members
-            else "Nobody reads: the group has no members."
+            else "No consumer reads: the group has no members."
         )
         yield Finding(
             WARNING, f"group {group_id}",
@@ -52,7 +52,7 @@ def lost_offsets(view: ClusterView, limits: Limits) -> Iterator[Finding]:
                 ERROR, f"group {group_id}",
                 f"{counted(len(found), 'offset')} {where}: {name_of(tp)} at {known[tp]}, {ends}",
                 "Retention deleted records before the group read them." if found is early
-                else "The topic was made anew or lost records. auto.offset.reset decides now.",
+                else "The topic was created again or lost records. auto.offset.reset now decides where the group continues.",
                 f"kstore group reset-offsets {group_id} --topic {tp.topic} --to-earliest",
             )  # fmt: skip
 
@@ -92,7 +92,7 @@ def hanging_transactions(view: ClusterView, limits: Limits) -> Iterator[Finding]
             ERROR, name_of(tp),
             f"producer {producer.producer_id} (epoch {producer.producer_epoch}) has had a "
             f"transaction open since offset {producer.txn_start_offset}; no coordinator knows it",
-            "Readers with isolation.level=read_committed wait there for ever.",
+            "Readers with isolation.level=read_committed wait there forever.",
             f"kstore txn abort {name_of(tp)} --start-offset {producer.txn_start_offset}",
         )  # fmt: skip
 
@@ -101,5 +101,7 @@ PROGRESS_CHECKS: tuple[Check[ClusterView], ...] = (
     Check("lag", "groups that lag", group_lag),
     Check("group-offsets", "committed offsets outside the log", lost_offsets),
     Check("long-transactions", "transactions that are open for long", long_transactions),
-    Check("hanging-transactions", "transactions that nobody will end", hanging_transactions),
+    Check(
+        "hanging-transactions", "transactions that no coordinator will end", hanging_transactions
+    ),
 )

@@ -147,9 +147,9 @@ def archive(
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
-    """Archive topics as Parquet by topic and time, with offsets and epochs; the next run goes on.
+    """Archive topics as Parquet by topic and time, with offsets and epochs; the next run continues.
 
-    Kill it at any time: what an unfinished run has written does not count, and may be deleted.
+    You can kill it at any time. Files of an unfinished run are ignored and can be deleted.
     """
     from dataclasses import asdict
 
@@ -199,10 +199,10 @@ def restore(
     spark_output: SparkOutput = False,
     json: Json = False,
 ) -> None:
-    """Bring topics of an archive back into a kstore cluster, each record at its offset.
+    """Restore topics of an archive to a kstore cluster, each record at its offset.
 
-    It keeps no state: kill it at any time and start it again; what is there is not written twice.
-    Topics get their configs again, so what retention would have deleted goes soon.
+    It keeps no state: you can kill it at any time and start it again, and no record is written
+    twice. Topics get their configs back, so retention soon deletes records that are too old.
     """
     from dataclasses import asdict
 
@@ -268,8 +268,9 @@ def replicate(
 ) -> None:
     """Copy many topics from any Kafka to kstore with equal offsets, shared out among executors.
 
-    A round copies what is there at its beginning. It keeps no state: kill it and start it again.
-    `kstore replicate` does the same in one process without Spark, and follows the source closely.
+    A round copies the records that exist when it begins. It keeps no state: you can kill it and
+    start it again. `kstore replicate` does the same in one process without Spark, and follows the
+    source closely.
     """
     from kstore.cli.pipeline.run import rounds
     from kstore.cli.records.replicate import parse_rate
@@ -421,7 +422,7 @@ def stats(
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
-    """Tell keys, sizes, times and skew of topics, and how far groups are behind."""
+    """Show keys, sizes, times and skew of topics, and the lag of groups."""
     from kstore.pipeline.jobs.session import require_arrow, require_spark
 
     require_arrow()

@@ -127,9 +127,9 @@ def table(
 ) -> None:
     """Keep a topic as an Iceberg table: each committed record is one row, partitioned by day.
 
-    A commit holds rows and how far they reach, so you can kill it at any time and start it again:
-    no record is missing, and none is there twice. With --follow, what brokers, the catalog or
-    Spark's tasks fail with after the first round is told, and tried again.
+    A commit holds rows and the progress, so you can kill it at any time and start it again: no
+    record is lost or duplicated. With --follow, it reports errors of brokers, the catalog or
+    Spark's tasks after the first round, and tries again.
     """
     from kstore.pipeline.jobs.tables.iceberg import PACKAGE
     from kstore.pipeline.jobs.tables.keep import TableOptions, table_name, target

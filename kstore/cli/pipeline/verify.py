@@ -85,7 +85,7 @@ def _tell(running: Running, findings: Sequence[Finding]) -> None:
         detail = f" ({f.detail})" if f.detail else ""
         print(f"{f.kind}: {place}{span}, {f.records} records, {f.side}{detail}")
     if len(findings) > SHOWN:
-        print(f"and {len(findings) - SHOWN} more: --report or --json tells all")
+        print(f"and {len(findings) - SHOWN} more: --report or --json shows all")
 
 
 def run_stats(

@@ -55,8 +55,8 @@ FromTimestamp = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Start at the first record from this moment on: ISO 8601 (UTC where it names no "
-        "zone), or milliseconds since 1970. In place of --offset.",
+        help="Start at the first record from this moment on: ISO 8601 (UTC if it has no "
+        "zone), or milliseconds since 1970. Instead of --offset.",
     ),
 ]
 Partitions = Annotated[

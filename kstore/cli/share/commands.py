@@ -89,7 +89,7 @@ def consume(
     """Write records to stdout, and acknowledge them, until Ctrl-C; --json adds the delivery count.
 
     A new share group starts at the end of its topics; `kstore config set group NAME
-    share.auto.offset.reset=earliest` has it start at the beginning.
+    share.auto.offset.reset=earliest` makes it start at the beginning.
     """
     from kstore.clients import ShareConsumer
 

@@ -24,7 +24,7 @@ __all__ = ["watch"]
 
 POLL_S = 0.1
 STYLES = {"": "", "title": "bold", "header": "reverse", "bad": "bold red", "warn": "yellow"}
-PAUSED = "paused: p goes on"
+PAUSED = "paused: p continues"
 FIRST = "kstore top: waiting for two samples..."
 
 

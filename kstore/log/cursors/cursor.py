@@ -64,7 +64,7 @@ class Cursor:
     It starts at the offset that its name committed last, or at the log start offset. From its first
     ``poll``, ``commit`` or ``seek`` until ``close`` it holds the name, in all processes: another
     cursor of that name waits up to ``wait`` seconds (None: no limit), then raises CursorInUseError.
-    Reading what is committed does not need the name.
+    Reading the committed offset does not need the name.
     """
 
     def __init__(

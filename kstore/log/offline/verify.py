@@ -31,7 +31,7 @@ __all__ = ["ExitStatus", "PartitionReport", "Problem", "VerifyReport", "verify"]
 
 # An index entry as log_segment packs it: offset delta, position, newest timestamp before it.
 _ENTRY = struct.Struct("=IIq")
-_MADE_ANEW = "delete it, opening the log makes it anew"
+_MADE_ANEW = "delete it; opening the log creates it again"
 # What compaction leaves behind and a producer may not send: these are looked at record by record.
 _ALLOWED_AFTER_COMPACTION = {"BAD_COUNT", "BAD_OFFSET_DELTA", "BAD_TIMESTAMP"}
 

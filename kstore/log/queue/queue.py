@@ -416,7 +416,7 @@ class Queue:
     # -- the end
 
     def close(self) -> None:
-        """Give back what is leased here. The log stays open."""
+        """Give back the messages that are leased here. The log stays open."""
         with self._lock:
             self._table.close()
 

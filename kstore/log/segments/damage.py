@@ -124,7 +124,7 @@ def hidden_offsets(first_offset: int, next_offset: int) -> str:
     """The offsets that damage hides, in words."""
     if next_offset > first_offset:
         return f"offsets {first_offset} to {next_offset - 1}"
-    return f"offsets from {first_offset} on" if first_offset >= 0 else "offsets that nobody knows"
+    return f"offsets from {first_offset} on" if first_offset >= 0 else "unknown offsets"
 
 
 # -- walking

@@ -33,7 +33,7 @@ KEY_COLUMNS = ("key", "partition", "timestamp")
 LOOKS = 5
 """How often the catalog is asked whether a commit without an answer has come."""
 DEFINITELY_NOT = "CommitFailedException"
-_FASTER = "somebody else has committed meanwhile"
+_FASTER = "another program has committed in the meantime"
 
 
 class ConflictError(Exception):
@@ -469,7 +469,7 @@ class Table:
             except JobError as failed:
                 if again == LOOKS - 1:
                     raise JobError(
-                        f"nobody knows whether the last commit to table {self.name} has happened "
+                        f"it is unknown whether the last commit to table {self.name} has happened "
                         f"({error}; then: {failed}). Start the job again: it finds out, and reads "
                         "nothing twice"
                     ) from error

@@ -131,7 +131,7 @@ def keep_table(
         except ConflictError as error:
             report(f"{job.name}: {error}; looking again")
     raise JobError(
-        f"{TRIES} times in a row, somebody else was faster to commit to {job.name}: have one job "
+        f"{TRIES} times in a row, another program was faster to commit to {job.name}: have one job "
         "keep a table, or run it again when there are fewer other commits",
         passes=True,
     )

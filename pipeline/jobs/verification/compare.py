@@ -36,7 +36,7 @@ BAD = {
     "epoch": "leader epochs that fall, or differ for the same offsets of one cluster",
     "damaged": "blocks of the archive that are not what was archived",
     "gap": "offsets between two runs that were never archived",
-    "recreated": "topics that were deleted and created anew",
+    "recreated": "topics that were deleted and created again",
     "absent": "topics or partitions that one side lacks",
     "key order": "records of a key that come in another order, again, or not at all",
 }
