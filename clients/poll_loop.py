@@ -194,8 +194,8 @@ class PollLoop(ABC, Generic[E]):
                     return found
                 if deadline_s is None and self.shell.subscription.kind is SubscriptionKind.NONE:
                     raise RuntimeError(
-                        "the consumer has neither topics nor partitions, so poll() would never return: "
-                        "call subscribe() or assign() first"
+                        "the consumer has neither topics nor partitions, so poll() would never "
+                        "return: call subscribe() or assign() first"
                     )
                 if not await self._rung(deadline_s):
                     return None

@@ -38,8 +38,8 @@ UNKNOWN_TRIES = 6
 RECREATED = "the topic was deleted and created again since these offsets were planned"
 REREAD = "Start the query again"
 LOST = (
-    "Set failOnDataLoss to false to continue with the records that exist, raise the topic's retention, or read"
-    " from later offsets"
+    "Set failOnDataLoss to false to continue with the records that exist, raise the topic's"
+    " retention, or read from later offsets"
 )
 _clients: dict[tuple[tuple[str, str], ...], FetchClient] = {}
 

@@ -53,8 +53,8 @@ class LogDirLockedError(LogError):
 
     def __init__(self, path: str, holder: str, *, shared: bool = False) -> None:
         super().__init__(
-            f"the log directory {path} is in use by {holder}, which did not open it as shared: close "
-            "it there, or open it with shared=True in both processes"
+            f"the log directory {path} is in use by {holder}, which did not open it as shared: "
+            "close it there, or open it with shared=True in both processes"
             if shared
             else f"the log directory {path} is in use by {holder}: close it there, open it with "
             "shared=True in all of them, or open it here with read_only=True"

@@ -41,7 +41,7 @@ ROWS, ROWS_AT_THE_END = 500, 20_000
 MOST_IN_A_ROW = 4
 """Kills without a micro-batch that is written meanwhile."""
 START_S, END_S = 300.0, 900.0
-FATAL = "what was staged here is gone", "deleted and created again", "records were lost"
+FATAL = "the staged rows are gone", "deleted and created again", "records were lost"
 
 
 @dataclass

@@ -118,7 +118,7 @@ def _properties(node_id: int, configs: Mapping[str, ConfigEntry]) -> bytes:
     from kstore.clients.admin import ConfigSource
 
     lines = [
-        "# Written by `kstore backup` from the broker's response. Brokers do not send passwords: add them.",
+        "# Written by `kstore backup` from the broker's response, without passwords: add them.",
         f"node.id={node_id}",
     ]
     for name, entry in sorted(configs.items()):

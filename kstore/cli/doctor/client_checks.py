@@ -118,7 +118,7 @@ CLIENT_RULES: tuple[ClientRule, ...] = (
         lambda config: (
             not config["security.protocol"].startswith("SASL_") and _begins(config, "sasl.")
         ),
-        WARNING, "Without a SASL protocol no sasl. setting has an effect: the client does not log in.",
+        WARNING, "Without a SASL protocol the client does not log in: no sasl. setting has effect.",
         "set security.protocol=SASL_SSL",
     ),
     ClientRule(

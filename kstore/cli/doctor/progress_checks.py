@@ -52,7 +52,7 @@ def lost_offsets(view: ClusterView, limits: Limits) -> Iterator[Finding]:
                 ERROR, f"group {group_id}",
                 f"{counted(len(found), 'offset')} {where}: {name_of(tp)} at {known[tp]}, {ends}",
                 "Retention deleted records before the group read them." if found is early
-                else "The topic was created again or lost records. auto.offset.reset now decides where the group continues.",
+                else "The topic was created again or lost records. auto.offset.reset decides now.",
                 f"kstore group reset-offsets {group_id} --topic {tp.topic} --to-earliest",
             )  # fmt: skip
 

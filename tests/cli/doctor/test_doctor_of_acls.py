@@ -22,7 +22,7 @@ SUPER_USERS = frozenset({"User:admin"})
         (Acl(TOPIC, "*", ALICE, READ, pattern_type=PREFIXED), "LITERAL '*' means all"),
         (Acl(TOPIC, "my orders", ALICE, READ), "not allowed"),
         (Acl(CLUSTER, "mine", ALICE, AclOperation.ALTER), "kafka-cluster"),
-        (Acl(TOPIC, "orders", "Group:staff", READ), "nobody is a 'Group'"),
+        (Acl(TOPIC, "orders", "Group:staff", READ), "no client is a 'Group'"),
         (Acl(TOPIC, "orders", "User:admin", READ), "super.users"),
         (Acl(TOPIC, "orders", ALICE, READ, host="client.example"), "host name"),
         (Acl(GROUP, "billing", ALICE, WRITE), "No request needs WRITE on a GROUP"),

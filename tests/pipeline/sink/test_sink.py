@@ -118,7 +118,7 @@ def test_settings_of_clients_are_passed_through(
     [
         ("'v' as value", {}, "Set the option topic"),
         ("'v' as key", {"topic": "t"}, "but no value"),
-        ("1 as value", {"topic": "t"}, "column value is int; it has to be string or binary"),
+        ("1 as value", {"topic": "t"}, "column value is int; it must be string or binary"),
         ("'v' as value", {"topic": "t", "kafka.acks": "1"}, "exactly once needs all"),
         ("'v' as value", {"topic": "t", "kafka.lingerms": "1"}, "did you mean linger.ms"),
         ("'v' as value", {"topic": "t", "kafka.transactional.id": "x"}, "does not go with a sink"),

@@ -125,7 +125,7 @@ def test_batches_that_the_leader_has_not_are_moved(
 def test_staged_records_that_others_have_replaced_are_not_written(sink: Sink) -> None:
     staged = sink.task(0, range(50))
     staged.attempt = "00" * 16  # what is at these offsets now is another attempt's
-    with pytest.raises(PipelineError, match="what was staged here is gone"):
+    with pytest.raises(PipelineError, match="the staged rows are gone"):
         sink.commit(staged)
     assert sink.values() == []
 

@@ -115,8 +115,8 @@ def test_a_row_that_has_no_place_is_named(
         ("value string", None, "Set the option topic"),
         ("key string", "t", "columns key, but no value"),
         ("value int", "t", "column value is int"),
-        ("value string, topic binary", None, "column topic is binary; it has to be string"),
-        ("value string, partition long", "t", "column partition is bigint; it has to be int"),
+        ("value string, topic binary", None, "column topic is binary; it must be string"),
+        ("value string, partition long", "t", "column partition is bigint; it must be int"),
         ("value string, headers map<string,binary>", "t", "column headers is map"),
     ],
 )

@@ -1,0 +1,30 @@
+"""Whether wheels can be released: no larger than today's (SKIPPED.md), and tagged by
+auditwheel or delocate for a platform that PyPI takes. `make wheel` runs it; exit code 1 if not.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+MOST_BYTES = 4_200_000
+PLATFORM = re.compile(r"-cp3\d+-cp3\d+t?-(manylinux_\d+_\d+_\w+|macosx_\d+_\d+_\w+)(\.\w+)*\.whl$")
+
+
+def problems(folder: Path) -> list[str]:
+    """What prevents a release of the wheels in this folder, a sentence each."""
+    wheels = sorted(folder.glob("*.whl"))
+    result = [] if wheels else [f"{folder} has no wheel"]
+    for wheel in wheels:
+        if (size_bytes := wheel.stat().st_size) > MOST_BYTES:
+            result.append(f"{wheel.name} has {size_bytes} bytes, more than {MOST_BYTES}")
+        if not PLATFORM.search(wheel.name):
+            result.append(f"{wheel.name} is not for a platform that PyPI takes")
+    return result
+
+
+if __name__ == "__main__":
+    found = problems(Path(sys.argv[1]))
+    print("\n".join(found) or "the wheels can be released")
+    sys.exit(bool(found))
