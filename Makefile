@@ -218,10 +218,11 @@ build/zig/.done:
 macos: build-test build/zig/.done
 	@$(PY) -m tests.packaging.macos build/zig/bin/python
 
-sbom: build/ops/.done
+sbom: build build/ops/.done
 	@mkdir -p dist
 	build/ops/bin/cyclonedx-py requirements locks/run.txt --pyproject pyproject.toml --mc-type library \
 		--output-reproducible --output-file dist/kstore.cdx.json
+	$(PY) ops/sbom_version.py dist/kstore.cdx.json
 
 release-check:
 	$(PYTHON) ops/release_check.py

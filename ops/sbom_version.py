@@ -1,0 +1,16 @@
+"""Puts the version of the installed kstore into a CycloneDX file: pyproject.toml has none to take.
+`make sbom` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    document = json.loads(path.read_text("utf-8"))
+    document["metadata"]["component"]["version"] = version("kstore")
+    path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
