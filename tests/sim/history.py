@@ -91,6 +91,8 @@ class History:
     """Observations of one simulation."""
 
     def __init__(self) -> None:
+        self.gone: dict[Place, list[Row]] = {}
+        """The records of partitions that are to be deleted, or are."""
         self.violations: list[Violation] = []
         self.acknowledged: dict[Place, dict[int, bytes]] = defaultdict(dict)
         self.counts: dict[str, int] = defaultdict(int)
@@ -283,6 +285,10 @@ class History:
         self.counts["commits"] += acknowledged
         self._offsets[group, place].answered(member, offset, acknowledged=acknowledged)
 
+    def is_gone(self, place: Place) -> bool:
+        """Whether a partition is to be deleted, or is: nothing more is expected of it."""
+        return place in self.gone
+
     def asks_commit(self, group: str, place: Place) -> Asked:
         """A group's offset is about to be asked for."""
         return Asked(self._offsets[group, place].low, self._owners.get((group, place)))
@@ -290,6 +296,8 @@ class History:
     def found_commit(self, group: str, place: Place, offset: int, asked: Asked) -> None:
         """A group's offset was told; ``asked`` is of the time before the question."""
         known = self._offsets[group, place]
+        if place in self.gone:
+            return
         if not known.found(offset, asked, self._owners.get((group, place))):
             self.break_rule(
                 "commits",

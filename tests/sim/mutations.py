@@ -379,6 +379,14 @@ MUTATIONS: dict[str, Mutation] = {
         order_bugs.nobody_waits, "key_order", SHRINKING,
         "keys move to other partitions before groups have read those that retire",
     ),
+    "hasty-deletion": Mutation(
+        order_bugs.nothing_is_left, "acknowledged", SHRINKING,
+        "retired partitions are deleted with their records",
+    ),
+    "offsets-of-another-life": Mutation(
+        order_bugs.offsets_stay, "other_life", SHRINKING,
+        "a group begins in a new partition where it was in one of that number that is gone",
+    ),
     "patient-controller": Mutation(
         _patient_controller, "refusals",
         "--brokers 3 --faults deaf --seconds 30 --workloads produce,expand",

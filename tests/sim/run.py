@@ -33,6 +33,7 @@ from tests.sim.workloads.expanding import (
     WIDE_COUNT,
     Grower,
     KeyedProducer,
+    Remover,
     Shrinker,
     ShrinkingProducer,
 )
@@ -245,6 +246,7 @@ class _Run:
             (Grower, "partitions are added"),
             (Shrinker, "partitions are taken away"),
             (KeyedProducer, "producers of keys end"),
+            (Remover, "retired partitions are deleted, and others made"),
             (TransactionalCopy, "copies end"),
             (CarelessProducer, "careless producers end"),
             (Processor, "processors rest"),
@@ -361,6 +363,8 @@ class _Run:
             answers = Refusals(self.history, self.world, NARROWED)
             self._add("narrow", lambda c, h: ShrinkingProducer(c, h, NARROWED, answers))
             self._add("shrinker", lambda c, h: Shrinker(c, h, NARROWED))
+            (_, narrow), (_, shrinker) = self.work[-2:]
+            self._add("remover", lambda c, h: Remover(c, h, shrinker, narrow, NARROWED_GROUPS))
             for group, kind in NARROWED_GROUPS.items():
                 self._add_members(group, kind, NARROWED)
         if "lose" in kinds:
@@ -438,6 +442,7 @@ class _Run:
         for place in (*self.places, *copies, *ordered, *given):
             history = self.history if place in self.faults.damaged else None
             logs[place] = await read_partition(admin, place, committed=False, history=history)
+        logs |= self.history.gone
         for place in copies:
             visible[place] = await read_partition(admin, place, committed=True)
         moved: dict[Place, list[Row]] = {}
@@ -455,9 +460,7 @@ class _Run:
             rows = await read_partition(admin, work.place, committed=False)
             await work.client.spawn(work.finish({row.offset: row.value for row in rows}))
         for work in self._workloads_of(KeyedProducer):
-            written = [
-                row.value for place in ordered if place.topic == work.topic for row in logs[place]
-            ]
+            written = [r.value for p, rows in logs.items() if p.topic == work.topic for r in rows]
             self.history.check_keys(written, work.next)
         checked = [(group, place) for group in self.groups for place in self.places]
         for place in ordered:
@@ -493,4 +496,5 @@ class _Run:
         for name in names:
             while not await admin.refresh(name):
                 await admin.pause()
-        return [Place(*key) for key in sorted(admin.leaders) if key[0] in names]
+        places = [Place(*key) for key in sorted(admin.leaders) if key[0] in names]
+        return [place for place in places if not self.history.is_gone(place)]

@@ -20,7 +20,7 @@ from kstore.broker.runtime.controller.decisions import UNCLEAN_ELECTION, Decisio
 from kstore.broker.runtime.controller.growth import ControllerGrowth
 from kstore.broker.runtime.controller.moves import ControllerMoves, Ongoing
 from kstore.broker.runtime.controller.shrinking import ControllerShrinking
-from kstore.broker.runtime.controller.topics import ControllerTopics
+from kstore.broker.runtime.controller.topics import ControllerTopics, answered
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.state.controller import events
 from kstore.broker.state.controller.state import PartitionChange
@@ -343,11 +343,17 @@ class Controller(Decisions):
         """Let a topic grow (KIP-253), or shrink if that is asked for; returns when its new
         partitions are made, or it is decided. TopicError.
         """
-        topic = self.state.topics.get(new.name)
-        if new.may_shrink and topic is not None and new.total_count < len(topic.partitions):
+        if new.may_shrink and await answered(self.exclusively(self._is_smaller, new)):
             await self.shrinking.shrink(new, validate_only=validate_only)
             return
         await self.growth.add_partitions(new, validate_only=validate_only)
+
+    async def _is_smaller(self, new: NewPartitions) -> bool:
+        """Whether a topic is asked to shrink; asked where the state is known: a new controller may
+        have read nothing yet.
+        """
+        topic = self.state.topics.get(new.name)
+        return topic is not None and new.total_count < len(topic.partitions)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic; returns when the live brokers have deleted its logs. TopicError."""

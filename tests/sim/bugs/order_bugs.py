@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import kstore.broker.runtime.controller.retired as retired
 import kstore.broker.state.groups.consumer.ordered_expansion as ordered_expansion
+import kstore.broker.state.groups.coordinator.coordinator_shard as coordinator_shard
+import kstore.broker.state.groups.offsets as offsets
 
 Put = Callable[[Any, str, Any], None]
 
@@ -18,6 +20,25 @@ def open_gates(put: Put) -> None:
         return frozenset()
 
     put(ordered_expansion, "held_back", nothing)
+
+
+def nothing_is_left(put: Put) -> None:
+    """The controller takes retired partitions for empty."""
+
+    async def empty(self: Any, *given: Any) -> bool:
+        return True
+
+    put(retired.RetiredLogs, "are_empty", empty)
+
+
+def offsets_stay(put: Put) -> None:
+    """Groups keep what they have committed in partitions that are gone, for the next ones."""
+
+    def nothing(self: Any, name: str, first: int = 0) -> Iterator[Any]:
+        return iter(())
+
+    put(coordinator_shard.GroupShard, "forget_topic", nothing)
+    put(offsets, "_is_of_another_life", lambda *given: False)
 
 
 def nobody_waits(put: Put) -> None:

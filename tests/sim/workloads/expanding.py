@@ -1,13 +1,15 @@
 """A simulated topic whose number of partitions grows while records with keys are written to it
 (KIP-253): the producer says for how many partitions it distributes, and distributes anew what was
 refused. A group that reads it is to have each key's records in order. And one that shrinks, with
-groups that read it all the time, in both protocols, and one that comes later.
+groups that read it all the time, in both protocols, and one that comes later. What has retired is
+emptied once they have read it; then it is deleted, and the topic grows again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
@@ -15,12 +17,15 @@ from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, T
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from kstore.record import build_batch
-from tests.sim.history import KEYED, History, Place
+from tests.plain_messages import Ask
+from tests.sim.history import KEYED, History, Place, Row
 from tests.sim.refusals import Refusals
 from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.committing import committed_offset
 from tests.sim.workloads.grouping import ConsumerMember, SubscribedMember
 from tests.sim.workloads.owning import Owner
 from tests.sim.workloads.producing import init_producer
+from tests.sim.workloads.reading import read_partition
 
 __all__ = [
     "FIRST_COUNT",
@@ -31,6 +36,7 @@ __all__ = [
     "WIDE_COUNT",
     "Grower",
     "KeyedProducer",
+    "Remover",
     "Shrinker",
     "ShrinkingProducer",
 ]
@@ -40,6 +46,8 @@ WIDE_COUNT = 5
 """How many the one has that shrinks."""
 KEYS = [f"k{number}" for number in range(12)]
 FIRST_WITH_COUNT = 12
+READ_S = 5.0
+LOOK_S = 0.5
 MULTIPLIER = 2862933555777941757
 
 
@@ -67,6 +75,8 @@ class KeyedProducer:
         self.next: dict[str, int] = dict.fromkeys(KEYS, 0)
         """The number of each key's next record."""
         self.count = self.first_count
+        self.unanswered: set[int] = set()
+        """The partitions that may have records of which that is not known."""
         self._sequences: dict[int, int] = defaultdict(int)
         self._id = (-1, -1)
 
@@ -84,6 +94,7 @@ class KeyedProducer:
         while unsent or sent:
             sent += self._distribute(unsent, {batch.partition for batch in sent})
             unsent = unsent - {key for batch in sent for key in batch.keys}
+            self.unanswered = {batch.partition for batch in sent}
             codes = await asyncio.gather(*map(self._send, sent))
             again = []
             for batch, code in zip(sent, codes, strict=True):
@@ -97,6 +108,7 @@ class KeyedProducer:
                 else:
                     again.append(batch)
             sent = again
+            self.unanswered = {batch.partition for batch in sent}
             if sent or unsent:
                 await self.client.pause()
             if unsent:
@@ -215,10 +227,13 @@ class Shrinker:
         self.history = history
         self.topic = topic
         self.stopping = False
+        self.left = 0
+        """How many it leaves."""
+        self.done = False
 
     async def run(self) -> None:
         """Ask for it until it is done; a contraction may be rolled back."""
-        left = self.client.random.randint(1, WIDE_COUNT - 1)
+        left = self.left = self.client.random.randint(1, WIDE_COUNT - 1)
         await self.client.pause(2.0, 8.0)
         while True:
             topic = CreatePartitionsTopic(
@@ -232,6 +247,7 @@ class Shrinker:
             code = answer.results[0].error_code
             if code == ErrorCode.NONE:
                 self.history.counts["contractions"] += 1
+                self.done = True
                 return
             if code == ErrorCode.REQUEST_TIMED_OUT:
                 self.history.counts["contractions not known or rolled back"] += 1
@@ -240,6 +256,123 @@ class Shrinker:
                 self.history.break_rule("liveness", f"no contraction: error {code}: {text}")
                 return
             await self.client.pause()
+
+
+class Remover:
+    """Sees to the partitions that a Shrinker takes away."""
+
+    def __init__(
+        self,
+        client: Client,
+        history: History,
+        shrinker: Shrinker,
+        producer: KeyedProducer,
+        groups: Collection[str],
+    ) -> None:
+        self.client = client
+        self.history = history
+        self.shrinker = shrinker
+        self.producer = producer
+        self.groups = groups
+        self.topic = shrinker.topic
+        self.stopping = False
+        """Once nobody writes any more: growing again is for then."""
+
+    async def run(self) -> None:
+        """Until the topic has as many partitions as at first."""
+        while not self.shrinker.done:
+            await asyncio.sleep(LOOK_S)
+        places = [Place(self.topic, i) for i in range(self.shrinker.left, WIDE_COUNT)]
+        while not await self._all_read(places):
+            if await self._count() == self.shrinker.left:
+                why = f"{self.topic} has lost partitions with records that groups have not read"
+                self.history.break_rule("acknowledged", why)
+                return
+            await asyncio.sleep(LOOK_S)
+        while self.producer.count > self.shrinker.left or any(
+            index >= self.shrinker.left for index in self.producer.unanswered
+        ):
+            await asyncio.sleep(
+                LOOK_S
+            )  # who asks again for a partition that is gone learns nothing
+        for place in places:
+            await self._empty(place)
+        while await self._count() != self.shrinker.left:
+            await self.client.pause()
+        self.history.counts["retired partitions deleted"] += len(places)
+        while not self.stopping:
+            await asyncio.sleep(LOOK_S)
+        await self._grow()
+        for place in places:
+            await self._check_new(place)
+
+    async def _all_read(self, places: list[Place]) -> bool:
+        """Whether all groups have; then the records are kept here."""
+        found: dict[Place, list[Row]] = {}
+        try:
+            async with asyncio.timeout(READ_S):
+                for place in places:
+                    rows = await read_partition(self.client, place, committed=False)
+                    end = rows[-1].offset + 1 if rows else 0
+                    for group in self.groups:
+                        if await committed_offset(self.client, group, place) < end:
+                            return False
+                    found[place] = rows
+        except TimeoutError:
+            return False
+        self.history.gone.update(found)
+        return True
+
+    async def _empty(self, place: Place) -> None:
+        """Delete its records; it may be gone before that is answered."""
+        row = {"partition_index": place.partition, "offset": -1}
+        topics = [{"name": place.topic, "partitions": [row]}]
+        while await self._count() != self.shrinker.left:
+            leader, _ = self.client.leaders.get(place, (-1, -1))
+            try:
+                request = Ask.DeleteRecords(topics=topics, timeout_ms=3000)
+                answer = await self.client.ask(max(leader, 0), request)
+            except UnansweredError:
+                self.client.forget_leader(*place)
+                continue
+            if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                return
+            self.client.forget_leader(*place)
+            await self.client.pause()
+
+    async def _count(self) -> int:
+        """How many partitions some broker knows; -1: it did not say."""
+        await self.client.refresh(self.topic)
+        request = Ask.Metadata(topics=[{"name": self.topic}], allow_auto_topic_creation=False)
+        try:
+            answer: Any = await self.client.ask_anyone(request, newest=12)
+        except UnansweredError:
+            return -1
+        return len(answer.topics[0].partitions)
+
+    async def _grow(self) -> None:
+        topic = {"name": self.topic, "count": WIDE_COUNT, "assignments": None}
+        request = Ask.CreatePartitions(topics=[topic], timeout_ms=5000)
+        while True:
+            try:
+                code = (await self.client.ask_anyone(request)).results[0].error_code
+            except UnansweredError:
+                continue
+            if code in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
+                return  # now, or by an earlier question whose answer was lost
+            await self.client.pause()
+
+    async def _check_new(self, place: Place) -> None:
+        """Nothing of the partition is there that had this number before."""
+        while await self._count() != WIDE_COUNT:
+            await self.client.pause()
+        rows = await read_partition(self.client, place, committed=False)
+        if rows:
+            self.history.break_rule("other_life", f"{place} is new, and has {rows[0].value!r}")
+        for group in self.groups:
+            offset = await committed_offset(self.client, group, place)
+            if offset >= 0:
+                self.history.break_rule("other_life", f"{place} is new, and {group} has {offset}")
 
 
 class Latecomer(ConsumerMember):

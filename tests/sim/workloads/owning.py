@@ -113,6 +113,8 @@ class Owner:
 
     async def _consume_some(self, place: Place) -> None:
         client, epoch = self.client, self.epoch
+        if self.history.is_gone(place):
+            return
         if self.owned.get(place, 0) < 0:
             asked = self.history.asks_commit(self.group, place)
             offset = await committed_offset(client, self.group, place)

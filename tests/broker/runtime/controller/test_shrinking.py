@@ -13,6 +13,7 @@ import pytest
 from kstore.broker.coordination.znodes import CONTRACTIONS_FEATURE
 from kstore.broker.runtime.controller.preparing import TIMEOUT
 from kstore.broker.runtime.controller.store import DeposedError
+from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.groups_behind import GroupsBehindResponse
@@ -381,6 +382,18 @@ def test_a_broker_of_an_older_version_that_comes_later_is_told_of(
         older.stop()
         older.start()
         await until(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
+
+    shrunk(story)
+
+
+def test_a_controller_that_has_read_nothing_yet_knows_that_a_topic_is_to_shrink() -> None:
+    async def story(cluster: Cluster) -> None:
+        await made(cluster)
+        controller = cluster.controller
+        controller.state = ControllerState()
+        controller.read_anew()
+        await controller.add_partitions(narrower(2))
+        assert controller.state.count("t") == 2
 
     shrunk(story)
 
