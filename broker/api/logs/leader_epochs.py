@@ -100,6 +100,8 @@ async def _cut_to_visible(broker: EpochParts, topic: str, row: EpochEndOffset) -
 def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.table.partition(topic.encode(), asked.partition)
     code = check_leader(partition, asked.current_leader_epoch, asked.partition_epoch)
+    if partition is not None and asked.visible_only and partition.appends_queued:
+        code = ErrorCode.OFFSET_NOT_AVAILABLE  # what waits for a slow disk may be of that epoch
     answer = EpochEndOffset(partition=asked.partition, error_code=code)
     if partition is not None and code == ErrorCode.NONE:
         found = partition.end_offset_for_epoch(asked.leader_epoch)

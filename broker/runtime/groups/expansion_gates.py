@@ -162,9 +162,13 @@ class ExpansionGates:
         self._metadata.publish(self._metadata.image.with_gates(shown))
 
     def _own_end(self, topic: str, index: int, epoch: int) -> int:
-        """Where a leader epoch ended, if this broker leads in a later one."""
+        """Where a leader epoch ended, if this broker leads in a later one. What was let in before
+        that, and waits for a slow disk, belongs to it: the end is not known until that is written.
+        """
         partition = self._table.partition(topic.encode(), index)
         if partition is None or not partition.online or partition.leader_epoch <= epoch:
+            return UNKNOWN
+        if partition.appends_queued:
             return UNKNOWN
         end: int = partition.end_offset_for_epoch(epoch)[1]
         return end

@@ -40,6 +40,7 @@ class OwnPartition:
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
+        self.appends_queued = 0
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         assert epoch < self.leader_epoch
@@ -139,6 +140,19 @@ async def known(host: Host, gates: ExpansionGates) -> None:
     while unknown():
         await gates.refresh()
         await asyncio.sleep(0)
+
+
+@on_a_loop
+async def test_what_waits_for_the_disk_is_before_the_end(host: Host, gates: ExpansionGates) -> None:
+    """It was let in under the old count."""
+    grown(host, LED_HERE)
+    host.own[0] = OwnPartition(1)
+    host.own[0].appends_queued = 1
+    await gates.refresh()
+    assert host.thresholds() == {1: {0: UNKNOWN}}
+    host.own[0].appends_queued = 0
+    await known(host, gates)
+    assert host.thresholds() == {1: {0: 7}}
 
 
 @on_a_loop
