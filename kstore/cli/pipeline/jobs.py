@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -339,7 +340,7 @@ def _clusters(sides: Sequence[ClusterSide | ArchiveSide]) -> list[Mapping[str, A
 @app.command(
     epilog="Example: kstore pipeline verify orders --from old:9092 --to new:9092 --report ./found"
 )
-@spark_command
+@guarded
 def verify(
     topics: Topics,
     source: FromServers = None,
@@ -364,6 +365,7 @@ def verify(
     ] = None,
     key: Annotated[str, typer.Option(metavar="PLACE", help="Where the key is.")] = "key",
     report: ReportFolder = None,
+    engine: Engine = "auto",
     isolation_level: Isolation = "read_committed",
     source_property: SourceProperty = None,
     target_property: TargetProperty = None,
@@ -380,6 +382,9 @@ def verify(
     Gaps, doubles, changed records, checksums, epochs, order per key. Exit code 0: they do; 1: they
     do not. `kstore verify-order` checks the order of one topic without Spark, while it is written.
     """
+    from kstore.pipeline.jobs.session import require_arrow, require_spark
+
+    require_arrow()
     from kstore.cli.pipeline.verify import run_verify
 
     one_of("--match", match, "offsets", "keys")
@@ -392,9 +397,16 @@ def verify(
     )
     if match == "keys" and len(sides) < 2:
         raise typer.BadParameter("--match keys compares two of --from, --to and --archive")
-    with job("verify", master, conf, json, *_clusters(sides), loud=spark_output) as running:
+    pattern = _pattern(topics, regex)
+    by_key = match == "keys" or number is not None
+    if _is_local(engine, sides, pattern, master, report, by_key=by_key):
+        use: AbstractContextManager[Running] = nullcontext(Running(None, json))
+    else:
+        require_spark()
+        use = job("verify", master, conf, json, *_clusters(sides), loud=spark_output)
+    with use as running:
         good = run_verify(
-            running, _pattern(topics, regex), sides, names, match=match, number=number, key=key,
+            running, pattern, sides, names, match=match, number=number, key=key,
             allow_behind=allow_behind, report=report,
         )  # fmt: skip
     if not good:
@@ -429,7 +441,6 @@ def stats(
     from kstore.cli.pipeline.verify import run_stats
     from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
-    one_of("--engine", engine, "auto", "local", "spark")
     pattern = _pattern(topics, regex)
     side: ClusterSide | ArchiveSide
     if archive:
@@ -438,7 +449,7 @@ def stats(
         settings = reader(bootstrap, properties, profile)
         side = ClusterSide(settings, _committed(isolation_level), tasks)
         name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
-    if _is_local(engine, side, pattern, master, report):
+    if _is_local(engine, [side], pattern, master, report):
         run_stats(Running(None, json), pattern, side, name, top=top, report=report)
         return
     require_spark()
@@ -448,22 +459,27 @@ def stats(
 
 def _is_local(
     engine: str,
-    side: ClusterSide | ArchiveSide,
+    sides: Sequence[ClusterSide | ArchiveSide],
     topics: re.Pattern[str],
     master: str | None,
     report: str | None,
+    *,
+    by_key: bool = False,
 ) -> bool:
-    """Whether this process does it alone."""
+    """Whether this process does it alone. Raises typer.BadParameter where it can't."""
     from kstore.pipeline.jobs.reports.local_stats import is_small
     from kstore.pipeline.jobs.verification.sides import ClusterSide
 
-    here = isinstance(side, ClusterSide) and (report is None or "://" not in report)
+    one_of("--engine", engine, "auto", "local", "spark")
+    if engine == "local" and by_key:
+        raise typer.BadParameter("--match keys and --number need Spark, not --engine local")
+    clusters = [side for side in sides if isinstance(side, ClusterSide)]
+    here = len(clusters) == len(sides) and not by_key and (report is None or "://" not in report)
     if engine == "local" and not here:
-        raise typer.BadParameter("--engine local is for topics of a cluster, and a report on disk")
+        raise typer.BadParameter("--engine local is for topics of clusters, and a report on disk")
     if engine != "auto" or not here or master or "PYSPARK_GATEWAY_PORT" in os.environ:
         return engine == "local"
-    assert isinstance(side, ClusterSide)
-    return is_small(side.extents(topics))
+    return all(is_small(side.extents(topics)) for side in clusters)
 
 
 app.command(epilog=EXAMPLE)(table)

@@ -52,7 +52,7 @@ Engine = Annotated[
     str,
     typer.Option(
         help="spark, local (one process, without Spark), or auto: local for at most two million "
-        "offsets of a cluster, unless --master or a folder elsewhere asks for Spark."
+        "offsets of each cluster, unless --master or a folder elsewhere asks for Spark."
     ),
 ]
 SparkOutput = Annotated[

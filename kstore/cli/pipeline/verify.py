@@ -43,13 +43,13 @@ def run_verify(
         found = same_order(running.spark, topics, sides[0], right, running.say)
     else:
         options = VerifyOptions(topics, sides[0], right, allow_behind)
-        found = verify(running.spark, options, running.say)
+        found = verify(running.spark_or_none, options, running.say)
     if number is not None:
         for name, side in zip(("left", "right"), sides, strict=False):
             found.findings += numbered(running.spark, topics, side, name, key, number, running.say)
     if report:
         other = names[1] if right is not None else "nothing: the left is checked by itself"
-        path = write_verification(running.spark, report, found, names[0], other)
+        path = write_verification(running.spark_or_none, report, found, names[0], other)
         running.say(f"the report is {path}")
     assert isinstance(found, Verification)
     for finding in found.findings:

@@ -34,7 +34,7 @@ SHOWN_PARTITIONS = 60
 
 
 def write_verification(
-    spark: SparkSession, folder: str, found: Verification, left: str, right: str
+    spark: SparkSession | None, folder: str, found: Verification, left: str, right: str
 ) -> str:
     """Write summary, findings, blocks and the page; returns the page's path."""
     write_table(spark, folder, "summary", [s.row() for s in found.summaries], SUMMARY_DDL)

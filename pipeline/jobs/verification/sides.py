@@ -50,7 +50,7 @@ class Extent(NamedTuple):
 class Side(Protocol):
     """A cluster or an archive."""
 
-    def covers(self, spark: SparkSession, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+    def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
         """The partitions of the topics, and what is there of each."""
 
     def lives(self) -> dict[str, tuple[str, str]]:
@@ -83,7 +83,7 @@ class ClusterSide:
     _extents: dict[Place, Extent] = field(default_factory=dict)
     _lives: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def covers(self, spark: SparkSession, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+    def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
         """See Side."""
         return self.extents(wanted)
 
@@ -102,6 +102,15 @@ class ClusterSide:
 
     def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
         """See Side. What lies before is not read: the other side has deleted it."""
+        plan, ranges = self._to_sum(inside)
+        return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
+
+    def sums_here(self, inside: Mapping[Place, Extent]) -> Iterator[Any]:
+        """The same as RecordBatches, read by this process."""
+        plan, ranges = self._to_sum(inside)
+        return (batch for each in ranges for batch in plan.read(each))
+
+    def _to_sum(self, inside: Mapping[Place, Extent]) -> tuple[Scan, list[Range]]:
         ranges = [
             Range(*place, part.start, part.end, zone)
             for place, extent in self._extents.items()
@@ -114,17 +123,24 @@ class ClusterSide:
             read_committed=self.read_committed,
             tolerant=True,
         )
-        return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
+        return plan, ranges
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """See Side."""
-        plan = Scan(
+        return scan(spark, self._to_compare(), split(ranges, task_count(spark, self.tasks)))
+
+    def records_here(self, ranges: Sequence[Range]) -> Iterator[Any]:
+        """The same as RecordBatches, read by this process."""
+        plan = self._to_compare()
+        return (batch for each in ranges for batch in plan.read(each))
+
+    def _to_compare(self) -> Scan:
+        return Scan(
             self.settings,
             frozenset({"record"}),
             read_committed=self.read_committed,
             tolerant=True,
         )
-        return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
 
 
 @dataclass
@@ -134,8 +150,9 @@ class ArchiveSide:
     path: str
     slices: list[Slice] = field(default_factory=list)
 
-    def covers(self, spark: SparkSession, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+    def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
         """See Side."""
+        assert spark is not None
         self.slices = [s for s in read_slices(spark, self.path) if wanted.fullmatch(s.topic)]
         found: dict[Place, Extent] = {}
         for each in self.slices:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,14 @@ from kstore.pipeline.jobs.verification.compare import (
     epoch_findings,
     record_findings,
 )
-from kstore.pipeline.jobs.verification.sides import ArchiveSide, Extent, Side, block_ranges
+from kstore.pipeline.jobs.verification.local_verify import by_block, summed
+from kstore.pipeline.jobs.verification.sides import (
+    ArchiveSide,
+    ClusterSide,
+    Extent,
+    Side,
+    block_ranges,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,9 +87,12 @@ class _Read:
 
 
 def verify(
-    spark: SparkSession, options: VerifyOptions, report: Callable[[str], None]
+    spark: SparkSession | None, options: VerifyOptions, report: Callable[[str], None]
 ) -> Verification:
-    """Compare. Raises JobError where there is nothing to compare, PipelineError from a task."""
+    """Compare; in this process where `spark` is None, which is for two clusters.
+
+    Raises JobError where there is nothing to compare, PipelineError from a task.
+    """
     found = Verification()
     # The right first: a copy that is going on then never seems to be ahead.
     copy = None if options.right is None else options.right.covers(spark, options.topics)
@@ -103,9 +113,9 @@ def verify(
         size = extent.end - extent.start
         found.findings.append(Finding("absent", *place, extent.start, extent.end, size, side))
     report(f"{len(inside)} partitions, {sum(e.end - e.start for e in inside.values())} offsets")
-    ours = _read(options.left.sums(spark, inside))
+    ours = _read(_sums(spark, options.left, inside))
     report("the left is read")
-    theirs = ours if options.right is None else _read(options.right.sums(spark, inside))
+    theirs = ours if options.right is None else _read(_sums(spark, options.right, inside))
     report("the right is read")
     unequal = _compare(options, found, (left, right, inside), (ours, theirs))
     if unequal and options.right is not None:
@@ -113,6 +123,7 @@ def verify(
         found.findings += _records(spark, options, unequal, inside)
     for name, one, read in (("left", options.left, ours), ("right", options.right, theirs)):
         if isinstance(one, ArchiveSide):
+            assert spark is not None
             found.findings += _archive_findings(spark, one, name, read)
     _finish(found)
     return found
@@ -133,8 +144,15 @@ def _recreated(options: VerifyOptions, found: Verification) -> set[str]:
     return names
 
 
-def _read(frame: DataFrame) -> _Read:
-    """One pass over a side; what comes to the driver is a row per block, fault and kind of hole."""
+def _sums(spark: SparkSession | None, side: Side, inside: dict[Place, Extent]) -> Sequence[Any]:
+    """One pass over a side: a row per block, fault and kind of hole, with a Sum's fields."""
+    if spark is not None:
+        return _collected(side.sums(spark, inside))
+    assert isinstance(side, ClusterSide)
+    return summed(side.sums_here(inside))
+
+
+def _collected(frame: DataFrame) -> Sequence[Any]:
     from pyspark.sql.functions import bit_xor, col, expr, lit, when
     from pyspark.sql.functions import max as greatest
     from pyspark.sql.functions import min as least
@@ -144,7 +162,7 @@ def _read(frame: DataFrame) -> _Read:
     number = when(is_block, expr(f"offset div {BLOCK}"))
     # A hole needs no place, a fault keeps its own.
     place = when(col("entry") == "fault", col("offset")).otherwise(lit(None))
-    rows = (
+    rows: Sequence[Any] = (
         frame.select("*", number.alias("block"), place.alias("at"))
         .groupBy("entry", "topic", "partition", "kind", "block", "at")
         .agg(
@@ -157,6 +175,10 @@ def _read(frame: DataFrame) -> _Read:
         )
         .collect()
     )
+    return rows
+
+
+def _read(rows: Sequence[Any]) -> _Read:
     found = _Read()
     for row in rows:
         at = row.topic, row.partition
@@ -272,7 +294,7 @@ def _tails(
 
 
 def _records(
-    spark: SparkSession,
+    spark: SparkSession | None,
     options: VerifyOptions,
     unequal: dict[Place, list[int]],
     inside: dict[Place, Extent],
@@ -283,6 +305,10 @@ def _records(
         for place, numbers in unequal.items()
         for each in block_ranges(place, numbers, inside[place])
     ]
+    if spark is None:
+        sides = options.left, options.right
+        hashes = [_hashed(s.records_here(ranges)) for s in sides if isinstance(s, ClusterSide)]
+        return [Finding(**row) for row in by_block((hashes[0], hashes[1]), _differences)]
     groups = [
         side.records(spark, ranges)
         .mapInArrow(_hashed, _HASH_DDL)

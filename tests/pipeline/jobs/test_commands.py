@@ -106,6 +106,8 @@ def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
         (("verify", "t"), "give two of --from, --to and --archive"),
         (("verify", "t", "--archive", "x", "--match", "keys"), "--match keys compares two"),
         (("verify", "t", "--archive", "x", "--match", "all"), "--match is offsets or keys"),
+        (("verify", "t", "--archive", "x", "--engine", "local"), "is for topics of clusters"),
+        (("verify", "t", "--archive", "x", "--number", "value", "--engine", "local"), "need Spark"),
         (("archive", "t", "--archive", "x", "--by", "week"), "--by is day or hour, not 'week'"),
         (("archive", "t", "--archive", "x", "--on-loss", "no"), "--on-loss is fail or skip"),
         (("restore", "t", "--archive", "x", "--compression", "rar"), "'rar' is unknown"),
@@ -120,6 +122,24 @@ def test_what_makes_no_sense_is_refused_before_spark_starts(
     code, _, err = command(*arguments)
     assert code == 2
     assert said in " ".join(err.replace("│", " ").split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["auto", "local"])
+def test_small_clusters_are_verified_without_spark(
+    broker: Broker, command: Command, engine: str, tmp_path: Path
+) -> None:
+    servers, topic, report = broker.bootstrap_servers, f"verified-{engine}", tmp_path / "found"
+    with Producer(bootstrap_servers=servers) as producer:
+        for n in range(3):
+            producer.send(topic, b"v%d" % n)
+    code, out, err = command(
+        "verify", topic, "--from", servers, "--to", servers, "--engine", engine,
+        "--report", str(report),
+    )  # fmt: skip
+    assert code == 0, err
+    assert "3 records in 1 partitions: nothing was found" in out
+    assert pq.read_table(report / "summary")["left_records"].to_pylist() == [3]
 
 
 @pytest.mark.slow

@@ -92,7 +92,9 @@ def write(broker: Broker, topic: str, values: list[bytes], partition: int = 0) -
             producer.send(topic, value, b"k%d" % (n % 7), partition=partition, timestamp=n)
 
 
-def verified(spark: SparkSession, left: Any, right: Any, topics: str, **more: Any) -> Verification:
+def verified(
+    spark: SparkSession | None, left: Any, right: Any, topics: str, **more: Any
+) -> Verification:
     """One run."""
     return verify(spark, VerifyOptions(re.compile(topics), left, right, **more), silent)
 
@@ -122,10 +124,11 @@ def filled(broker: Broker, target: Broker) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.java
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.java)])
 def test_equal_clusters_are_equal_and_others_are_told_apart_record_by_record(
-    spark: SparkSession, broker: Broker, target: Broker, filled: None
+    engine: str, broker: Broker, target: Broker, filled: None, request: pytest.FixtureRequest
 ) -> None:
+    spark = request.getfixturevalue("spark") if engine == "spark" else None
     left, right = ClusterSide(settings(broker)), ClusterSide(settings(target))
     found = verified(spark, left, right, "v-.*")
     assert told(found) == [
