@@ -16,7 +16,6 @@ from bench.compare.pair import LESS, Pair, compared, end_offset
 from bench.load import Load
 from bench.measure import Figures, Settings, cpu_seconds, progress, take_turns
 from bench.report import Goal, Row
-from tests.conformance.wire import WireError
 
 __all__ = ["restart", "rows"]
 
@@ -48,7 +47,7 @@ def _offsets(broker: Broker, partitions: int, topic: str) -> int | None:
     frame = frames.latest_offsets(topic, range(partitions))
     try:
         answer = exchange_once(broker, frame)
-    except (OSError, WireError):
+    except OSError:
         return None
     found = frames.latest_offsets_answer(answer).values()
     return None if any(code for code, _ in found) else sum(offset for _, offset in found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,20 +37,12 @@ def faults(broker: Broker) -> Iterator[Faults]:
     faults.clear()
 
 
-class Client(TopicClient):
-    """One connection."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self.sock = socket.create_connection((host, int(port)), timeout=60)
-
-
 @pytest.fixture
 def connect(broker: Broker) -> Iterator[Any]:
     with contextlib.ExitStack() as opened:
 
-        def connect() -> Client:
-            client = Client(broker.address)
+        def connect() -> TopicClient:
+            client = TopicClient(broker.address, extended=False)
             opened.callback(client.sock.close)
             return client
 
@@ -59,18 +50,18 @@ def connect(broker: Broker) -> Iterator[Any]:
 
 
 @pytest.fixture
-def client(connect: Any) -> Client:
+def client(connect: Any) -> TopicClient:
     return connect()  # type: ignore[no-any-return]
 
 
 @pytest.fixture
-def topic(client: Client) -> str:
+def topic(client: TopicClient) -> str:
     name = f"t{next(NUMBERS)}"
     client.create(name, 2)
     return name
 
 
-def end(client: Client, topic: str, index: int = 0) -> int:
+def end(client: TopicClient, topic: str, index: int = 0) -> int:
     return int(client.list_offsets(topic, index).offset)
 
 
@@ -78,7 +69,7 @@ def end(client: Client, topic: str, index: int = 0) -> int:
 
 
 def test_produce_fails_on_the_partition_that_is_meant(
-    client: Client, topic: str, faults: Faults
+    client: TopicClient, topic: str, faults: Faults
 ) -> None:
     with faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", topic=topic, partition=0) as fault:
         answer = client.produce(topic, 0)
@@ -90,7 +81,7 @@ def test_produce_fails_on_the_partition_that_is_meant(
 
 
 def test_an_error_after_produce_is_told_of_what_is_appended(
-    client: Client, topic: str, faults: Faults
+    client: TopicClient, topic: str, faults: Faults
 ) -> None:
     faults.error("Produce", "REQUEST_TIMED_OUT", topic=topic, count=1, when="after")
     assert client.produce(topic, 0).error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -99,7 +90,7 @@ def test_an_error_after_produce_is_told_of_what_is_appended(
 
 
 def test_an_error_without_acknowledgement_ends_the_connection(
-    client: Client, connect: Any, topic: str, faults: Faults
+    client: TopicClient, connect: Any, topic: str, faults: Faults
 ) -> None:
     faults.error("Produce", NOT_LEADER, count=1)
     with pytest.raises(ConnectionError):
@@ -108,7 +99,7 @@ def test_an_error_without_acknowledgement_ends_the_connection(
 
 
 def test_fetch_fails_in_a_session_that_names_no_partition(
-    client: Client, topic: str, faults: Faults
+    client: TopicClient, topic: str, faults: Faults
 ) -> None:
     client.produce(topic, 0)
     session = client.fetch(topic, 0, session_epoch=0).session_id
@@ -123,14 +114,14 @@ def test_fetch_fails_in_a_session_that_names_no_partition(
 
 
 def test_an_error_of_fetch_sessions_is_one_of_the_whole_fetch(
-    client: Client, topic: str, faults: Faults
+    client: TopicClient, topic: str, faults: Faults
 ) -> None:
     faults.error("Fetch", "FETCH_SESSION_ID_NOT_FOUND", count=1)
     assert client.fetch(topic).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert client.fetch(topic).error_code == 0
 
 
-def test_a_commit_fails_in_part(client: Client, topic: str, faults: Faults) -> None:
+def test_a_commit_fails_in_part(client: TopicClient, topic: str, faults: Faults) -> None:
     with faults.error("OffsetCommit", "UNKNOWN_TOPIC_OR_PARTITION", topic=topic, partition=1):
         assert client.commit(topic, {0: 5, 1: 6}) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert client.commit(topic, {1: 7}) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -141,7 +132,7 @@ def test_a_commit_fails_in_part(client: Client, topic: str, faults: Faults) -> N
 
 @pytest.mark.parametrize("partition", [None, 1])
 def test_metadata_has_the_error_where_it_is_meant(
-    client: Client, topic: str, faults: Faults, partition: int | None
+    client: TopicClient, topic: str, faults: Faults, partition: int | None
 ) -> None:
     client.create(f"{topic}-other")
     faults.error("Metadata", "LEADER_NOT_AVAILABLE", topic=topic, partition=partition)
@@ -152,7 +143,9 @@ def test_metadata_has_the_error_where_it_is_meant(
     assert errors == ([ErrorCode.LEADER_NOT_AVAILABLE] if partition is None else [0, 0, 5])
 
 
-def test_an_api_that_the_broker_has_answers_for_fails_too(client: Client, faults: Faults) -> None:
+def test_an_api_that_the_broker_has_answers_for_fails_too(
+    client: TopicClient, faults: Faults
+) -> None:
     client.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
     faults.error("ApiVersions", "UNSUPPORTED_VERSION", count=1)
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
@@ -161,7 +154,7 @@ def test_an_api_that_the_broker_has_answers_for_fails_too(client: Client, faults
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION, "in the version that all read"
 
 
-def test_a_client_that_is_not_meant_is_left_alone(client: Client, faults: Faults) -> None:
+def test_a_client_that_is_not_meant_is_left_alone(client: TopicClient, faults: Faults) -> None:
     fault = faults.error("FindCoordinator", 15, client_id="other-*")
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     assert client.call(request).coordinators[0].error_code == 0
@@ -174,13 +167,13 @@ def test_a_client_that_is_not_meant_is_left_alone(client: Client, faults: Faults
 # ---- delays, and answers that are lost ----
 
 
-def answers(client: Client, count: int) -> list[int]:
+def answers(client: TopicClient, count: int) -> list[int]:
     """The correlation ids of the next answers."""
     return [int.from_bytes(client.answer()[:4], "big") for _ in range(count)]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_is_late_keeps_its_place(client: Client, faults: Faults, when: str) -> None:
+def test_what_is_late_keeps_its_place(client: TopicClient, faults: Faults, when: str) -> None:
     fault = faults.delay("FindCoordinator", LATE_MS, when=when)
     slow = FindCoordinatorRequest(coordinator_keys=["g"])
     quick = MetadataRequest(topics=[])
@@ -193,7 +186,7 @@ def test_what_is_late_keeps_its_place(client: Client, faults: Faults, when: str)
     assert fault.struck == 2
 
 
-def test_a_delay_is_nobody_elses(client: Client, connect: Any, faults: Faults) -> None:
+def test_a_delay_is_nobody_elses(client: TopicClient, connect: Any, faults: Faults) -> None:
     faults.delay("Metadata", 3_600_000, client_id="test", count=1)
     client.sock.sendall(encode_request(MetadataRequest(topics=[]), 12, 1, "test"))
     other = connect()
@@ -201,7 +194,7 @@ def test_a_delay_is_nobody_elses(client: Client, connect: Any, faults: Faults) -
     assert other.call(MetadataRequest(topics=[])).brokers, "the next one of that client"
 
 
-def test_a_late_produce_is_appended_once(client: Client, topic: str, faults: Faults) -> None:
+def test_a_late_produce_is_appended_once(client: TopicClient, topic: str, faults: Faults) -> None:
     faults.delay("Produce", LATE_MS)
     faults.delay("Produce", LATE_MS, when="after")
     assert client.produce(topic).base_offset == 0
@@ -210,7 +203,7 @@ def test_a_late_produce_is_appended_once(client: Client, topic: str, faults: Fau
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_that_is_dropped_holds_back_what_is_behind_it(
-    client: Client, connect: Any, topic: str, faults: Faults, when: str
+    client: TopicClient, connect: Any, topic: str, faults: Faults, when: str
 ) -> None:
     fault = faults.drop("Produce", count=1, when=when)
     client.sock.settimeout(0.3)
@@ -224,7 +217,7 @@ def test_an_answer_that_is_dropped_holds_back_what_is_behind_it(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_connection_is_cut(
-    client: Client, connect: Any, topic: str, faults: Faults, when: str
+    client: TopicClient, connect: Any, topic: str, faults: Faults, when: str
 ) -> None:
     faults.disconnect("Produce", count=1, when=when)
     with pytest.raises(ConnectionError):
@@ -232,7 +225,7 @@ def test_a_connection_is_cut(
     assert end(connect(), topic) == (when == "after")
 
 
-def test_answers_before_the_one_that_is_cut_off_arrive(client: Client, faults: Faults) -> None:
+def test_answers_before_the_one_that_is_cut_off_arrive(client: TopicClient, faults: Faults) -> None:
     faults.disconnect("FindCoordinator", when="after")
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     frames = [encode_request(MetadataRequest(topics=[]), 12, n, "test") for n in range(3)]
@@ -243,7 +236,7 @@ def test_answers_before_the_one_that_is_cut_off_arrive(client: Client, faults: F
 
 
 def test_a_malformed_request_is_told_as_ever(
-    client: Client, broker: Broker, faults: Faults
+    client: TopicClient, broker: Broker, faults: Faults
 ) -> None:
     faults.error("OffsetFetch", 6, topic="t")
     frame = encode_request(MetadataRequest(topics=[]), 12, 1, "test")

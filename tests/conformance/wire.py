@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-class WireError(RuntimeError):
+class WireError(ConnectionError):
     """The peer closed the connection, or did not answer in time."""
 
 
@@ -75,7 +75,7 @@ def wait_for_answer(host: str, port: int, deadline: float, pause_s: float = 0.00
             with socket.create_connection((host, port), timeout=5) as connection:
                 exchange(connection, API_VERSIONS_FRAME)
                 return time.monotonic()
-        except (OSError, WireError):
+        except OSError:
             if time.monotonic() > deadline:
                 raise WireError(f"{host}:{port} did not answer ApiVersions in time") from None
             time.sleep(pause_s)

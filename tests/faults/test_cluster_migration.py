@@ -5,25 +5,18 @@ load.
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.metadata.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_cluster import (
     PARTITIONS,
     THREE_REPLICAS,
     KstoreCluster,
     until,
 )
-from tests.conformance.wire import exchange
 from tests.faults.histories import Traffic
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -32,32 +25,16 @@ PROTOCOL = "inter.broker.protocol.version"
 EXTENSIONS = {"kstore.kip232", "kstore.kip253"}
 
 
-def asked(cluster: KstoreCluster, node_id: int, frame: bytes) -> bytes:
-    """One broker's answer to one request, on a connection that asks for kstore's fields."""
-    broker = cluster.brokers[node_id]
-    hello = ApiVersionsRequest(
-        client_software_name="t", client_software_version="1", extension_fields=True
-    )
-    with socket.create_connection((broker.host, broker.port), timeout=30) as connection:
-        exchange(connection, encode_request(hello, 4, 1, "t"))
-        return exchange(connection, frame)
-
-
 def extensions(cluster: KstoreCluster, node_id: int) -> set[str]:
     """Which of the two features a broker lists."""
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
-    answer = asked(cluster, node_id, encode_request(request, 4, 1, "t"))
-    _, found = decode_response(answer, ApiVersionsResponse, 4)
+    found = TopicClient(cluster.brokers[node_id]).call(request, 4)
     return {feature.name for feature in found.supported_features} & EXTENSIONS
 
 
 def partition_epochs(cluster: KstoreCluster, node_id: int) -> list[int]:
     """Those of the topic's partitions, by a broker's Metadata."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
-    answer = asked(cluster, node_id, encode_request(request, 12, 1, "t"))
-    _, found = decode_response(answer, MetadataResponse, 12)
-    rows = sorted(found.topics[0].partitions, key=lambda row: row.partition_index)
-    return [row.partition_epoch for row in rows]
+    return TopicClient(cluster.brokers[node_id]).epochs("orders")
 
 
 @pytest.mark.thorough

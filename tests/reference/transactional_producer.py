@@ -15,7 +15,6 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -36,6 +35,7 @@ from kstore.protocol.transactions.transactions import (
 )
 from kstore.record import decode
 from tests.conformance.probes.peer import Peer
+from tests.record_requests import fetch_part, fetch_request, only
 
 __all__ = ["NAME", "TOPIC", "Producer", "committed_values"]
 
@@ -157,13 +157,9 @@ class Producer:
 
     def read(self, partition: int = 0) -> list[bytes]:
         """What a read_committed consumer gets, without what was aborted."""
-        rows = [FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)]
-        request = FetchRequest(
-            max_bytes=1 << 20,
-            isolation_level=1,
-            topics=[FetchTopic(topic=self.topic, partitions=rows)],
-        )
-        found = self.ask(request, 12).responses[0].partitions[0]
+        part = fetch_part(0, partition)
+        request = fetch_request(self.topic, part, max_bytes=1 << 20, isolation_level=1)
+        found = only(self.ask(request, 12))
         assert found.error_code == ErrorCode.NONE
         return committed_values(bytes(found.records or b""), found.aborted_transactions or [])
 

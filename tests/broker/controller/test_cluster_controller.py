@@ -4,22 +4,18 @@ brokers come and go; nothing that was acknowledged is lost on the way.
 
 from __future__ import annotations
 
-import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kstore.clients import Consumer, Producer
 from kstore.errors import ErrorCode
-from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
+from tests.broker.harness.wire import ask
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import KstoreCluster, until
-from tests.conformance.wire import exchange
 from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
@@ -30,15 +26,6 @@ RECORDS = 200
 def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
     with KstoreCluster(tmp_path, 4) as brokers:
         yield brokers
-
-
-def ask(cluster: KstoreCluster, node_id: int, request: Message) -> Any:
-    """What the broker answers, or the controller through it."""
-    api = APIS[request.API_KEY]
-    host, port = cluster.brokers[node_id].bootstrap.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        frame = exchange(connection, encode_request(request, api.max_version, 1, "test"))
-    return decode_response(frame, api.response, api.max_version)[1]
 
 
 def write(cluster: KstoreCluster, topic: str, first: int, count: int = RECORDS) -> None:
@@ -68,12 +55,12 @@ def test_a_partition_moves_to_other_brokers_with_all_its_records(cluster: Kstore
     write(cluster, "moved", 0)
     row = {"partition_index": 0, "replicas": [3, 4]}
     request = Ask.AlterPartitionReassignments(topics=[{"name": "moved", "partitions": [row]}])
-    response = ask(cluster, 2, request)
+    response = ask(cluster.brokers[2], request)
     assert response.error_code == ErrorCode.NONE
     assert [row.error_code for row in response.responses[0].partitions] == [ErrorCode.NONE]
     cluster.wait_for_isr("moved", [3, 4])
     assert cluster.leader("moved") == 3
-    assert ask(cluster, 1, Ask.ListPartitionReassignments()).topics == []
+    assert ask(cluster.brokers[1], Ask.ListPartitionReassignments()).topics == []
     until(
         lambda: (
             not any(
@@ -96,10 +83,10 @@ def test_the_first_replica_leads_again_when_it_is_asked_for(cluster: KstoreClust
     cluster.wait_for_isr("led", [2, 3, 4])
     assert cluster.leader("led") == 3
     asked = Ask.ElectLeaders(topic_partitions=[{"topic": "led", "partitions": [0]}])
-    [topic] = ask(cluster, 1, asked).replica_election_results
+    [topic] = ask(cluster.brokers[1], asked).replica_election_results
     assert [row.error_code for row in topic.partition_result] == [ErrorCode.NONE]
     until(lambda: cluster.leader("led") == 2, "broker 2 leads")
-    [topic] = ask(cluster, 4, asked).replica_election_results
+    [topic] = ask(cluster.brokers[4], asked).replica_election_results
     assert topic.partition_result[0].error_code == ErrorCode.ELECTION_NOT_NEEDED
     assert read(cluster, "led", 2 * RECORDS) == list(range(2 * RECORDS))
 

@@ -13,12 +13,11 @@ import pytest
 
 from kstore.errors import ErrorCode
 from tests.broker.harness.topic_client import TopicClient
-from tests.broker.requests.test_api import Wire
+from tests.broker.harness.wire import Wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 
-GROUP_RESOURCE = 32
 QUICK = {
     "group.consumer.min.assignment.interval.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
@@ -28,8 +27,7 @@ QUICK = {
 @pytest.fixture
 def line(start_broker: Callable[..., KstoreBroker]) -> Wire:
     line = Wire(start_broker(QUICK))
-    new = {"name": "t", "num_partitions": 2, "replication_factor": 1}
-    assert line.call(Ask.CreateTopics(topics=[new])).topics[0].error_code == 0
+    line.make_topic("t", 2)
     return line
 
 
@@ -82,10 +80,7 @@ def test_groups_are_listed_by_type_and_state(line: Wire) -> None:
 
 def test_a_group_s_settings_hold_for_it(line: Wire) -> None:
     assert enter(line).heartbeat_interval_ms == 5000
-    configs = [{"name": "consumer.heartbeat.interval.ms", "value": "7000"}]
-    resource = {"resource_type": GROUP_RESOURCE, "resource_name": "g", "configs": configs}
-    answer = line.call(Ask.IncrementalAlterConfigs(resources=[resource]))
-    assert answer.responses[0].error_code == 0
+    assert line.set_group("g", consumer_heartbeat_interval_ms=7000) == 0
     assert beat(line, "a", 2).heartbeat_interval_ms == 7000
 
 

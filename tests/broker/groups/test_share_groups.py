@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from kstore.errors import ErrorCode
-from tests.broker.requests.test_api import Wire
+from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 
-GROUP_RESOURCE = 32
 SETTINGS = {
     "group.share.assignment.interval.ms": "0",
     "group.share.min.heartbeat.interval.ms": "100",
@@ -35,20 +34,6 @@ class Line(Wire):
     """What a member of a share group, and its administrator, ask."""
 
     group = "g"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.sock.close()
-
-    def make_topic(self, name: str, partitions: int = 2) -> UUID:
-        """Its id."""
-        topics = [{"name": name, "num_partitions": partitions, "replication_factor": 1}]
-        made = self.call(Ask.CreateTopics(topics=topics, timeout_ms=10_000)).topics[0]
-        assert made.error_code == 0, made
-        topic_id: UUID = made.topic_id
-        return topic_id
 
     def beat(self, member_id: str, epoch: int, *topics: str) -> Any:
         """A heartbeat, again while the coordinator is not there yet."""
@@ -111,7 +96,7 @@ class Line(Wire):
 
 def test_members_get_partitions_and_a_killed_broker_knows_them_still(broker: KstoreBroker) -> None:
     with Line(broker) as line:
-        topic = line.make_topic("t")
+        topic = line.make_topic("t", 2)
         joined = line.beat("a", 0, "t")
         assert (joined.member_epoch, joined.heartbeat_interval_ms) == (2, 100)
         epoch, assigned = line.until_assigned("a", 2)
@@ -132,7 +117,7 @@ def test_members_get_partitions_and_a_killed_broker_knows_them_still(broker: Kst
 
 def test_offsets_are_altered_and_deleted_while_nobody_is_there(broker: KstoreBroker) -> None:
     with Line(broker) as line:
-        topic = line.make_topic("t")
+        topic = line.make_topic("t", 2)
         line.beat("a", 0, "t")
         line.until_assigned("a", 2)
         assert line.alter("t", {0: 5}).error_code == ErrorCode.NON_EMPTY_GROUP
@@ -150,8 +135,8 @@ def test_offsets_are_altered_and_deleted_while_nobody_is_there(broker: KstoreBro
 
 def test_a_deleted_group_begins_anew_and_a_deleted_topic_is_forgotten(broker: KstoreBroker) -> None:
     with Line(broker) as line:
-        line.make_topic("t")
-        line.make_topic("u")
+        line.make_topic("t", 2)
+        line.make_topic("u", 2)
         line.alter("t", {0: 5})
         line.alter("u", {0: 7})
         line.call(Ask.DeleteTopics(topics=[{"name": "u"}], timeout_ms=10_000))
@@ -164,17 +149,10 @@ def test_a_deleted_group_begins_anew_and_a_deleted_topic_is_forgotten(broker: Ks
 
 
 def test_a_groups_own_settings_count(broker: KstoreBroker) -> None:
-    def set_interval(line: Line, value: str) -> int:
-        config = {"name": "share.heartbeat.interval.ms", "config_operation": 0, "value": value}
-        resource = {"resource_type": GROUP_RESOURCE, "resource_name": "g", "configs": [config]}
-        told = line.call(Ask.IncrementalAlterConfigs(resources=[resource])).responses[0]
-        code: int = told.error_code
-        return code
-
     with Line(broker) as line:
-        assert set_interval(line, "99") == ErrorCode.INVALID_CONFIG
-        assert set_interval(line, "15001") == ErrorCode.INVALID_CONFIG
-        assert set_interval(line, "1234") == 0
+        assert line.set_group("g", share_heartbeat_interval_ms="99") == ErrorCode.INVALID_CONFIG
+        assert line.set_group("g", share_heartbeat_interval_ms="15001") == ErrorCode.INVALID_CONFIG
+        assert line.set_group("g", share_heartbeat_interval_ms="1234") == 0
         assert line.beat("a", 0, "t").heartbeat_interval_ms == 1234
 
 

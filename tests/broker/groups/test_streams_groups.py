@@ -24,21 +24,17 @@ from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequestTopicInfo,
 )
 from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
 )
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.schema import Message
-from tests.broker.requests.test_api import Wire
+from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.reference.streams_members import StreamsClient, subtopology, topology
 
 MISSING_INTERNAL_TOPICS = 3
-GROUP_RESOURCE, TOPIC_RESOURCE = 32, 2
+TOPIC_RESOURCE = 2
 QUICK = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.assignment.interval.ms": "0",
@@ -81,12 +77,6 @@ def counted(replication_factor: int = 0) -> Any:
             state_changelog_topics=[info("store", cleanup_policy="compact")],
         ),
     )
-
-
-def make_topic(line: Line, name: str, partitions: int) -> None:
-    new = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    answer = line.call(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
-    assert answer.topics[0].error_code == 0
 
 
 def until(step: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
@@ -139,7 +129,7 @@ def crash(broker: KstoreBroker) -> Line:
 
 def started(line: Line, *names: str) -> list[StreamsClient]:
     """Members that have their tasks, of an application whose topics are there."""
-    make_topic(line, "lines", 3)
+    line.make_topic("lines", 3)
     members = [client(line, name, counted()) for name in names]
     for member in members:
         until(member.join, lambda answer: answer.error_code == 0 and not answer.status)
@@ -151,7 +141,7 @@ def test_missing_internal_topics_are_made_as_the_application_wants_them(
     broker: KstoreBroker,
 ) -> None:
     line = Line(broker)
-    make_topic(line, "lines", 3)
+    line.make_topic("lines", 3)
     member = client(line, "m", counted())
     first = member.join()
     assert [status.status_code for status in first.status] == [MISSING_INTERNAL_TOPICS]
@@ -172,7 +162,7 @@ def test_missing_internal_topics_are_made_as_the_application_wants_them(
 
 def test_why_an_internal_topic_can_t_be_made_is_told(broker: KstoreBroker) -> None:
     line = Line(broker)
-    make_topic(line, "lines", 1)
+    line.make_topic("lines", 1)
     member = client(line, "m", counted(replication_factor=3))
     member.join()
     until(member.beat, lambda answer: "not make words (" in answer.status[0].status_detail)
@@ -223,12 +213,7 @@ def test_standby_copies_are_a_setting_of_the_group(broker: KstoreBroker) -> None
     one, two = started(line, "one", "two")
     assert not one.standby
     assert not two.standby
-    config = AlterableConfig(name="streams.num.standby.replicas", value="1")
-    resource = AlterConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name="g", configs=[config]
-    )
-    answer = line.call(IncrementalAlterConfigsRequest(resources=[resource]))
-    assert answer.responses[0].error_code == 0
+    assert line.set_group("g", streams_num_standby_replicas=1) == 0
     work(one, two)
     stateful = {("1", partition) for partition in range(3)}
     assert one.standby == stateful - one.active

@@ -4,16 +4,12 @@ coordinator, Kafka's and ours.
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import Any
-from uuid import UUID
 
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
-from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.shares.state import (
     DeletePartition,
     DeleteShareGroupStateRequest,
@@ -30,6 +26,7 @@ from kstore.protocol.shares.state import (
     WriteShareGroupStateRequest,
     WriteTopic,
 )
+from tests.broker.harness.wire import Wire
 
 __all__ = ["ShareStateClient"]
 
@@ -42,42 +39,15 @@ MOVING = {
 }
 
 
-class ShareStateClient:
+class ShareStateClient(Wire):
     """A connection to a broker. Each call is about one share-partition and returns its row."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=PATIENCE_S)
-        self._file = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        """End the connection."""
-        self._file.close()
-        self._socket.close()
-
-    def ask(self, request: Any, version: int | None = None) -> Any:
-        """The answer to any request."""
-        api = APIS[request.API_KEY]
-        version = api.max_version if version is None else version
-        self._socket.sendall(encode_request(request, version, 1, "share-test"))
-        size = self._file.read(4)
-        if len(size) < 4:
-            raise ConnectionError("the broker closed the connection")
-        return decode_response(self._file.read(int.from_bytes(size)), api.response, version)[1]
-
-    def create_topic(self, name: str, partitions: int, replicas: int = 1) -> UUID:
-        """Make a topic; its id."""
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
-        made = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000)).topics[0]
-        assert made.error_code == ErrorCode.NONE, made
-        topic_id: UUID = made.topic_id
-        return topic_id
 
     def coordinator(self, key: SharePartitionKey) -> int:
         """The broker that keeps a share-partition, once there is one."""
         deadline = time.monotonic() + PATIENCE_S
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=[str(key)])
         while True:
-            found = self.ask(request).coordinators[0]
+            found = self.call(request).coordinators[0]
             if found.error_code == ErrorCode.NONE or time.monotonic() > deadline:
                 assert found.error_code == ErrorCode.NONE, found
                 node_id: int = found.node_id
@@ -136,7 +106,7 @@ class ShareStateClient:
 
     def _row(self, request: Any, topic: Any, key: SharePartitionKey, row: Any) -> Any:
         topics = [topic(topic_id=key.topic_id, partitions=[row])]
-        results = self.ask(request(group_id=key.group_id, topics=topics)).results
+        results = self.call(request(group_id=key.group_id, topics=topics)).results
         assert [item.topic_id for item in results] == [key.topic_id]
         [told] = results[0].partitions
         assert told.partition == key.partition

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kstore._fast.record.builder import build_batch
-from tests.broker.requests.test_api import Wire
+from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
 __all__ = ["TopicClient", "held", "until_true"]
 
@@ -69,24 +70,20 @@ class TopicClient(Wire):
         self, name: str, index: int = 0, records: int = 1, *, count: int = -1, acks: int = -1
     ) -> Any:
         data = build_batch([b"v"] * records, timestamp=1_700_000_000_000)
-        part = {"index": index, "records": data}
-        topic = {"name": name, "partition_data": [part], "partition_count": count}
-        request = Ask.Produce(acks=acks, timeout_ms=30_000, topic_data=[topic])
-        return self.call(request, 12).responses[0].partition_responses[0]
+        request = produce_request(
+            name, data, first=index, count=count, acks=acks, timeout_ms=30_000
+        )
+        return only(self.call(request, 12))
 
     def fetch(self, name: str, index: int = 0, version: int = 12, **fields: Any) -> Any:
         """By name; the whole answer."""
-        part = {"partition": index, "partition_max_bytes": 1 << 20}
-        topics = [{"topic": name, "partitions": [part]}]
-        said: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "topics": topics}
-        return self.call(Ask.Fetch(**(said | fields)), version)
+        request = fetch_request(name, fetch_part(0, index), **({"min_bytes": 0} | fields))
+        return self.call(request, version)
 
     def fetch_at(self, name: str, offset: int, max_bytes: int) -> Any:
         """From an offset of partition 0 on; the partition's answer."""
-        part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": max_bytes}
-        topics = [{"topic": name, "partitions": [part]}]
-        request = Ask.Fetch(max_wait_ms=0, min_bytes=0, topics=topics)
-        return self.call(request, 12).responses[0].partitions[0]
+        request = fetch_request(name, fetch_part(offset, max_bytes=max_bytes), min_bytes=0)
+        return only(self.call(request, 12))
 
     def list_offsets(self, name: str, index: int = 0, version: int = 8) -> Any:
         part = {"partition_index": index, "timestamp": -1}

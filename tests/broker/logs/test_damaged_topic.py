@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchTopic
 from kstore.record import batches, decode
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port
@@ -44,10 +43,8 @@ def fetch(client: TopicClient, offset: int) -> Any:
     """One partition's answer to a fetch. Where damage becomes known it may have no records: who
     asks again waits for a thread that looks at it.
     """
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=8 << 20)
     for _ in range(2):
-        answer = client.fetch("t", topics=[FetchTopic(topic="t", partitions=[asked])])
-        found = answer.responses[0].partitions[0]
+        found = client.fetch_at("t", offset, 8 << 20)
         if found.records or found.error_code != ErrorCode.NONE:
             break
     return found

@@ -16,6 +16,7 @@ from kstore.record import batches, decode
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes.peer import Peer
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
@@ -56,19 +57,13 @@ class Client(Peer):
         return config.value, config.config_source
 
     def produce(self, topic: str, values: list[bytes], *, acks: int = -1, codec: int = 0) -> int:
-        data = {"index": 0, "records": build_batch(values, compression=codec)}
-        request = Ask.Produce(
-            transactional_id=None, acks=acks, timeout_ms=1000,
-            topic_data=[{"name": topic, "partition_data": [data]}])  # fmt: skip
-        answer: Any = self.ask(request, 9)
-        return int(answer.responses[0].partition_responses[0].error_code)
+        request = produce_request(topic, build_batch(values, compression=codec), acks=acks)
+        return int(only(self.ask(request, 9)).error_code)
 
     def stored(self, topic: str) -> bytes:
         """All batches of partition 0, as they are in the log."""
-        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
-        request = Ask.Fetch(max_bytes=1 << 24, topics=[{"topic": topic, "partitions": [partition]}])
-        answer: Any = self.ask(request, 12)
-        return bytes(answer.responses[0].partitions[0].records)
+        request = fetch_request(topic, fetch_part(max_bytes=1 << 24), max_bytes=1 << 24)
+        return bytes(only(self.ask(request, 12)).records)
 
 
 def connect(broker: KstoreBroker) -> Client:
@@ -132,13 +127,8 @@ def test_a_damaged_batch_is_not_made_good_by_compressing_it(client: Client) -> N
     client.make("damaged", compression_type="gzip")
     batch = bytearray(build_batch(RECORDS))
     batch[-1] ^= 1
-    data = {"index": 0, "records": bytes(batch)}
-    request = Ask.Produce(
-        transactional_id=None, acks=1, timeout_ms=1000,
-        topic_data=[{"name": "damaged", "partition_data": [data]}])  # fmt: skip
-    answer: Any = client.ask(request, 9)
-    error = answer.responses[0].partition_responses[0].error_code
-    assert error == ErrorCode.CORRUPT_MESSAGE
+    answer = only(client.ask(produce_request("damaged", bytes(batch)), 9))
+    assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_more_in_sync_replicas_than_there_are_replicas_are_not_asked_for(client: Client) -> None:

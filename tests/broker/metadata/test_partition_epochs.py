@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -19,6 +20,7 @@ from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.errors import ErrorCode
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.record_requests import fetch_request
 
 Start = Callable[..., KstoreBroker]
 
@@ -68,12 +70,17 @@ def test_a_fetch_session_by_name_is_told_of_the_successor(client: TopicClient) -
     assert opened.responses[0].partitions[0].partition_epoch == 1
     session = opened.session_id
     assert session != 0
-    assert client.fetch("a", session_id=session, session_epoch=1, topics=[]).responses == []
+
+    def again(epoch: int) -> Any:
+        asked = fetch_request("a", min_bytes=0, session_id=session, session_epoch=epoch)
+        return client.call(asked, 12).responses
+
+    assert again(1) == []
     client.delete("a")
     client.create("a")
-    [topic] = client.fetch("a", session_id=session, session_epoch=2, topics=[]).responses
+    [topic] = again(2)
     assert topic.partitions[0].partition_epoch == 3
-    assert client.fetch("a", session_id=session, session_epoch=3, topics=[]).responses == []
+    assert again(3) == []
 
 
 def test_a_commit_of_the_predecessor_is_refused(client: TopicClient) -> None:

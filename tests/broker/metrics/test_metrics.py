@@ -13,8 +13,7 @@ import pytest
 
 from kstore._fast.record.compression import compress
 from kstore.errors import ErrorCode
-from kstore.protocol.registry import APIS, decode_response, encode_request
-from tests.conformance import wire
+from tests.broker.harness.wire import Wire
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 from tests.plain_messages import Ask
@@ -43,14 +42,8 @@ def read(url: str) -> str:
 
 def call(broker: KstoreBroker, *requests):
     """The answers to requests on one connection."""
-    answers = []
-    with socket.create_connection((broker.host, broker.port), timeout=20) as sock:
-        for request in requests:
-            version = APIS[request.API_KEY].max_version
-            frame = encode_request(request, version, 1, "app-1")
-            raw = wire.exchange(sock, frame)
-            answers.append(decode_response(raw, APIS[request.API_KEY].response, version)[1])
-    return answers
+    with Wire(broker, "app-1") as line:
+        return [line.call(request) for request in requests]
 
 
 def test_metrics_are_told_to_who_asks_for_them(told):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,8 @@ from kstore.acls import Acl, AclOperation, AclResourceType
 from kstore.broker.metrics.requests import RequestTimesPart, quantile_ms
 from kstore.broker.state.exposition import OPENMETRICS, TEXT, Family, form_for, page_lines, sample
 from kstore.clients import AdminClient, Consumer, NewTopic, Producer, quota_entity
-from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, Cluster
-from tests.conformance import wire
+from tests.broker.harness.wire import ask
 from tests.plain_messages import Ask
 
 PREFERS_OPENMETRICS = (
@@ -208,13 +206,6 @@ def test_quantiles_forget_what_came_more_than_two_minutes_ago() -> None:
     assert page(1120.0) == "786.432", "what came since the page at 1060"
 
 
-def ask(broker: Broker, request: Any, version: int) -> None:
-    frame = encode_request(request, version, 1, "app")
-    host, _, port = broker.address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as sock:
-        wire.exchange(sock, frame)
-
-
 def errors_of(broker: Broker) -> dict[str, tuple[str, float]]:
     """API to an error and how often."""
     counted = samples(text_form(read(broker)[1]))
@@ -239,9 +230,9 @@ def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -
     )
     with Broker(tmp_path, {"auto.create.topics.enable": "false"}) as broker:
         for _ in range(2):  # the second answer is a kept one
-            ask(broker, Ask.Metadata(topics=[{"name": "lost"}]), 8)
-        ask(broker, Ask.Fetch(topics=lost), 11)
-        ask(broker, commit, 7)
+            ask(broker.address, Ask.Metadata(topics=[{"name": "lost"}]), 8)
+        ask(broker.address, Ask.Fetch(topics=lost), 11)
+        ask(broker.address, commit, 7)
         found = errors_of(broker)
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert found == {"Metadata": (unknown, 2), "Fetch": (unknown, 3), "OffsetCommit": (unknown, 4)}
@@ -249,7 +240,7 @@ def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -
 
 def test_errors_of_metadata_that_makes_topics_first_count_too(tmp_path: Path) -> None:
     with Broker(tmp_path, {"default.replication.factor": "3"}) as broker:
-        ask(broker, Ask.Metadata(topics=[{"name": "lost"}]), 8)
+        ask(broker.address, Ask.Metadata(topics=[{"name": "lost"}]), 8)
         assert errors_of(broker) == {"Metadata": ("INVALID_REPLICATION_FACTOR", 1)}
 
 

@@ -4,19 +4,15 @@ between log dirs while they are written to, and copying within a rate.
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kstore.clients import Producer
-from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.schema import Message
+from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster, until
-from tests.conformance.wire import read_frame
 from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
@@ -25,19 +21,10 @@ TOPIC, BROKER = 2, 4
 LONG_SESSION = {"kstore.coordination.session.timeout.ms": "60000"}
 
 
-def ask(cluster: KstoreCluster, node_id: int, request: Message) -> Any:
-    """One broker's answer."""
-    api = APIS[request.API_KEY]
-    host, port = cluster.brokers[node_id].bootstrap.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
-        connection.sendall(encode_request(request, api.max_version, 1, "test"))
-        return decode_response(read_frame(connection), api.response, api.max_version)[1]
-
-
 def known(cluster: KstoreCluster, node_id: int, kind: int, name: str, key: str) -> str | None:
     """What one broker knows of a config."""
     row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
-    answer = ask(cluster, node_id, Ask.DescribeConfigs(resources=[row]))
+    answer = ask(cluster.brokers[node_id], Ask.DescribeConfigs(resources=[row]))
     values: list[str | None] = [config.value for config in answer.results[0].configs]
     return values[0] if values else None
 
@@ -95,7 +82,7 @@ def test_a_leader_and_a_follower_move_between_log_dirs_while_they_are_written_to
                 )
                 topic = {"name": "t", "partitions": [0]}
                 move = {"path": str(there), "topics": [topic]}
-                answer = ask(cluster, node_id, Ask.AlterReplicaLogDirs(dirs=[move]))
+                answer = ask(cluster.brokers[node_id], Ask.AlterReplicaLogDirs(dirs=[move]))
                 assert answer.results[0].partitions[0].error_code == 0
                 moved = f"{node_id}'s replica is in {there}"
                 until(lambda h=here: not (h / "t-0").exists(), moved)  # type: ignore[misc]
@@ -124,7 +111,7 @@ def test_a_replica_that_a_reassignment_brings_is_copied_within_the_rate(tmp_path
         row = {"partition_index": 0, "replicas": [2]}
         topic = {"name": "t", "partitions": [row]}
         request = Ask.AlterPartitionReassignments(topics=[topic], timeout_ms=TIMEOUT_S * 1000)
-        answer = ask(cluster, cluster.controller_id(), request)
+        answer = ask(cluster.brokers[cluster.controller_id()], request)
         assert answer.responses[0].partitions[0].error_code == 0
         folder = cluster.brokers[2].log_dir
         until(lambda: sum(p.stat().st_blocks for p in folder.glob("t-0/*.log")) > 0, "some came")

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kstore.record import batches
 from tests.broker.replication.test_scripted_follower import (
     FETCH,
@@ -23,6 +22,7 @@ from tests.broker.replication.test_scripted_follower import (
     Peer,
 )
 from tests.broker.runtime.replication.replication_harness import TOPIC_ID, Node, new_image, run
+from tests.record_requests import fetch_part, fetch_request, only
 
 BATCHES, DAMAGED = 20, 12
 CORRUPT = ErrorCode.CORRUPT_MESSAGE
@@ -38,15 +38,10 @@ class Place:
 
     async def fetch(self, offset: int, count: int = BATCHES, *, node: int = -1) -> Fetched:
         """The error code and the offsets of ``count`` batches at most, from an offset on."""
-        part = FetchPartition(
-            partition=0, fetch_offset=offset, partition_max_bytes=count * (self.size + 75)
-        )
-        state = ReplicaState(replica_id=node, replica_epoch=1)
-        topics = [FetchTopic(topic_id=TOPIC_ID, partitions=[part])]
-        asked = FetchRequest(max_wait_ms=0, replica_state=state, topics=topics)
+        part = fetch_part(offset, max_bytes=count * (self.size + 75))
+        asked = fetch_request(TOPIC_ID, part, node=node, epoch=1)
         self.peer.send(FETCH, FETCH_VERSION, asked)
-        [topic] = (await self.peer.answer()).responses
-        [answer] = topic.partitions
+        answer = only(await self.peer.answer())
         found = batches(answer.records or b"")
         return answer.error_code, [view.base_offset for view in found]
 

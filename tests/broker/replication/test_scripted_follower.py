@@ -11,7 +11,6 @@ from typing import Any
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.schema import Message
 from tests.broker.runtime.replication.replication_harness import (
     TOPIC,
     TOPIC_ID,
@@ -20,7 +19,7 @@ from tests.broker.runtime.replication.replication_harness import (
     run,
     until,
 )
-from tests.plain_messages import Ask
+from tests.record_requests import fetch_request, only, produce_request
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 12, 17
@@ -53,32 +52,22 @@ class Peer:
         return decode_response(data, APIS[api_key].response, version)[1]
 
     def produce(self, count: int = 1, *, acks: int = -1) -> None:
-        data = {"index": 0, "records": build_batch([b"v"] * count, timestamp=1)}
-        asked = Ask.Produce(
-            acks=acks, timeout_ms=30_000,
-            topic_data=[{"name": TOPIC, "partition_data": [data]}])  # fmt: skip
+        batch = build_batch([b"v"] * count, timestamp=1)
+        asked = produce_request(TOPIC, batch, acks=acks, timeout_ms=30_000)
         self.send(PRODUCE, PRODUCE_VERSION, asked)
 
     async def produced(self) -> tuple[int, int]:
         """(error code, base offset) of the next answer."""
-        response = await self.answer()
-        [topic] = response.responses
-        [part] = topic.partition_responses
+        part = only(await self.answer())
         return part.error_code, part.base_offset
 
     def fetch(self, offset: int, *, node: int = -1, wait_ms: int = 30_000) -> None:
-        part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
-        asked = Ask.Fetch(
-            max_wait_ms=wait_ms, min_bytes=1,
-            replica_state={"replica_id": node, "replica_epoch": 1},
-            topics=[{"topic_id": TOPIC_ID, "partitions": [part]}])  # fmt: skip
+        asked = fetch_request(TOPIC_ID, offset, node=node, epoch=1, max_wait_ms=wait_ms)
         self.send(FETCH, FETCH_VERSION, asked)
 
     async def fetched(self) -> tuple[int, int, int]:
         """(error code, bytes of records, high watermark) of the next answer."""
-        response: Message = await self.answer()
-        [topic] = response.responses
-        [part] = topic.partitions
+        part = only(await self.answer())
         return part.error_code, len(part.records or b""), part.high_watermark
 
     def close(self) -> None:

@@ -5,7 +5,6 @@ answers, and what it stores.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,63 +15,36 @@ from kstore._fast.record.builder import build_batch
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.state.security.scram_credentials import ScramCredential
 from kstore.errors import ErrorCode
-from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.schema import Message
-from tests.conformance import wire
+from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
 Start = Callable[..., KstoreBroker]
 
 
-class Client:
-    """One connection that speaks messages at their newest version."""
-
-    def __init__(self, broker: KstoreBroker) -> None:
-        self.sock = socket.create_connection((broker.host, broker.port), timeout=20)
-
-    def call(self, request: Message, version: int | None = None) -> Any:
-        key = request.API_KEY
-        version = APIS[key].max_version if version is None else version
-        frame = encode_request(request, version, 9, "test")
-        answer = wire.exchange(self.sock, frame)
-        return decode_response(answer, APIS[key].response, version)[1]
-
-
 @pytest.fixture
-def two_dirs(start_broker: Start, tmp_path: Path) -> Iterator[tuple[KstoreBroker, Client]]:
+def two_dirs(start_broker: Start, tmp_path: Path) -> Iterator[tuple[KstoreBroker, Wire]]:
     dirs = f"{tmp_path}/a,{tmp_path}/b"
     broker = start_broker({"log.dirs": dirs, "broker.id": "1"})
-    client = Client(broker)
+    client = Wire(broker)
     yield broker, client
     client.sock.close()
 
 
-def make(client: Client, name: str, partitions: int = 1) -> None:
-    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-    [result] = client.call(Ask.CreateTopics(topics=[topic])).topics
-    assert result.error_code == 0, result
-
-
-def produce(client: Client, topic: str, count: int, partition: int = 0) -> None:
+def produce(client: Wire, topic: str, count: int, partition: int = 0) -> None:
     records = [(None, b"%0500d" % number) for number in range(count)]
-    data = {"index": partition, "records": build_batch(records)}
-    topics = [{"name": topic, "partition_data": [data]}]
-    answer = client.call(Ask.Produce(acks=1, timeout_ms=1000, topic_data=topics), 12)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    request = produce_request(topic, build_batch(records), first=partition)
+    assert only(client.call(request, 12)).error_code == 0
 
 
-def fetch(client: Client, topic: str) -> bytes:
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
-    request = Ask.Fetch(
-        max_wait_ms=0, min_bytes=0, topics=[{"topic": topic, "partitions": [partition]}]
-    )
-    [row] = client.call(request, 12).responses[0].partitions
+def fetch(client: Wire, topic: str) -> bytes:
+    row = only(client.call(fetch_request(topic, fetch_part(max_bytes=1 << 24)), 12))
     assert row.error_code == 0
     return bytes(row.records)
 
 
-def homes(client: Client, topic: str) -> dict[str, list[tuple[int, int, bool]]]:
+def homes(client: Wire, topic: str) -> dict[str, list[tuple[int, int, bool]]]:
     """Log dir's name to (partition, size, future) of a topic's partitions."""
     asked = {"topic": topic, "partitions": list(range(10))}
     results = client.call(Ask.DescribeLogDirs(topics=[asked])).results
@@ -86,14 +58,14 @@ def homes(client: Client, topic: str) -> dict[str, list[tuple[int, int, bool]]]:
     }
 
 
-def move(client: Client, path: str, topic: str, partition: int = 0) -> int:
+def move(client: Wire, path: str, topic: str, partition: int = 0) -> int:
     row = {"name": topic, "partitions": [partition]}
     request = Ask.AlterReplicaLogDirs(dirs=[{"path": path, "topics": [row]}])
     code: int = client.call(request).results[0].partitions[0].error_code
     return code
 
 
-def await_home(client: Client, topic: str, folder: str) -> None:
+def await_home(client: Wire, topic: str, folder: str) -> None:
     """Wait until the topic's one partition is whole in the folder, and nowhere else."""
     while True:
         found = homes(client, topic)
@@ -105,7 +77,7 @@ def await_home(client: Client, topic: str, folder: str) -> None:
 
 def test_log_dirs_are_described_with_sizes_and_space(two_dirs, tmp_path):
     _, client = two_dirs
-    make(client, "t", 2)
+    client.make_topic("t", 2)
     produce(client, "t", 10)
     found = homes(client, "t")
     sizes = {row[0]: row[1] for rows in found.values() for row in rows}
@@ -121,7 +93,7 @@ def test_log_dirs_are_described_with_sizes_and_space(two_dirs, tmp_path):
 
 def test_a_partition_moves_between_log_dirs_and_keeps_its_records(two_dirs, tmp_path):
     broker, client = two_dirs
-    make(client, "t")
+    client.make_topic("t")
     for _ in range(20):
         produce(client, "t", 100)
     before = fetch(client, "t")
@@ -138,15 +110,15 @@ def test_a_partition_moves_between_log_dirs_and_keeps_its_records(two_dirs, tmp_
     produce(client, "t", 1)
     broker.kill()
     broker.start()
-    again = Client(broker)
+    again = Wire(broker)
     await_home(again, "t", other)
     assert fetch(again, "t")[: len(after)] == after
     again.sock.close()
 
 
-def write_and_kill(broker: KstoreBroker, client: Client) -> tuple[bytes, str]:
+def write_and_kill(broker: KstoreBroker, client: Wire) -> tuple[bytes, str]:
     """Kill a broker that has written topic t; its bytes, and the log dir that they are in."""
-    make(client, "t")
+    client.make_topic("t")
     produce(client, "t", 5)
     whole = fetch(client, "t")
     [home] = [name for name, rows in homes(client, "t").items() if rows]
@@ -162,7 +134,7 @@ def test_a_start_drops_a_copy_that_a_crash_left_unfinished(two_dirs, tmp_path):
     (copy / "kstore.future").touch()
     (copy / f"{0:020d}.log").write_bytes(whole[:100])
     broker.start()
-    again = Client(broker)
+    again = Wire(broker)
     assert fetch(again, "t") == whole
     assert not copy.exists()
     again.sock.close()
@@ -174,7 +146,7 @@ def test_a_start_takes_a_copy_whose_original_is_gone(two_dirs, tmp_path):
     mark = tmp_path / home / "t-0" / "kstore.future"
     mark.touch()
     broker.start()
-    again = Client(broker)
+    again = Wire(broker)
     assert fetch(again, "t") == whole
     assert not mark.exists()
     again.sock.close()
@@ -182,7 +154,7 @@ def test_a_start_takes_a_copy_whose_original_is_gone(two_dirs, tmp_path):
 
 def test_moves_are_refused_as_kafka_refuses_them(two_dirs, tmp_path):
     _, client = two_dirs
-    make(client, "t")
+    client.make_topic("t")
     [home] = [name for name, rows in homes(client, "t").items() if rows]
     assert move(client, f"{tmp_path}/{home}", "t") == ErrorCode.NONE
     assert move(client, f"{tmp_path}/c", "t") == ErrorCode.LOG_DIR_NOT_FOUND
@@ -194,7 +166,7 @@ def test_moves_are_refused_as_kafka_refuses_them(two_dirs, tmp_path):
 
 def test_a_deleted_topic_stops_its_moves(two_dirs, tmp_path):
     _, client = two_dirs
-    make(client, "t")
+    client.make_topic("t")
     for _ in range(30):
         produce(client, "t", 200)
     for name in ("a", "b"):
@@ -203,23 +175,23 @@ def test_a_deleted_topic_stops_its_moves(two_dirs, tmp_path):
     assert deleted.error_code == 0
     while any((tmp_path / name / "t-0").exists() for name in ("a", "b")):
         assert not any(homes(client, "t").values())
-    make(client, "t")
+    client.make_topic("t")
     assert fetch(client, "t") == b""
 
 
 def test_acl_requests_with_unknown_codes_end_the_connection(broker):
-    client = Client(broker)
-    with pytest.raises(wire.WireError):
+    client = Wire(broker)
+    with pytest.raises(ConnectionError):
         client.call(Ask.DescribeAcls(resource_type_filter=0))
     client.sock.close()
     request = Ask.DescribeAcls(resource_type_filter=1, operation=1, permission_type=1)
-    client = Client(broker)
+    client = Wire(broker)
     assert client.call(request).error_code == ErrorCode.SECURITY_DISABLED
     client.sock.close()
 
 
 def test_scram_credentials_are_kept_over_a_restart_without_the_password(broker):
-    client = Client(broker)
+    client = Wire(broker)
     new = {
         "name": "ann/é",
         "mechanism": 1,
@@ -237,7 +209,7 @@ def test_scram_credentials_are_kept_over_a_restart_without_the_password(broker):
     assert "salt=c2FsdA==" in text
     assert "cHBwcHBw" not in text  # the salted password in base64
     broker.start()
-    client = Client(broker)
+    client = Wire(broker)
     [row] = client.call(Ask.DescribeUserScramCredentials(users=None)).results
     assert row.user == "ann/é"
     assert [(i.mechanism, i.iterations) for i in row.credential_infos] == [(1, 5000)]
@@ -252,10 +224,10 @@ def test_a_scram_credential_is_written_and_read_in_kafkas_form():
 
 
 def test_feature_levels_change_together_and_survive_a_restart(broker):
-    client = Client(broker)
+    client = Wire(broker)
     name = "eligible.leader.replicas.version"
 
-    def finalized(client: Client) -> tuple[int, dict[str, int]]:
+    def finalized(client: Wire) -> tuple[int, dict[str, int]]:
         request = Ask.ApiVersions(client_software_name="t", client_software_version="1")
         answer = client.call(request, 4)
         levels = {row.name: row.max_version_level for row in answer.finalized_features}
@@ -281,14 +253,14 @@ def test_feature_levels_change_together_and_survive_a_restart(broker):
     client.sock.close()
     broker.kill()
     broker.start()
-    client = Client(broker)
+    client = Wire(broker)
     assert finalized(client) == (epoch, changed)
     client.sock.close()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_controller_is_a_quorum_of_one(broker, version):
-    client = Client(broker)
+    client = Wire(broker)
     partition = {"partition_index": 0}
     topic = {"topic_name": "__cluster_metadata", "partitions": [partition]}
 
@@ -298,6 +270,6 @@ def test_the_controller_is_a_quorum_of_one(broker, version):
 
     before = describe()
     assert before.leader_id == before.current_voters[0].replica_id
-    make(client, f"t{version}")
+    client.make_topic(f"t{version}")
     assert describe().high_watermark > before.high_watermark
     client.sock.close()

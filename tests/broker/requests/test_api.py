@@ -4,7 +4,6 @@ configs, cluster, topics.
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -15,42 +14,11 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE, FAST, resolve_handler
 from kstore.errors import ErrorCode
-from kstore.protocol.registry import APIS, decode_response, encode_request
-from kstore.protocol.schema import Message
+from kstore.protocol.registry import APIS, decode_response
+from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
-
-
-class Wire:
-    """One connection that speaks messages."""
-
-    def __init__(self, broker: KstoreBroker) -> None:
-        self.sock = socket.create_connection((broker.host, broker.port), timeout=20)
-
-    def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and decode its answer; the newest version that the broker
-        serves if none is given.
-        """
-        key = request.API_KEY
-        version = API_TABLE[key].max_version if version is None else version
-        self.sock.sendall(encode_request(request, version, 9, "test"))
-        correlation_id, response = decode_response(self.answer(), APIS[key].response, version)
-        assert correlation_id == 9
-        return response
-
-    def answer(self) -> bytes:
-        """One answer without its size."""
-        (size,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(size)
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self.sock.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("the broker closed the connection")
-            data += piece
-        return data
+from tests.record_requests import only, produce_request
 
 
 @pytest.fixture(scope="module")
@@ -68,27 +36,10 @@ def wire(running: KstoreBroker) -> Iterator[Wire]:
     wire.sock.close()
 
 
-def make(wire: Wire, name: str, partitions: int = 1, **configs: str) -> UUID:
-    """Make a topic and give its id."""
-    topic = {
-        "name": name, "num_partitions": partitions, "replication_factor": 1,
-        "configs": [
-            {"name": key.replace("_", "."), "value": value}
-            for key, value in configs.items()
-        ]}  # fmt: skip
-    [result] = wire.call(Ask.CreateTopics(topics=[topic])).topics
-    assert result.error_code == 0, result
-    topic_id: UUID = result.topic_id
-    return topic_id
-
-
 def produce(wire: Wire, topic: str, *timestamps: int) -> None:
     for timestamp in timestamps:
-        batch = build_batch([b"x"], timestamp=timestamp)
-        data = [{"index": 0, "records": batch}]
-        request = Ask.Produce(acks=1, topic_data=[{"name": topic, "partition_data": data}])
-        response = wire.call(request, 12)
-        assert response.responses[0].partition_responses[0].error_code == 0
+        request = produce_request(topic, build_batch([b"x"], timestamp=timestamp))
+        assert only(wire.call(request, 12)).error_code == 0
 
 
 def test_every_row_has_a_handler_and_versions_that_can_be_decoded() -> None:
@@ -136,7 +87,7 @@ def list_offsets(wire: Wire, topic: str, timestamp: int, version: int = 9) -> An
 
 
 def test_list_offsets(wire: Wire) -> None:
-    make(wire, "offsets")
+    wire.make_topic("offsets")
     empty = list_offsets(wire, "offsets", -3)
     assert (empty.offset, empty.timestamp) == (-1, -1)
     produce(wire, "offsets", 1000, 3000, 2000)
@@ -161,7 +112,7 @@ def test_list_offsets(wire: Wire) -> None:
 @pytest.mark.parametrize("version", range(1, 12))
 def test_list_offsets_in_every_version(wire: Wire, version: int) -> None:
     name = f"offsets-v{version}"
-    make(wire, name)
+    wire.make_topic(name)
     produce(wire, name, 1000)
     answer = list_offsets(wire, name, -1, version)
     assert (answer.error_code, answer.offset) == (0, 1)
@@ -176,7 +127,7 @@ def test_list_offsets_of_a_partition_named_twice(wire: Wire) -> None:
 
 
 def test_offset_for_leader_epoch(wire: Wire) -> None:
-    make(wire, "epochs")
+    wire.make_topic("epochs")
     produce(wire, "epochs", 1, 2)
 
     def ask(epoch: int, current: int = -1) -> tuple[int, int, int]:
@@ -191,7 +142,7 @@ def test_offset_for_leader_epoch(wire: Wire) -> None:
 
 
 def test_delete_records(wire: Wire) -> None:
-    make(wire, "shrinks")
+    wire.make_topic("shrinks")
     produce(wire, "shrinks", 1, 2, 3)
 
     def delete(offset: int, topic: str = "shrinks") -> tuple[int, int]:
@@ -205,12 +156,12 @@ def test_delete_records(wire: Wire) -> None:
     assert delete(4) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert delete(-1) == (0, 3)
     assert delete(0, "nope") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    make(wire, "compacted", cleanup_policy="compact")
+    wire.make_topic("compacted", cleanup_policy="compact")
     assert delete(0, "compacted") == (ErrorCode.POLICY_VIOLATION, -1)
 
 
 def test_topic_configs_are_described_and_altered(wire: Wire) -> None:
-    make(wire, "configured", retention_ms="777")
+    wire.make_topic("configured", retention_ms="777")
 
     def describe(*keys: str) -> dict[str, tuple[str, int]]:
         resource = {
@@ -273,7 +224,7 @@ def test_the_cluster_is_described(wire: Wire, running: KstoreBroker) -> None:
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_in_every_version(wire: Wire, running: KstoreBroker, version: int) -> None:
-    topic_id = make(wire, f"meta-v{version}", 2)
+    topic_id = wire.make_topic(f"meta-v{version}", 2)
     request = Ask.Metadata(topics=[{"name": f"meta-v{version}"}])
     response = wire.call(request, version)
     [topic] = response.topics
@@ -288,7 +239,7 @@ def test_metadata_in_every_version(wire: Wire, running: KstoreBroker, version: i
 
 
 def test_metadata_by_id_of_unknown_and_illegal_topics(wire: Wire) -> None:
-    topic_id = make(wire, "by-id")
+    topic_id = wire.make_topic("by-id")
     topics = [
         {"name": None, "topic_id": topic_id},
         {"name": None, "topic_id": UUID(int=1)},
@@ -305,8 +256,8 @@ def test_metadata_by_id_of_unknown_and_illegal_topics(wire: Wire) -> None:
 
 
 def test_described_partitions_come_in_pages(wire: Wire) -> None:
-    make(wire, "pages-a", 3)
-    make(wire, "pages-b", 2)
+    wire.make_topic("pages-a", 3)
+    wire.make_topic("pages-b", 2)
     topics = [{"name": name} for name in ("pages-b", "pages-a", "pages-none")]
     seen = []
     cursor = None
@@ -360,8 +311,8 @@ def test_a_timeout_that_is_over_before_it_began_changes_nothing(wire: Wire) -> N
 
 
 def test_topics_are_deleted_by_name_and_id(wire: Wire) -> None:
-    topic_id = make(wire, "dies-by-id")
-    make(wire, "dies-by-name")
+    topic_id = wire.make_topic("dies-by-id")
+    wire.make_topic("dies-by-name")
     states = [
         {"name": None, "topic_id": topic_id},
         {"name": "dies-by-name"},
@@ -375,6 +326,6 @@ def test_topics_are_deleted_by_name_and_id(wire: Wire) -> None:
         ("never-was", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
-    make(wire, "dies-by-name")
+    wire.make_topic("dies-by-name")
     old = wire.call(Ask.DeleteTopics(topic_names=["dies-by-name"], timeout_ms=5000), 3)
     assert [r.error_code for r in old.responses] == [0]

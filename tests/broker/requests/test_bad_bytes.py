@@ -15,12 +15,11 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, encode_request
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.record_requests import fetch_part, fetch_request, produce_request
 
 CLOSED, OPEN = "closed", "open"
 NULL_COUNT = b"\xff\xff\xff\xff\x0f"  # in Java's arithmetic less than null, which is null
@@ -245,20 +244,16 @@ def valid_frames() -> list[bytes]:
         if key not in (0, 1) and not row.internal
     ]
     records = build_batch([b"x" * 100] * 5)
-    part = PartitionProduceData(index=0, records=records, current_leader_epoch=0)
-    topic = TopicProduceData(name="f", partition_data=[part], partition_count=1)
-    wanted = FetchPartition(partition=0, partition_max_bytes=1000)
+    produced = produce_request(
+        "f", records, count=1, use_offset=True, row={"current_leader_epoch": 0}
+    )
+    wanted = fetch_part(max_bytes=1000)
     found += [
-        encode_request(ProduceRequest(acks=1, topic_data=[topic], use_offset=True), 9, 1, "f"),
-        encode_request(
-            FetchRequest(max_wait_ms=1, topics=[FetchTopic(topic="f", partitions=[wanted])]),
-            12, 1, "f",
-        ),
-        encode_request(
-            FetchRequest(topics=[FetchTopic(topic_id=UUID(int=5), partitions=[wanted])]), 16, 1, "f"
-        ),
+        encode_request(produced, 9, 1, "f"),
+        encode_request(fetch_request("f", wanted, max_wait_ms=1), 12, 1, "f"),
+        encode_request(fetch_request(UUID(int=5), wanted, max_wait_ms=500), 16, 1, "f"),
         encode_request(MetadataRequest(topics=[MetadataRequestTopic(name="f")]), 12, 1, "f"),
-    ]  # fmt: skip
+    ]
     return found
 
 

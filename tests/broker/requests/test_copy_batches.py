@@ -17,9 +17,9 @@ from kstore.protocol.logs.copy_batches import (
     CopyBatchesSource,
     CopyBatchesTopic,
 )
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.record import batches, decode
 from tests.broker.requests.test_extensions import TIME, Topic, configured, running, topic
+from tests.record_requests import fetch_request, only
 
 __all__ = ["running", "topic"]
 
@@ -65,12 +65,8 @@ def records(topic: Topic) -> list[tuple[int, bytes | None]]:
 
 
 def fetched(topic: Topic) -> bytes:
-    row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=1 << 20,
-        topics=[FetchTopic(topic_id=topic.topic_id, partitions=[row])],
-    )  # fmt: skip
-    return bytes(topic.wire.call(request, 13).responses[0].partitions[0].records or b"")
+    request = fetch_request(topic.topic_id, 0, min_bytes=0, max_bytes=1 << 20)
+    return bytes(only(topic.wire.call(request, 13)).records or b"")
 
 
 def test_batches_are_appended_in_the_order_that_is_asked_for(topic: Topic) -> None:

@@ -21,7 +21,8 @@ from kstore.protocol.groups.classic import (
 from kstore.protocol.registry import APIS, encode_request
 from kstore.protocol.schema import Message, field_type
 from tests.broker.harness.topic_client import TopicClient, until_true
-from tests.broker.requests.test_extensions import NEWEST, Wire
+from tests.broker.harness.wire import Wire
+from tests.broker.requests.test_extensions import NEWEST
 from tests.broker.requests.test_extensions import Topic as ProducedTopic
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask

@@ -4,11 +4,10 @@ KIP-391's given offsets, to the byte; and that a client that sends none of them 
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -19,39 +18,17 @@ from kstore.errors import ErrorCode, InvalidProduceOffsetError
 from kstore.protocol.logs.produce import (
     PartitionProduceResponse,
 )
-from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.registry import encode_request
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
+from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import only, produce_request
 
 FLEXIBLE = range(9, 14)
 NEWEST = 13
 TIME = 1_700_000_000_000
-
-
-class Wire:
-    """One connection that speaks messages; `sent` and `got` keep the last bytes."""
-
-    def __init__(self, broker: KstoreBroker) -> None:
-        self.sock = socket.create_connection((broker.host, broker.port), timeout=20)
-        self.got = b""
-
-    def call(self, request: Message, version: int) -> Any:
-        """Send a request, decode its answer."""
-        self.sock.sendall(encode_request(request, version, 9, "test"))
-        (size,) = struct.unpack(">i", self._exactly(4))
-        self.got = self._exactly(size)
-        return decode_response(self.got, APIS[request.API_KEY].response, version)[1]
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self.sock.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("the broker closed the connection")
-            data += piece
-        return data
 
 
 class Topic:
@@ -59,38 +36,21 @@ class Topic:
 
     def __init__(self, wire: Wire, name: str) -> None:
         self.wire, self.name = wire, name
-        made = wire.call(
-            Ask.CreateTopics(topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}]),
-            7,
-        )
-        assert made.topics[0].error_code == 0, made
-        self.topic_id: UUID = made.topics[0].topic_id
+        self.topic_id = wire.make_topic(name, 2)
 
     def request(self, records: bytes | None, version: int = NEWEST, **fields: Any) -> Message:
         """A Produce request; epoch, count, use_offset, acks and index as given."""
-        part = {
-            "index": fields.get("index", 0),
-            "records": records,
-            "current_leader_epoch": fields.get("epoch", -1),
-        }
-        topic = {"partition_data": [part], "partition_count": fields.get("count", -1)}
-        if version >= 13:
-            topic["topic_id"] = self.topic_id
-        else:
-            topic["name"] = self.name
-        return Ask.Produce(
-            acks=fields.get("acks", -1),
-            timeout_ms=1000,
-            topic_data=[topic],
-            use_offset=fields.get("use_offset", False),
-        )
+        how = {"acks": -1} | fields
+        row = {"current_leader_epoch": how.pop("epoch", -1)}
+        topic = self.topic_id if version >= 13 else self.name
+        return produce_request(topic, records, first=how.pop("index", 0), row=row, **how)
 
     def produce(
         self, records: bytes | None, version: int = NEWEST, **fields: Any
     ) -> PartitionProduceResponse:
         """Produce to one partition and give its answer."""
-        response = self.wire.call(self.request(records, version, **fields), version)
-        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
+        request = self.request(records, version, **fields)
+        answer: PartitionProduceResponse = only(self.wire.call(request, version))
         return answer
 
     def give(self, base_offset: int, values: list[bytes], **fields: Any) -> Any:

@@ -30,7 +30,6 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.shares.offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -41,6 +40,7 @@ from kstore.protocol.shares.offsets import (
 )
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.record_requests import only, produce_request
 
 ELSEWHERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 DELETED = ErrorCode.INVALID_PARTITION_EPOCH
@@ -77,11 +77,8 @@ class Lives:
 
     def produce(self, epoch: int, version: int) -> int:
         data = build_batch([b"v"], timestamp=1_700_000_000_000)
-        row = PartitionProduceData(index=0, records=data, partition_epoch=epoch)
-        topic = TopicProduceData(name=self.name, partition_data=[row])
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
-        answer = self.client.call(request, version).responses[0].partition_responses[0]
-        return int(answer.error_code)
+        request = produce_request(self.name, data, acks=-1, row={"partition_epoch": epoch})
+        return int(only(self.client.call(request, version)).error_code)
 
     def list_offsets(self, epoch: int, version: int, timestamp: int = -1) -> tuple[int, int]:
         row = ListOffsetsPartition(partition_index=0, timestamp=timestamp, partition_epoch=epoch)
@@ -160,11 +157,8 @@ def test_a_topic_id_says_it_all(lives: Lives) -> None:
     """Version 13 has no such field: one that is sent all the same is skipped."""
     topic_id = lives.client.metadata(lives.name).topics[0].topic_id
     data = build_batch([b"v"], timestamp=1_700_000_000_000)
-    row = PartitionProduceData(index=0, records=data, partition_epoch=lives.before)
-    topic = TopicProduceData(topic_id=topic_id, partition_data=[row])
-    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
-    answer = lives.client.call(request, 13).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.NONE
+    request = produce_request(topic_id, data, acks=-1, row={"partition_epoch": lives.before})
+    assert only(lives.client.call(request, 13)).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [6, 11])

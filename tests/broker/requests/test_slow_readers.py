@@ -16,9 +16,11 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.protocol.logs.fetch import FetchResponse
 from kstore.protocol.registry import decode_response, encode_request
-from tests.broker.requests.test_extensions import Topic, Wire
+from tests.broker.harness.wire import Wire
+from tests.broker.requests.test_extensions import Topic
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request
 
 MB = 1 << 20
 FETCH = 16
@@ -48,13 +50,8 @@ def fill(topic: Topic, megabytes: int, index: int = 0) -> list[bytes]:
 
 
 def fetch_frame(topic: Topic, correlation_id: int, max_bytes: int, partitions: int = 1) -> bytes:
-    parts = [
-        {"partition": index, "fetch_offset": 0, "partition_max_bytes": max_bytes}
-        for index in range(partitions)
-    ]
-    request = Ask.Fetch(
-        max_wait_ms=0, min_bytes=0, session_epoch=-1,
-        topics=[{"topic_id": topic.topic_id, "partitions": parts}])  # fmt: skip
+    parts = [fetch_part(0, index, max_bytes) for index in range(partitions)]
+    request = fetch_request(topic.topic_id, *parts, min_bytes=0, session_epoch=-1)
     return encode_request(request, FETCH, correlation_id, "slow")
 
 

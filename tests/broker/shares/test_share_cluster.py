@@ -38,7 +38,7 @@ class Clients:
     def __getitem__(self, node_id: int) -> ShareStateClient:
         if node_id not in self._clients:
             broker = self._cluster.brokers[node_id]
-            self._clients[node_id] = ShareStateClient(broker.host, broker.port)
+            self._clients[node_id] = ShareStateClient(broker)
         return self._clients[node_id]
 
     def any(self) -> ShareStateClient:
@@ -68,7 +68,7 @@ class Clients:
 
 def test_what_was_answered_survives_the_kill_of_its_coordinator(cluster: KstoreCluster) -> None:
     clients = Clients(cluster)
-    topic_id = clients.any().create_topic("t", 6, replicas=3)
+    topic_id = clients.any().make_topic("t", 6, replicas=3)
     keys = [SharePartitionKey("g", topic_id, index) for index in range(6)]
     for key in keys:
         assert clients.call("initialize", key, 1, 0).error_code == ErrorCode.NONE

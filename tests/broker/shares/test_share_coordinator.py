@@ -30,18 +30,18 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def client_of(broker: KstoreBroker) -> ShareStateClient:
-    return ShareStateClient(broker.host, broker.port)
+    return ShareStateClient(broker)
 
 
 def test_the_first_question_makes_the_topic_as_kafka_does(start_broker: Start) -> None:
     client = client_of(start_broker())
-    topic_id = client.create_topic("t", 1)
+    topic_id = client.make_topic("t", 1)
     client.coordinator(SharePartitionKey("g", topic_id, 0))
-    [made] = [t for t in client.ask(Ask.Metadata(topics=None)).topics if t.name == TOPIC]
+    [made] = [t for t in client.call(Ask.Metadata(topics=None)).topics if t.name == TOPIC]
     assert made.is_internal
     assert len(made.partitions) == 50
     asked = {"resource_type": 2, "resource_name": TOPIC}
-    told = client.ask(Ask.DescribeConfigs(resources=[asked])).results[0].configs
+    told = client.call(Ask.DescribeConfigs(resources=[asked])).results[0].configs
     assert {row.name: row.value for row in told if row.config_source == 1} == {
         "cleanup.policy": "delete",
         "compression.type": "producer",
@@ -56,7 +56,7 @@ def test_what_was_answered_is_there_after_kill_9(start_broker: Start) -> None:
     settings = {"share.coordinator.snapshot.update.records.per.snapshot": "7"}
     broker = start_broker(settings | {"share.coordinator.state.topic.num.partitions": "3"})
     client = client_of(broker)
-    topic_id = client.create_topic("t", 4)
+    topic_id = client.make_topic("t", 4)
     keys = [SharePartitionKey("g", topic_id, index) for index in range(4)]
     chance = random.Random(5)
     for key in keys:
@@ -84,7 +84,7 @@ def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> 
     limit = {"share.coordinator.snapshot.update.records.per.snapshot": "10"}
     broker = start_broker(ONE | OFTEN | limit)
     client = client_of(broker)
-    topic_id = client.create_topic("t", 2)
+    topic_id = client.make_topic("t", 2)
     busy, quiet = (SharePartitionKey("g", topic_id, index) for index in range(2))
     for key in (busy, quiet):
         client.wait_served(key)
@@ -109,14 +109,14 @@ def earliest(client: ShareStateClient) -> int:
     """The log start offset of the topic's only partition."""
     row = {"partition_index": 0, "timestamp": -2}
     request = Ask.ListOffsets(topics=[{"name": TOPIC, "partitions": [row]}])
-    offset: int = client.ask(request).topics[0].partitions[0].offset
+    offset: int = client.call(request).topics[0].partitions[0].offset
     return offset
 
 
 def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:
     broker = start_broker(ONE)
     client = client_of(broker)
-    gone, kept = client.create_topic("gone", 2), client.create_topic("kept", 1)
+    gone, kept = client.make_topic("gone", 2), client.make_topic("kept", 1)
     keys = [
         SharePartitionKey("g", gone, 0),
         SharePartitionKey("g", gone, 1),
@@ -126,7 +126,7 @@ def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:
         client.wait_served(key)
         assert client.initialize(key, 1, 0).error_code == ErrorCode.NONE
     topic = {"name": "gone"}
-    told = client.ask(Ask.DeleteTopics(topics=[topic], timeout_ms=30_000)).responses[0]
+    told = client.call(Ask.DeleteTopics(topics=[topic], timeout_ms=30_000)).responses[0]
     assert told.error_code == ErrorCode.NONE
     assert client.read(keys[2], 0).error_code == ErrorCode.NONE
     client.close()
@@ -144,7 +144,7 @@ def test_only_who_may_act_for_the_cluster_asks_for_the_state(start_broker: Start
     key = SharePartitionKey("g", uuid4(), 0)
     find = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert client.ask(find).coordinators[0].error_code == denied
+    assert client.call(find).coordinators[0].error_code == denied
     for row in (
         client.initialize(key, 1, 0),
         client.read(key, 0),
@@ -166,7 +166,7 @@ def test_old_versions_of_find_coordinator_know_no_share_partitions(
     request = Ask.FindCoordinator(
         key_type=2, key=key if old else "", coordinator_keys=[] if old else [key]
     )
-    answer = client.ask(request, version)
+    answer = client.call(request, version)
     told = answer if old else answer.coordinators[0]
     assert told.error_code == ErrorCode.INVALID_REQUEST
     client.close()

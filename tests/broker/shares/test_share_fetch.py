@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ import pytest
 
 from kstore.clients import Producer
 from kstore.errors import ErrorCode
+from tests.broker.harness.wire import Wire
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
-from tests.reference.shares.share_member import Line, Row, ShareMember, new_topic, set_group
+from tests.reference.shares.share_member import Row, ShareMember, new_topic
 from tests.reference.transactional_producer import Producer as Transactional
 
 SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}
@@ -42,9 +44,10 @@ class Group:
     def __init__(self, broker: KstoreBroker, **settings: object) -> None:
         self.broker = broker
         self.id = f"g-{uuid.uuid4()}"
-        self.line = Line(broker.bootstrap)
+        self.line = Wire(broker)
         self.topic, self.topic_id = new_topic(self.line)
-        set_group(self.line, self.id, **({"share_auto_offset_reset": "earliest"} | settings))
+        settings = {"share_auto_offset_reset": "earliest"} | settings
+        assert self.line.set_group(self.id, **settings) == 0
         self.first = self.member()
         self.first.join(self.topic)
 
@@ -184,7 +187,8 @@ def test_members_that_wait_get_what_comes_one_after_the_other(broker: KstoreBrok
         waiting = [
             pool.submit(member.fetch, wait_ms=LONG_MS, max_records=1, mode=1) for member in members
         ]
-        gone.line.shut_down()  # whether it waited or not: it takes no one's turn
+        # Whether it waited or not: it takes no one's turn.
+        gone.line.sock.shutdown(socket.SHUT_RDWR)
         with pytest.raises(ConnectionError):
             lost.result()
         group.produce(4)
@@ -317,7 +321,7 @@ def test_deleted_records_are_not_in_flight(broker: KstoreBroker) -> None:
     assert acquired((0, 4, 1))(group.first.fetch(max_records=1))
     row = {"partition_index": 0, "offset": 7}
     topic = {"name": group.topic, "partitions": [row]}
-    group.line.ask(Ask.DeleteRecords(topics=[topic], timeout_ms=30_000))
+    group.line.call(Ask.DeleteRecords(topics=[topic], timeout_ms=30_000))
     assert acquired((7, 9, 1))(group_fetch(group, LONG_MS))
     error, row_told = group.first.acknowledge((0, 4, ACCEPT))
     assert (error, row_told and row_told.error) == (NONE, NONE)
@@ -331,7 +335,7 @@ def test_offsets_that_are_set_anew_count_once_no_member_is_left(broker: KstoreBr
     group.first.leave()
     key = {"partition": 0, "state_epoch": 9, "start_offset": 5}
     topic = {"topic_id": group.topic_id, "partitions": [key]}
-    group.line.ask(Ask.InitializeShareGroupState(group_id=group.id, topics=[topic]))
+    group.line.call(Ask.InitializeShareGroupState(group_id=group.id, topics=[topic]))
     assert acquired((5, 9, 1))(group_fetch(group))
 
 

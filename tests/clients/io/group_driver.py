@@ -18,9 +18,9 @@ from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.coordinator import GroupCoordinatorClient
 from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError, raise_for
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.record import build_batch
 from kstore.types import TopicPartition
+from tests.record_requests import only, produce_request
 
 FAST = {
     "heartbeat.interval.ms": "200",
@@ -150,12 +150,7 @@ async def _produce(poller: Poller, tp: TopicPartition, count: int) -> None:
     if tp.topic not in poller.cluster.view.topics:
         await poller.cluster.refresh([tp.topic])
     batch = build_batch([(b"k", b"v%d" % i) for i in range(count)])
-    rows = [PartitionProduceData(index=tp.partition, records=batch)]
-    request = ProduceRequest(
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=tp.topic, partition_data=rows)],
-    )
+    request = produce_request(tp.topic, batch, first=tp.partition, acks=-1, timeout_ms=10_000)
     leader = poller.cluster.view.leader(tp)
     response: Any = await poller.cluster.ask(leader, request, at_most=12)
-    raise_for(response.responses[0].partition_responses[0].error_code)
+    raise_for(only(response).error_code)

@@ -15,6 +15,7 @@ from kstore.record import build_batch, decode
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
 __all__ = ["SETTINGS", "TIME", "Running", "Side", "brokers", "source", "target"]
 
@@ -39,9 +40,8 @@ class Side(TopicClient):
     def write(self, name: str, rows: list[Any], *, at: int = -1, index: int = 0, **how: Any) -> int:
         """A batch at the log's end, or at the offset given; its base offset."""
         data = build_batch(rows, timestamp=TIME, base_offset=max(at, 0), **how)
-        topic = {"name": name, "partition_data": [{"index": index, "records": data}]}
-        request = Ask.Produce(acks=-1, timeout_ms=30_000, topic_data=[topic], use_offset=at >= 0)
-        row = self.call(request, 12).responses[0].partition_responses[0]
+        request = produce_request(name, data, first=index, acks=-1, use_offset=at >= 0)
+        row = only(self.call(request, 12))
         assert row.error_code == 0, row
         return int(row.base_offset)
 
@@ -62,14 +62,8 @@ class Side(TopicClient):
         return found
 
     def _fetched(self, name: str, index: int, position: int) -> Any:
-        from kstore.protocol.logs.fetch import FetchPartition, FetchTopic
-
-        part = FetchPartition(
-            partition=index, fetch_offset=position, partition_max_bytes=1 << 20
-        )  # fmt: skip
-        topics = [FetchTopic(topic=name, partitions=[part])]
-        answer = self.fetch(name, index, topics=topics, isolation_level=1)
-        return answer.responses[0].partitions[0]
+        request = fetch_request(name, fetch_part(position, index), isolation_level=1)
+        return only(self.call(request, 12))
 
     def configs(self, name: str) -> dict[str, str]:
         """What is set on the topic itself."""

@@ -21,7 +21,6 @@ from kstore.protocol.logs.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.transactions.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -35,6 +34,7 @@ from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.record_requests import only, produce_request
 
 COPY = {"kstore.mirror": "true", "kstore.least.producer.id": str(1 << 40)}
 """What is set on an exact copy beside its source's configs."""
@@ -73,10 +73,8 @@ def transactions(side: Side, topic: str, name: str, count: int = 4) -> None:
 
 
 def produce_to(side: Side, name: str, data: bytes, **fields: Any) -> Any:
-    part = PartitionProduceData(index=0, records=data)
-    topic = TopicProduceData(name=name, partition_data=[part])
-    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], **fields)
-    return side.call(request, 12).responses[0].partition_responses[0]
+    request = produce_request(name, data, acks=-1, timeout_ms=30_000, **fields)
+    return only(side.call(request, 12))
 
 
 def raise_epoch(side: Side, name: str, least: int) -> None:

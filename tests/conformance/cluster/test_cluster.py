@@ -4,7 +4,6 @@ whoever is killed, and any broker can be asked for anything.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -22,9 +21,8 @@ from confluent_kafka.admin import (
 )
 
 from kstore.errors import ErrorCode
-from kstore.protocol.registry import APIS, decode_response, encode_request
+from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster, until
-from tests.conformance.wire import read_frame
 from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
@@ -118,15 +116,6 @@ def read(cluster: KstoreCluster, topic: str, count: int, partition: int = 0) -> 
     return found
 
 
-def ask(cluster: KstoreCluster, node_id: int, request: Any) -> Any:
-    """One broker's answer to a request that the clients here have no call for."""
-    api = APIS[request.API_KEY]
-    host, _, port = cluster.brokers[node_id].bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
-        connection.sendall(encode_request(request, api.max_version, 1, "test"))
-        return decode_response(read_frame(connection), api.response, api.max_version)[1]
-
-
 def test_what_is_written_to_three_brokers_outlives_its_leader(
     whole: KstoreCluster, topic: str
 ) -> None:
@@ -215,7 +204,7 @@ def set_config(
         "resource_name": of,
         "configs": [{"name": name, "config_operation": 0, "value": value}],
     }
-    answer = ask(cluster, node_id, Ask.IncrementalAlterConfigs(resources=[resource]))
+    answer = ask(cluster.brokers[node_id], Ask.IncrementalAlterConfigs(resources=[resource]))
     assert [row.error_code for row in answer.responses] == [0], answer.responses
 
 
@@ -301,7 +290,7 @@ def test_any_broker_hands_admin_requests_on_to_the_controller(
     controller = whole.controller_id()
     for node_id in whole.brokers:
         elected = ask(
-            whole, node_id,
+            whole.brokers[node_id],
             Ask.ElectLeaders(
                 election_type=0,
                 topic_partitions=[{"topic": topic, "partitions": [0]}],
@@ -309,7 +298,7 @@ def test_any_broker_hands_admin_requests_on_to_the_controller(
         )  # fmt: skip
         (row,) = elected.replica_election_results[0].partition_result
         assert row.error_code == ErrorCode.ELECTION_NOT_NEEDED, (node_id, controller)
-        listed = ask(whole, node_id, Ask.ListPartitionReassignments(topics=None))
+        listed = ask(whole.brokers[node_id], Ask.ListPartitionReassignments(topics=None))
         assert (listed.error_code, listed.topics) == (0, [])
 
 
@@ -321,7 +310,7 @@ def test_a_replica_that_is_moved_takes_its_log_along(whole: KstoreCluster, topic
     request = Ask.AlterPartitionReassignments(
         topics=[{"name": topic, "partitions": [row]}], timeout_ms=TIMEOUT_S * 1000
     )
-    answer = ask(whole, not_controller, request)
+    answer = ask(whole.brokers[not_controller], request)
     assert answer.responses[0].partitions[0].error_code == 0
 
     def done() -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchTopic
 from kstore.record import InvalidBatchError, batches, decode
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port
@@ -87,9 +86,7 @@ def read_all(cluster: KstoreCluster, node_id: int, topic: str) -> list[int]:
     offset = 0
     with client.sock:
         while offset < len(EVERY):
-            asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-            answer = client.fetch(topic, topics=[FetchTopic(topic=topic, partitions=[asked])])
-            part = answer.responses[0].partitions[0]
+            part = client.fetch_at(topic, offset, 1 << 20)
             if part.error_code == ErrorCode.CORRUPT_MESSAGE:
                 offset += RECORDS
                 continue

@@ -4,7 +4,6 @@ come back, what acks=all asks of them, and who is sent to another broker.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -15,16 +14,13 @@ from confluent_kafka.admin import AdminClient
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.registry import APIS, decode_response, encode_request
+from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster, until
-from tests.conformance.wire import read_frame
+from tests.record_requests import fetch_request, only, produce_request
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
 NUMBERS = count(1)
-PRODUCE, FETCH = 0, 1
 SETTINGS = {
     "replica.lag.time.max.ms": "1000",
     "kstore.coordination.session.timeout.ms": "60000",  # who stands still stays in the cluster
@@ -48,33 +44,17 @@ def topic() -> str:
     return f"t{next(NUMBERS)}"
 
 
-def ask(cluster: KstoreCluster, node_id: int, api_key: int, version: int, request: Any) -> Any:
-    """One broker's answer."""
-    host, port = cluster.brokers[node_id].bootstrap.split(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
-        connection.sendall(encode_request(request, version, 1, "test"))
-        return decode_response(read_frame(connection), APIS[api_key].response, version)[1]
-
-
 def write(cluster: KstoreCluster, node_id: int, topic: str, *, timeout_ms: int = 30_000) -> Any:
     """The answer for one record with acks=all, and the endpoints beside it."""
-    data = PartitionProduceData(index=0, records=build_batch([b"v"]))
-    asked = ProduceRequest(
-        acks=-1, timeout_ms=timeout_ms,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )  # fmt: skip
-    response = ask(cluster, node_id, PRODUCE, 12, asked)
-    return response.responses[0].partition_responses[0], response.node_endpoints
+    asked = produce_request(topic, build_batch([b"v"]), acks=-1, timeout_ms=timeout_ms)
+    response = ask(cluster.brokers[node_id], asked, 12)
+    return only(response), response.node_endpoints
 
 
 def read(cluster: KstoreCluster, node_id: int, topic: str, offset: int, rack: str = "") -> Any:
     """The answer for a consumer of that rack, and the endpoints beside it."""
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    topic_id = cluster.topic(topic).topic_id
-    asked = FetchRequest(
-        max_wait_ms=0, rack_id=rack, topics=[FetchTopic(topic_id=topic_id, partitions=[part])]
-    )
-    response = ask(cluster, node_id, FETCH, 17, asked)
+    asked = fetch_request(cluster.topic(topic).topic_id, offset, rack_id=rack)
+    response = ask(cluster.brokers[node_id], asked, 17)
     return response.responses[0].partitions[0], response.node_endpoints
 
 

@@ -89,8 +89,8 @@ def random_step(chance: random.Random) -> tuple[str, str, int, tuple[Any, ...]]:
 def answers(broker: BrokerProcess, topic: str, seed: int) -> tuple[UUID, list[dict[str, Any]]]:
     """What a broker answers to the random requests of a seed, and the id of their topic."""
     chance = random.Random(seed)
-    client = ShareStateClient(broker.host, broker.port)
-    topic_id = client.create_topic(topic, PARTITIONS)
+    client = ShareStateClient(broker)
+    topic_id = client.make_topic(topic, PARTITIONS)
     found = []
     for index in range(20):  # all partitions of __share_group_state are loaded
         client.wait_served(SharePartitionKey(f"group-{index}", topic_id, 0))

@@ -22,7 +22,6 @@ from kstore.protocol.metadata.topics import (
 )
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message, Struct
-from tests.conformance import wire
 from tests.conformance.probes.compare import Difference, differences, plain
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.recorded.answers import Answers, as_recorded
@@ -145,7 +144,7 @@ class Teller:
             if step.until is not None:
                 answer = self._repeat(step, message, asked, answer)
             settle(self.peer, message, answer)
-        except (wire.WireError, ConnectionError):
+        except ConnectionError:
             self.peer.reset()
             return name, None, "closed"
         except TimeoutError:

@@ -9,7 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -17,14 +17,15 @@ from kstore._fast.record.builder import build_batch
 from kstore.clients import AdminClient, NewTopic, TopicPartition
 from kstore.clients.admin import quota_entity
 from kstore.protocol.logs.produce import ProduceRequest
-from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
+from tests.broker.harness.wire import Wire
 from tests.conformance import wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_request, produce_request
 
 TOPIC = "t"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -42,20 +43,14 @@ class Quotas(NamedTuple):
         self.admin.alter_client_quotas({quota_entity(**entity): {key: value}})
 
 
-class Client:
+class Client(Wire):
     """One connection of a user, with a client id."""
 
     def __init__(self, address: tuple[str, int], user: str, client_id: str) -> None:
-        self.sock = socket.create_connection(address, timeout=30)
-        self.client_id = client_id
+        super().__init__(":".join(map(str, address)), client_id)
         assert self.call(Ask.SaslHandshake(mechanism="PLAIN"), 1).error_code == 0
         secret = f"\0{user}\0{user}-secret".encode()
         assert self.call(Ask.SaslAuthenticate(auth_bytes=secret), 2).error_code == 0
-
-    def call(self, request: Message, version: int) -> Any:
-        self.sock.sendall(encode_request(request, version, 3, self.client_id))
-        raw = wire.read_frame(self.sock)
-        return decode_response(raw, APIS[request.API_KEY].response, version)[1]
 
 
 @pytest.fixture(
@@ -97,15 +92,11 @@ def quotas(
 
 
 def produce(size: int = 5000) -> Message:
-    data = {"index": 0, "records": build_batch([(None, b"x" * size)])}
-    topics = [{"name": TOPIC, "partition_data": [data]}]
-    return Ask.Produce(acks=1, timeout_ms=1000, topic_data=topics)
+    return produce_request(TOPIC, build_batch([(None, b"x" * size)]))
 
 
 def fetch() -> Message:
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-    topics = [{"topic": TOPIC, "partitions": [partition]}]
-    return Ask.Fetch(max_wait_ms=0, min_bytes=1, topics=topics)
+    return fetch_request(TOPIC, 0)
 
 
 def throttle_ms(address: tuple[str, int], user: str, client_id: str, request: Message) -> int:
@@ -228,7 +219,7 @@ def connect(address: tuple[str, int], source: str) -> socket.socket:
 def is_served(connection: socket.socket) -> bool:
     try:
         wire.exchange(connection, wire.API_VERSIONS_FRAME)
-    except (wire.WireError, OSError):
+    except OSError:
         return False
     return True
 

@@ -191,7 +191,7 @@ def told(address: str, story: tuple[Said, ...]) -> list[str]:
                 time.sleep(said)
                 continue
             if isinstance(said, bytes):
-                client.send(said)
+                client.sock.sendall(said)
                 answer: Any = client.frame()
                 found.append("closed" if answer is None else repr(answer[:6]))
             else:

@@ -15,7 +15,9 @@ import pytest
 from kstore._fast.disk.page_cache import is_resident
 from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Client, Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, only, part, request
+from tests.fast.broker.test_fetch_path import FETCH, append, request
+from tests.record_requests import fetch_part as part
+from tests.record_requests import only
 
 pytestmark = pytest.mark.on_disk
 

@@ -15,7 +15,9 @@ import pytest
 from kstore.errors import ErrorCode
 from kstore.log.recovery import corruption, segment_index
 from tests.broker.harness.plane_harness import Client, Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, only, part, request
+from tests.fast.broker.test_fetch_path import FETCH, append, request
+from tests.record_requests import fetch_part as part
+from tests.record_requests import only
 
 SEGMENTS = 4
 IN_EACH = 5

@@ -10,14 +10,9 @@ import pytest
 
 from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, only, part, request
-
-
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
+from tests.fast.broker.test_fetch_path import FETCH, append, request
+from tests.record_requests import fetch_part as part
+from tests.record_requests import only
 
 
 def fetch(plane: Plane, offset: int, **more: int) -> tuple[int, bytes]:

@@ -25,17 +25,12 @@ from kstore.protocol.logs.fetch import (
     ReplicaState,
 )
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane, framed
+from tests.record_requests import fetch_part as part
+from tests.record_requests import fetch_request, only
 
 FETCH = 1
 VERSIONS = range(4, 19)
 INITIAL, FINAL = 0, -1
-
-
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
 
 
 def append(plane: Plane, count: int = 1, *, size: int = 10, partition: int = 0) -> bytes:
@@ -46,26 +41,8 @@ def append(plane: Plane, count: int = 1, *, size: int = 10, partition: int = 0) 
     return bytes(batch)
 
 
-def part(
-    offset: int = 0, partition: int = 0, max_bytes: int = 1 << 20, **more: Any
-) -> FetchPartition:
-    return FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, **more
-    )
-
-
 def request(version: int, *parts: FetchPartition, **more: Any) -> FetchRequest:
-    topics = []
-    if parts:
-        named = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "t"}
-        topics = [FetchTopic(partitions=list(parts), **named)]
-    return FetchRequest(topics=topics, **{"max_wait_ms": 0, "min_bytes": 1, **more})
-
-
-def only(response: FetchResponse) -> PartitionData:
-    [topic] = response.responses
-    [partition] = topic.partitions
-    return partition
+    return fetch_request(TOPIC_ID if version >= 13 else "t", *parts, **more)
 
 
 def found(response: FetchResponse) -> dict[int, tuple[int, int]]:
@@ -143,9 +120,9 @@ def test_offset_inside_a_batch_gives_the_whole_batch(plane: Plane) -> None:
 def test_unknown_topics_and_partitions(plane: Plane, version: int) -> None:
     client = plane.client()
     wanted = request(version, part(0, partition=7))
-    wanted.topics.append(FetchTopic(topic="u", partitions=[part(0)]))
-    if version >= 13:
-        wanted.topics[1] = FetchTopic(topic_id=UUID(int=5), partitions=[part(0)])
+    other = FetchTopic(partitions=[part(0)])
+    other.topic, other.topic_id = "u", UUID(int=5)
+    wanted.topics.append(other)
     response = client.call(FETCH, version, wanted)
     codes = [topic.partitions[0].error_code for topic in response.responses]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -455,9 +432,7 @@ def test_an_error_is_told_again_until_it_is_gone(plane: Plane) -> None:
 def test_a_session_finds_a_topic_that_comes_later(plane: Plane) -> None:
     client = plane.client()
     late = UUID(int=77)
-    wanted = FetchRequest(
-        min_bytes=1, session_epoch=INITIAL, topics=[FetchTopic(topic_id=late, partitions=[part(0)])]
-    )
+    wanted = fetch_request(late, 0, max_wait_ms=500, session_epoch=INITIAL)
     response = client.call(FETCH, 13, wanted)
     assert only(response).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     plane.add_topic("late", late, 1)

@@ -4,20 +4,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, found, only, part, request
-
-
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
+from tests.fast.broker.test_fetch_path import FETCH, append, found, request
+from tests.record_requests import fetch_part as part
+from tests.record_requests import only
 
 
 @pytest.mark.parametrize("version", [4, 7, 12, 13, 18])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import ProduceRequest
 from tests.broker.harness.plane_harness import NODE_ID, Client, Plane
+from tests.record_requests import produce_request
 
 PRODUCE, VERSION = 0, 9
 BULK = b"b" * 70_000
@@ -46,11 +48,7 @@ def batch(value: bytes, **more: Any) -> bytes:
     return build_batch([value], timestamp=1, **more)
 
 
-def request(*batches: bytes, acks: int = 1, first: int = 0) -> ProduceRequest:
-    rows = [PartitionProduceData(index=first + i, records=batch) for i, batch in enumerate(batches)]
-    return ProduceRequest(
-        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=rows)]
-    )
+request = partial(produce_request, "t")
 
 
 def values(plane: Plane, index: int = 0) -> list[bytes | None]:
@@ -118,9 +116,7 @@ def test_a_partition_count_is_not_refused_while_an_earlier_try_may_still_be_appe
     records = batch(BULK, producer_id=5, producer_epoch=0, base_sequence=0)
 
     def produce(count: int) -> ProduceRequest:
-        parts = [PartitionProduceData(index=0, records=records)]
-        row = TopicProduceData(name="t", partition_data=parts, partition_count=count)
-        return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[row])
+        return produce_request("t", records, count=count)
 
     client.send(PRODUCE, VERSION, produce(4))
     plane.partition().entry.partition_count = 5

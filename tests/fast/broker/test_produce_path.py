@@ -4,7 +4,6 @@ appended from a malformed frame.
 
 from __future__ import annotations
 
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -23,17 +22,11 @@ from kstore.protocol.logs.produce import (
     TopicProduceResponse,
 )
 from tests.broker.harness.plane_harness import TOPIC_ID, Plane, framed
+from tests.record_requests import only, produce_request
 from tests.reference.acl_rules import load
 
 PRODUCE = 0
 VERSIONS = range(3, 14)
-
-
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
 
 
 def two_records() -> bytes:
@@ -44,19 +37,8 @@ def request(
     version: int, records: bytes | None, *, partition: int = 0, acks: int = 1, topic: str = "t",
     topic_id: UUID = TOPIC_ID,
 ) -> ProduceRequest:  # fmt: skip
-    data = [PartitionProduceData(index=partition, records=records)]
-    named = TopicProduceData(partition_data=data)
-    if version >= 13:
-        named.topic_id = topic_id
-    else:
-        named.name = topic
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[named])
-
-
-def only(response: ProduceResponse) -> PartitionProduceResponse:
-    [topic] = response.responses
-    [partition] = topic.partition_responses
-    return partition
+    to = topic_id if version >= 13 else topic
+    return produce_request(to, records, first=partition, acks=acks)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -251,9 +233,7 @@ def test_leader_epoch_that_the_producer_knows(plane: Plane, version: int) -> Non
 
 
 def given(offset: int) -> ProduceRequest:
-    wanted = request(9, build_batch([b"x"], base_offset=offset))
-    wanted.use_offset = True
-    return wanted
+    return produce_request("t", build_batch([b"x"], base_offset=offset), use_offset=True)
 
 
 def test_who_may_not_give_offsets_is_refused(plane: Plane) -> None:
@@ -314,9 +294,7 @@ def test_what_was_appended_under_an_earlier_partition_count_stays_acknowledged(
 
     def produce(sequence: int, count: int) -> tuple[int, int]:
         records = build_batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=sequence)
-        parts = [PartitionProduceData(index=0, records=records)]
-        row = TopicProduceData(name="u", partition_data=parts, partition_count=count)
-        answer = only(client.call(PRODUCE, 9, ProduceRequest(acks=-1, topic_data=[row])))
+        answer = only(client.call(PRODUCE, 9, produce_request("u", records, count=count, acks=-1)))
         return answer.error_code, answer.base_offset
 
     assert produce(0, 2) == (0, 0)
@@ -354,9 +332,8 @@ def test_a_partition_that_retires_takes_nothing_whatever_count_is_known(plane: P
 
     def produce(index: int, count: int, sequence: int = 0) -> tuple[int, int]:
         records = build_batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=sequence)
-        parts = [PartitionProduceData(index=index, records=records)]
-        row = TopicProduceData(name="u", partition_data=parts, partition_count=count)
-        answer = only(client.call(PRODUCE, 9, ProduceRequest(acks=-1, topic_data=[row])))
+        wanted = produce_request("u", records, first=index, count=count, acks=-1)
+        answer = only(client.call(PRODUCE, 9, wanted))
         return answer.error_code, answer.base_offset
 
     assert produce(2, 3) == (0, 0)

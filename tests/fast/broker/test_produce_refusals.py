@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +16,9 @@ import pytest
 from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.harness.plane_harness import NODE_ID, Plane
 from tests.conformance.probes.batches import Flaws, batch
+from tests.record_requests import only, produce_request
 
 PRODUCE, VERSION = 0, 9
 NOW = 1_700_000_000_000
@@ -27,22 +26,11 @@ DAY_MS = 86_400_000
 GOOD = batch([b"x", b"y"])
 
 
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
-
-
 def produce(plane: Plane, *batches: bytes, version: int = VERSION, client_id: str = "me") -> Any:
     """The answer for partition 0 of `t`, or for as many as there are batches."""
     client = plane.client()
     client.client_id = client_id
-    rows = [PartitionProduceData(index=i, records=data) for i, data in enumerate(batches)]
-    topic = TopicProduceData(name="t", partition_data=rows)
-    response = client.call(
-        PRODUCE, version, ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
-    )
+    response = client.call(PRODUCE, version, produce_request("t", *batches))
     found = response.responses[0].partition_responses
     return found[0] if len(batches) == 1 else found
 
@@ -119,13 +107,9 @@ class TestRecordErrors:
         bad = build_batch([b"v"], timestamp=NOW)
         frames = b""
         for data in (GOOD, bad, GOOD, bad):
-            row = PartitionProduceData(index=0, records=data)
-            topic = TopicProduceData(name="t", partition_data=[row])
-            frames += client.frame(
-                PRODUCE, VERSION, ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic])
-            )
+            frames += client.frame(PRODUCE, VERSION, produce_request("t", data))
         client.feed(frames)
-        answers = [a.responses[0].partition_responses[0] for _, a in client.answers()]
+        answers = [only(answer) for _, answer in client.answers()]
         assert [answer.base_offset for answer in answers] == [0, -1, 2, -1]
         assert [blamed(answer) for answer in answers] == [[], [0], [], [0]]
 
@@ -175,11 +159,8 @@ class TestWhichErrorWins:
 
     def test_acks_are_looked_at_behind_the_records(self, plane: Plane) -> None:
         for data, error in ((b"", ErrorCode.INVALID_RECORD), (GOOD, 21)):
-            row = PartitionProduceData(index=0, records=data)
-            topic = TopicProduceData(name="t", partition_data=[row])
-            wanted = ProduceRequest(acks=5, timeout_ms=1000, topic_data=[topic])
-            response = plane.client().call(PRODUCE, VERSION, wanted)
-            assert response.responses[0].partition_responses[0].error_code == error
+            response = plane.client().call(PRODUCE, VERSION, produce_request("t", data, acks=5))
+            assert only(response).error_code == error
 
 
 def test_a_duplicate_has_the_append_time_of_the_original(plane: Plane) -> None:
@@ -225,20 +206,14 @@ class TestInternalTopics:
         for count in (1, 3):  # one by one, and as a run
             client = internal.client()
             client.client_id = client_id
-            row = PartitionProduceData(index=0, records=GOOD)
-            topic = TopicProduceData(name="__consumer_offsets", partition_data=[row])
-            if version >= 13:
-                topic = TopicProduceData(topic_id=UUID(int=9), partition_data=[row])
-            wanted = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+            wanted = produce_request(UUID(int=9) if version >= 13 else "__consumer_offsets", GOOD)
             client.feed(b"".join(client.frame(PRODUCE, version, wanted) for _ in range(count)))
-            codes = [a.responses[0].partition_responses[0].error_code for _, a in client.answers()]
+            codes = [only(answer).error_code for _, answer in client.answers()]
             assert codes == [error] * count
         end = internal.partition(topic="__consumer_offsets").log_end_offset
         assert end == (0 if error else 8)
 
     def test_what_is_wrong_with_the_records_is_told_first(self, internal: Plane) -> None:
         client = internal.client()
-        row = PartitionProduceData(index=0, records=b"")
-        topic = TopicProduceData(name="__consumer_offsets", partition_data=[row])
-        answer = client.call(PRODUCE, 9, ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic]))
-        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+        answer = client.call(PRODUCE, 9, produce_request("__consumer_offsets", b""))
+        assert only(answer).error_code == ErrorCode.INVALID_RECORD

@@ -24,13 +24,6 @@ VERSIONS = (3, 9, 13)
 LEFT, RIGHT = 4000, 5000  # more in one request than memory is kept for
 
 
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
-
-
 def request(version: int, *topics: list[int], records: bytes | None = None) -> ProduceRequest:
     """Partitions of `t`, which may be named more than once."""
     named = []

@@ -4,8 +4,6 @@ producer has no open transaction, and never about other batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.harness.plane_harness import Plane
+from tests.record_requests import produce_request
 
 PRODUCE, VERSION = 0, 12
 PRODUCER = (7, 3)
@@ -46,13 +45,6 @@ class Asked:
             for partition, _ in asked
             if partition.index in self.refuses
         }
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
 
 
 @pytest.fixture
@@ -143,9 +135,7 @@ def test_what_is_not_known_yet_waits_and_so_does_what_comes_behind_it(
     plane: Plane, asked: Asked
 ) -> None:
     def produce(sequence: int) -> ProduceRequest:
-        row = PartitionProduceData(index=0, records=batch(sequence))
-        topics = [TopicProduceData(name="t", partition_data=[row])]
-        return ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1000, topic_data=topics)
+        return produce_request("t", batch(sequence), transactional_id="tx")
 
     asked.holds = True
     client = plane.client()

@@ -19,9 +19,9 @@ from kstore._fast.record.unpack import Verdict, look_into
 from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
 from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.harness.plane_harness import Client, Plane
+from tests.record_requests import fetch_part, fetch_request, only
 from tests.reference.acl_rules import load
 
 PRODUCE, FETCH, VERSION = 0, 1, 9
@@ -66,13 +66,8 @@ def request(*batches: bytes, acks: int = 1) -> ProduceRequest:
 
 def stored(plane: Plane) -> list[BatchView]:
     """The batches of the first partition."""
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=1, max_bytes=8 * MB,
-        topics=[FetchTopic(topic="t", partitions=[
-            FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 * MB)])],
-    )  # fmt: skip
-    response = plane.client().call(FETCH, 12, request)
-    return list(batches(response.responses[0].partitions[0].records))
+    wanted = fetch_request("t", fetch_part(max_bytes=8 * MB), max_bytes=8 * MB)
+    return list(batches(only(plane.client().call(FETCH, 12, wanted)).records))
 
 
 def codes(client: Client) -> list[list[int]]:

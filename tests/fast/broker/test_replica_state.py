@@ -13,13 +13,10 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
     PartitionData,
-    ReplicaState,
 )
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.record_requests import fetch_request, only
 
 FETCH = 1
 FOLLOWERS = (6, 7, 8)
@@ -57,14 +54,9 @@ class Leader(Plane):
 
 
 def fetched(client: Client, node: int, offset: int, epoch: int = -1) -> PartitionData:
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        replica_state=ReplicaState(replica_id=node, replica_epoch=epoch),
-        max_wait_ms=0,
-        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[part])],
-    )
-    [topic] = client.call(FETCH, 16, request).responses
-    return topic.partitions[0]
+    asked = fetch_request(TOPIC_ID, offset, node=node, epoch=epoch)
+    answer: PartitionData = only(client.call(FETCH, 16, asked))
+    return answer
 
 
 @pytest.fixture

@@ -14,17 +14,13 @@ from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import (
     EpochEndOffset,
-    FetchPartition,
     FetchRequest,
-    FetchResponse,
-    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
-    ReplicaState,
 )
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
 PRODUCE, FETCH = 0, 1
 NEAR, FAR = 6, 7
@@ -53,26 +49,15 @@ def request(version: int, offset: int, *, node: int = -1, **more: Any) -> FetchR
     in_part = {
         key: more.pop(key) for key in ("last_fetched_epoch", "current_leader_epoch") if key in more
     }
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **in_part)
-    topic = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "t"}
-    asked = FetchRequest(
-        topics=[FetchTopic(partitions=[part], **topic)], **{"max_wait_ms": 0, **more}
-    )
+    part, topic = fetch_part(offset, **in_part), TOPIC_ID if version >= 13 else "t"
     if version >= 15:
-        asked.replica_state = ReplicaState(replica_id=node, replica_epoch=-1)
-    else:
-        asked.replica_id = node
-    return asked
-
-
-def only(response: FetchResponse) -> PartitionData:
-    [topic] = response.responses
-    [partition] = topic.partitions
-    return partition
+        return fetch_request(topic, part, node=node, **more)
+    return fetch_request(topic, part, replica_id=node, **more)
 
 
 def call(client: Client, version: int, offset: int, **more: Any) -> PartitionData:
-    return only(client.call(FETCH, version, request(version, offset, **more)))
+    answer: PartitionData = only(client.call(FETCH, version, request(version, offset, **more)))
+    return answer
 
 
 def committed(plane: Plane, offset: int) -> None:
@@ -146,10 +131,9 @@ def wait_in_session(client: Client, offset: int) -> None:
     """Open a follower's session at an offset, and let its next fetch wait."""
     opened = request(16, offset, node=NEAR, session_id=0, session_epoch=0)
     session_id = client.call(FETCH, 16, opened).session_id
-    waiting = FetchRequest(
-        replica_state=ReplicaState(replica_id=NEAR, replica_epoch=-1), max_wait_ms=500,
-        min_bytes=1, session_id=session_id, session_epoch=1,
-    )  # fmt: skip
+    waiting = fetch_request(
+        TOPIC_ID, node=NEAR, max_wait_ms=500, session_id=session_id, session_epoch=1
+    )
     client.send(FETCH, 16, waiting)
 
 
@@ -238,14 +222,9 @@ def test_what_the_leader_says_wakes_a_consumer_at_a_follower(plane: Plane) -> No
 
 def test_a_follower_takes_no_records(plane: Plane) -> None:
     plane.partition().follow(NEAR, 4)
-    data = PartitionProduceData(index=0, records=build_batch([b"v"], timestamp=1))
-    asked = ProduceRequest(
-        acks=-1,
-        timeout_ms=100,
-        topic_data=[TopicProduceData(name="t", partition_data=[data])],
-    )
+    asked = produce_request("t", build_batch([b"v"], timestamp=1), acks=-1)
     response = plane.client().call(PRODUCE, 12, asked)
-    assert response.responses[0].partition_responses[0].error_code == NOT_LEADER
+    assert only(response).error_code == NOT_LEADER
 
 
 # ---- who is sent elsewhere ----
@@ -267,12 +246,7 @@ def test_who_asked_the_wrong_broker_is_told_where_the_leader_is(plane: Plane, le
     assert response.node_endpoints == expected
     hint = only(response).current_leader
     assert (hint.leader_id, hint.leader_epoch) == ((leader, 4) if leader >= 0 else (-1, -1))
-    data = PartitionProduceData(index=0, records=build_batch([b"v"], timestamp=1))
-    asked = ProduceRequest(
-        acks=1,
-        timeout_ms=100,
-        topic_data=[TopicProduceData(name="t", partition_data=[data])],
-    )
+    asked = produce_request("t", build_batch([b"v"], timestamp=1), acks=1)
     response = plane.client().call(PRODUCE, 12, asked)
     assert [each.node_id for each in response.node_endpoints] == [each.node_id for each in expected]
 
@@ -375,17 +349,10 @@ class Session:
 
     def fetch(self) -> set[int]:
         """Fetch once and take what comes; which partitions were in the answer."""
-        parts = [
-            FetchPartition(
-                partition=index, fetch_offset=self.offsets[index], partition_max_bytes=1 << 20
-            )
-            for index in sorted(self.named)
-        ]
-        asked = FetchRequest(
-            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=parts)] if parts else [],
-            max_wait_ms=0, session_id=self.session_id, session_epoch=self.epoch,
-            replica_state=ReplicaState(replica_id=NEAR, replica_epoch=-1),
-        )  # fmt: skip
+        parts = [fetch_part(self.offsets[index], index) for index in sorted(self.named)]
+        asked = fetch_request(
+            TOPIC_ID, *parts, node=NEAR, session_id=self.session_id, session_epoch=self.epoch
+        )
         response = self.client.call(FETCH, 16, asked)
         assert response.error_code == 0
         self.session_id, self.epoch = response.session_id, self.epoch + 1
@@ -430,15 +397,8 @@ def test_a_followers_session_tells_all_that_changes_and_nothing_else(
             case "append" if partition.online:
                 partition.append_batches(bytearray(build_batch([b"v"], timestamp=1)))
             case "other" if partition.online:
-                part = FetchPartition(
-                    partition=index, fetch_offset=partition.log_end_offset,
-                    partition_max_bytes=1 << 20,
-                )  # fmt: skip
-                asked = FetchRequest(
-                    topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[part])], max_wait_ms=0,
-                    replica_state=ReplicaState(replica_id=FAR, replica_epoch=-1),
-                )  # fmt: skip
-                plane.client().call(FETCH, 16, asked)
+                part = fetch_part(partition.log_end_offset, index)
+                plane.client().call(FETCH, 16, fetch_request(TOPIC_ID, part, node=FAR))
             case "join":
                 isr = rng.choice([(NODE_ID,), (NODE_ID, NEAR), (NODE_ID, FAR), REPLICAS])
                 partition.isr_applied(isr, partition.isr_version + 1, epochs[index])

@@ -19,6 +19,7 @@ from kstore.protocol.logs.produce import (
     TopicProduceData,
 )
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.record_requests import fetch_request
 
 PRODUCE = 0
 NEAR, FAR = 6, 7
@@ -43,17 +44,7 @@ class Cluster(Plane):
 
     def fetched(self, node_id: int, offset: int) -> None:
         """A follower asks for the records from an offset on."""
-        self.client().send(1, 16, fetch_request(node_id, offset))
-
-
-def fetch_request(node_id: int, offset: int):
-    from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    return FetchRequest(
-        replica_state=ReplicaState(replica_id=node_id, replica_epoch=-1), max_wait_ms=0,
-        min_bytes=1, topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[part])],
-    )  # fmt: skip
+        self.client().send(1, 16, fetch_request(TOPIC_ID, offset, node=node_id))
 
 
 @pytest.fixture

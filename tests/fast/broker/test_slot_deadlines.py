@@ -7,9 +7,8 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.harness.plane_harness import Plane
-from tests.fast.broker.test_fetch_path import append, part, plane, poll
-
-__all__ = ["plane"]
+from tests.fast.broker.test_fetch_path import append, poll
+from tests.record_requests import fetch_part as part
 
 
 def test_fetches_that_wait_have_one_timer(plane: Plane) -> None:

@@ -12,31 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore._fast.record.builder import build_batch
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchRequest
+from kstore.protocol.logs.produce import ProduceRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.harness.plane_harness import Client, Plane, framed
+from tests.record_requests import fetch_part, fetch_request, produce_request
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 3, 18, 19
 
 
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
-
-
 def produce(size: int = 10) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=build_batch([b"x" * size]))
-    return ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+    return produce_request("t", build_batch([b"x" * size]))
 
 
 def long_poll(offset: int = 0) -> FetchRequest:
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
-    return FetchRequest(
-        max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[part])]
-    )
+    return fetch_request("t", fetch_part(offset, max_bytes=1000), max_wait_ms=500)
 
 
 def ids(client: Client) -> list[int]:
@@ -343,15 +333,10 @@ def test_produce_and_fetch_have_a_limit_on_elements(
     tmp_path: Path, partitions: int, is_closed: bool
 ) -> None:
     plane = Plane(tmp_path, max_elements=100)
-    rows = [PartitionProduceData(index=index, records=b"") for index in range(partitions)]
-    asked = [FetchPartition(partition=index, fetch_offset=0) for index in range(partitions)]
+    asked = [fetch_part(partition=index) for index in range(partitions)]
     requests = [
-        (
-            PRODUCE,
-            9,
-            ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=rows)]),
-        ),
-        (FETCH, 12, FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=asked)])),
+        (PRODUCE, 9, produce_request("t", *[b""] * partitions)),
+        (FETCH, 12, fetch_request("t", *asked)),
     ]
     for key, version, request in requests:
         client = plane.client()

@@ -19,11 +19,11 @@ import uvloop
 from kstore._fast.network.connection import Connection
 from kstore._fast.record.builder import build_batch
 from kstore.protocol.groups.classic import HeartbeatRequest
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchRequest
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from tests.broker.harness.plane_harness import Plane
+from tests.record_requests import fetch_part, fetch_request, produce_request
 
 PRODUCE, FETCH, HEARTBEAT, API_VERSIONS = 0, 1, 12, 18
 MB = 1 << 20
@@ -33,17 +33,12 @@ BATCH = build_batch([b"x" * 900_000])
 
 
 def produce_frame(batch: bytes = BATCH, index: int = 0) -> bytes:
-    part = PartitionProduceData(index=index, records=batch)
-    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[part])])
-    return encode_request(request, 9, 1, "bulk")
+    return encode_request(produce_request("t", batch, first=index), 9, 1, "bulk")
 
 
 def fetch_frame(max_bytes: int) -> bytes:
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, session_epoch=-1,
-        topics=[FetchTopic(topic="t", partitions=[part])],
-    )  # fmt: skip
+    part = fetch_part(max_bytes=max_bytes)
+    request = fetch_request("t", part, min_bytes=0, max_bytes=max_bytes, session_epoch=-1)
     return encode_request(request, 12, 1, "bulk")
 
 

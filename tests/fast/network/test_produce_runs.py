@@ -28,13 +28,6 @@ MOST = 16  # requests of one write
 READ_BYTES = 256 * 1024
 
 
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
-
-
 def batch(value: bytes = b"x", **more: Any) -> bytes:
     return build_batch([value, value], timestamp=1, **more)
 

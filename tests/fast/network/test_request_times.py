@@ -5,27 +5,20 @@ which part a wait belongs.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstore._fast.network.request_times import PARTS_BY_NAME, RequestTimes, TimedRequest
 from kstore._fast.record.builder import build_batch
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchRequest
+from kstore.protocol.logs.produce import ProduceRequest
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from tests.broker.harness.plane_harness import Plane
+from tests.record_requests import fetch_request, produce_request
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 PAUSE_US = 5000
-
-
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
 
 
 @pytest.fixture
@@ -38,17 +31,11 @@ def told(plane) -> list[tuple[Any, TimedRequest]]:
 
 
 def produce(acks: int = 1) -> ProduceRequest:
-    part = PartitionProduceData(index=0, records=build_batch([b"x"], timestamp=1))
-    topic = TopicProduceData(name="t", partition_data=[part])
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+    return produce_request("t", build_batch([b"x"], timestamp=1), acks=acks)
 
 
 def fetch(offset: int = 0) -> FetchRequest:
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    return FetchRequest(
-        max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
-        topics=[FetchTopic(topic="t", partitions=[part])],
-    )  # fmt: skip
+    return fetch_request("t", offset, max_wait_ms=10_000, max_bytes=1 << 20, session_epoch=-1)
 
 
 def counted(plane: Plane) -> dict[int, int]:

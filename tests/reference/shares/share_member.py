@@ -4,7 +4,6 @@ of ShareFetch and ShareAcknowledge, error codes and all.
 
 from __future__ import annotations
 
-import socket
 import time
 import uuid
 from collections.abc import Sequence
@@ -12,13 +11,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
-from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.shares.acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
@@ -33,10 +25,10 @@ from kstore.protocol.shares.fetch import (
     ShareFetchRequestAcknowledgementBatch,
 )
 from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
+from tests.broker.harness.wire import Wire
 
-__all__ = ["Line", "Row", "ShareMember", "new_topic", "set_group"]
+__all__ = ["Row", "ShareMember", "new_topic"]
 
-GROUP_RESOURCE = 32
 Ranges = Sequence[tuple[int, int, Sequence[int]]]
 
 
@@ -49,66 +41,17 @@ class Row(NamedTuple):
     size: int
 
 
-class Line:
-    """A connection that asks one request after the other."""
-
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=60)
-
-    def ask(self, request: Any) -> Any:
-        """The response, in the highest version."""
-        version = APIS[request.API_KEY].max_version
-        self._socket.sendall(encode_request(request, version, 1, "test"))
-        size = int.from_bytes(self._read(4), "big")
-        response = APIS[request.API_KEY].response
-        return decode_response(self._read(size), response, version)[1]
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = self._socket.recv(size - len(data))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            data += part
-        return data
-
-    def shut_down(self) -> None:
-        """End the connection, under another thread that waits for an answer."""
-        self._socket.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._socket.close()
-
-
-def new_topic(line: Line, partitions: int = 1) -> tuple[str, UUID]:
+def new_topic(line: Wire, partitions: int = 1) -> tuple[str, UUID]:
     """A topic of a name that no other has, and its id."""
     name = f"t-{uuid.uuid4()}"
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    made = line.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000)).topics[0]
-    assert made.error_code == 0
-    return name, made.topic_id
-
-
-def set_group(line: Line, group_id: str, **settings: object) -> None:
-    """Settings of a group: ``share_isolation_level="read_committed"``."""
-    configs = [
-        AlterableConfig(name=name.replace("_", "."), config_operation=0, value=str(value))
-        for name, value in settings.items()
-    ]
-    row = AlterConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name=group_id, configs=configs
-    )
-    response = line.ask(IncrementalAlterConfigsRequest(resources=[row])).responses[0]
-    assert response.error_code == 0, response
+    return name, line.make_topic(name, partitions)
 
 
 class ShareMember:
     """One member, of a topic with one partition."""
 
     def __init__(self, bootstrap: str, group_id: str, topic_id: UUID, name: str = "") -> None:
-        self.line = Line(bootstrap)
+        self.line = Wire(bootstrap)
         self.group_id = group_id
         self.member_id = name or str(uuid.uuid4())
         self.topic_id = topic_id
@@ -119,8 +62,8 @@ class ShareMember:
         """Have the group begin in the topic: its state is there when the member has a partition."""
         epoch = 0
         while True:
-            self.line.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id]))
-            response = self.line.ask(
+            self.line.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id]))
+            response = self.line.call(
                 ShareGroupHeartbeatRequest(
                     group_id=self.group_id,
                     member_id=self.member_id,
@@ -156,7 +99,7 @@ class ShareMember:
         row = FetchPartition(partition_index=0, acknowledgement_batches=batches)
         topics = [FetchTopic(topic_id=self.topic_id, partitions=[row])]
         forgotten = [ForgottenTopic(topic_id=self.topic_id, partitions=[0])]
-        response = self.line.ask(
+        response = self.line.call(
             ShareFetchRequest(
                 group_id=self.group_id,
                 member_id=self.member_id,
@@ -185,7 +128,7 @@ class ShareMember:
             for first, last, types in ranges
         ]
         row = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
-        response = self.line.ask(
+        response = self.line.call(
             ShareAcknowledgeRequest(
                 group_id=self.group_id,
                 member_id=self.member_id,

@@ -24,8 +24,8 @@ from kstore.broker.state.metadata.image import (
     TopicImage,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.fetch import FetchRequest, FetchTopic
+from kstore.protocol.logs.produce import ProduceRequest
 from kstore.protocol.metadata.metadata import (
     DescribeTopicPartitionsRequest,
     MetadataRequest,
@@ -33,6 +33,7 @@ from kstore.protocol.metadata.metadata import (
     TopicRequest,
 )
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.record_requests import fetch_part, produce_request
 
 PRODUCE, FETCH, METADATA, DESCRIBE = 0, 1, 3, 75
 LEADER, OTHER = 6, 7
@@ -102,15 +103,11 @@ def metadata_of(*names: str) -> MetadataRequest:
 
 
 def produce_to(name: str) -> ProduceRequest:
-    batch = build_batch([b"v"], timestamp=1)
-    row = PartitionProduceData(index=0, records=batch)
-    topic = TopicProduceData(name=name, partition_data=[row])
-    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+    return produce_request(name, build_batch([b"v"], timestamp=1))
 
 
 def fetch_of(story: Story, *names: str, **fields: Any) -> FetchRequest:
-    row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(topic_id=story.ids[name], partitions=[row]) for name in names]
+    topics = [FetchTopic(topic_id=story.ids[name], partitions=[fetch_part()]) for name in names]
     return FetchRequest(topics=topics, **{"max_wait_ms": 0, **fields})
 
 

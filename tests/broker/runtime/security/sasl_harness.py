@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
-import struct
 import time
 import urllib.request
 from pathlib import Path
@@ -14,9 +12,10 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.registry import APIS, decode_response
 from kstore.protocol.schema import Message
 from kstore.testing import Broker
+from tests.broker.harness.wire import Wire
 
 __all__ = ["PASSWORD", "RawClient", "Signer", "addresses", "plain_login", "plain_users"]
 
@@ -69,43 +68,21 @@ def addresses(broker: Broker) -> dict[str, str]:
     return {end["listener"]: f"{end['host']}:{end['port']}" for end in ends}
 
 
-class RawClient:
-    """A connection whose frames a test writes itself."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._sock = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
-
-    def __enter__(self) -> RawClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sock.close()
-
-    def send(self, data: bytes) -> None:
-        self._sock.sendall(data)
+class RawClient(Wire):
+    """A connection that the broker may close: its answers are None then."""
 
     def frame(self) -> bytes | None:
         """The next answer; None once the broker has closed the connection."""
-        head = self._exactly(4)
-        return None if head is None else self._exactly(struct.unpack(">i", head)[0])
+        try:
+            return self.answer()
+        except ConnectionError:
+            return None
 
-    def ask(self, request: Message, version: int, client_id: str | None = "raw") -> Any:
+    def ask(self, request: Message, version: int, client_id: str = "raw") -> Any:
         """The answer to a request; None where the connection is closed instead."""
-        self.send(encode_request(request, version, 7, client_id))
+        self.client_id = client_id
+        self.put(request, version)
         frame = self.frame()
         if frame is None:
             return None
         return decode_response(frame, APIS[request.API_KEY].response, version)[1]
-
-    def _exactly(self, size: int) -> bytes | None:
-        data = b""
-        try:
-            while len(data) < size:
-                more = self._sock.recv(size - len(data))
-                if not more:
-                    return None
-                data += more
-        except ConnectionResetError:
-            return None
-        return data

@@ -15,11 +15,11 @@ import pytest
 from confluent_kafka import admin
 
 from kstore.net.sasl_client import make_client
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, Cluster
 from tests.broker.runtime.security.sasl_harness import PASSWORD, RawClient, addresses, plain_users
+from tests.record_requests import fetch_part, fetch_request, only
 
 PATIENCE_S = 30.0
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -142,14 +142,11 @@ def test_a_fetch_that_waits_ends_with_its_session(broker: Broker) -> None:
     [made] = client.create_topics([admin.NewTopic("waits", 1)]).values()
     made.result(PATIENCE_S)
     alter_config(client, "1", "listener.name.open.connections.max.reauth.ms", "1500")
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    asked = FetchRequest(
-        max_wait_ms=2**31 - 1, min_bytes=1, max_bytes=1000,
-        topics=[FetchTopic(topic="waits", partitions=[part])],
-    )  # fmt: skip
+    part = fetch_part(max_bytes=1000)
+    asked = fetch_request("waits", part, max_wait_ms=2**31 - 1, max_bytes=1000)
     with logged_in(where, "PLAIN", "alice") as alice:
         response = alice.ask(asked, 12)
-        assert response.responses[0].partitions[0].error_code == 0
+        assert only(response).error_code == 0
         assert not lives(alice)
 
 

@@ -90,7 +90,7 @@ def log_in(
     try:
         shake_hands(raw, make_client(settings))
     except RefusedError:
-        raw.__exit__()
+        raw.close()
         raise
     return raw
 
@@ -103,7 +103,7 @@ def log_in_with_token(
     try:
         shake_hands(raw, token_client(token_id, hmac, mechanism))
     except RefusedError:
-        raw.__exit__()
+        raw.close()
         raise
     return raw
 

@@ -241,7 +241,7 @@ class _Side:
             connection.settimeout(LONG_S)
         except TimeoutError:
             return "no answer"
-        except (wire.WireError, OSError):
+        except OSError:
             unit.peer.reset()
             return "closed"
         try:

@@ -1,0 +1,97 @@
+"""The raw client of tests: any request in any version over a blocking socket, by kstore's own
+messages. What must judge those messages takes tests/conformance/wire.py, which knows none of them.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Self
+from uuid import UUID
+
+from kstore.broker.api import API_TABLE
+from kstore.protocol.registry import APIS, decode_response, encode_request
+from kstore.protocol.schema import Message
+from tests.conformance import wire
+from tests.plain_messages import Ask
+
+__all__ = ["Wire", "ask"]
+
+CORRELATION_ID = 9
+
+
+class Wire:
+    """One connection to a broker, or to "host:port". A closed one raises ConnectionError."""
+
+    def __init__(
+        self, broker: Any, client_id: str = "test", *, host: str = "", timeout_s: float = 60.0
+    ) -> None:
+        """``host`` is the address that the broker sees."""
+        to = broker if isinstance(broker, str) else f"{broker.host}:{broker.port}"
+        name, _, port = to.rpartition(":")
+        source = (host, 0) if host else None
+        self.sock = socket.create_connection((name, int(port)), timeout_s, source)
+        self.client_id = client_id
+        self.got = b""
+        """The last answer, without its size."""
+
+    def call(self, request: Message, version: int | None = None) -> Any:
+        """The answer; in the newest version that the broker serves if none is given."""
+        if version is None:
+            version = API_TABLE[request.API_KEY].max_version
+        self.put(request, version)
+        return self.take(request, version)
+
+    def put(self, request: Message, version: int) -> None:
+        """A request, whose answer is to be received later."""
+        self.sock.sendall(encode_request(request, version, CORRELATION_ID, self.client_id))
+
+    def take(self, request: Message, version: int) -> Any:
+        """The answer to the oldest request that was sent."""
+        response = APIS[request.API_KEY].response
+        correlation_id, found = decode_response(self.answer(), response, version)
+        assert correlation_id == CORRELATION_ID
+        return found
+
+    def answer(self) -> bytes:
+        """One answer without its size."""
+        self.got = wire.read_frame(self.sock)
+        return self.got
+
+    def make_topic(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> UUID:
+        """Make a topic (``retention_ms="1"`` is a config of it); its id."""
+        rows = [{"name": key.replace("_", "."), "value": configs[key]} for key in configs]
+        topic = {
+            "name": name, "num_partitions": partitions, "replication_factor": replicas,
+            "configs": rows,
+        }  # fmt: skip
+        [made] = self.call(Ask.CreateTopics(topics=[topic], timeout_ms=30_000)).topics
+        assert made.error_code == 0, made
+        topic_id: UUID = made.topic_id
+        return topic_id
+
+    def set_group(self, group_id: str, **configs: object) -> int:
+        """Set configs of a group, ``share_isolation_level="read_committed"``; the error code."""
+        rows = [
+            {"name": key.replace("_", "."), "config_operation": 0, "value": str(configs[key])}
+            for key in configs
+        ]
+        resource = {"resource_type": 32, "resource_name": group_id, "configs": rows}
+        [answer] = self.call(Ask.IncrementalAlterConfigs(resources=[resource])).responses
+        code: int = answer.error_code
+        return code
+
+    def close(self) -> None:
+        """End the connection."""
+        self.sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def ask(broker: Any, request: Message, version: int | None = None) -> Any:
+    """The answer to one request on a connection of its own."""
+    with Wire(broker) as line:
+        return line.call(request, version)

@@ -1,0 +1,18 @@
+"""`plane`: the data plane of one test, with the topic `t` of two partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.harness.plane_harness import Plane
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    """Closed at the end of the test."""
+    plane = Plane(tmp_path)
+    yield plane
+    plane.close()

@@ -1,0 +1,62 @@
+"""Produce and Fetch requests about one topic, and the only row of their answers. A topic is a name,
+or an id for the versions that ask by ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+__all__ = ["fetch_part", "fetch_request", "only", "produce_request"]
+
+
+def produce_request(
+    topic: str | UUID, *batches: bytes | None, first: int = 0, count: int = -1, acks: int = 1,
+    timeout_ms: int = 1000, row: Mapping[str, Any] | None = None, **fields: Any,
+) -> ProduceRequest:  # fmt: skip
+    """A batch for each partition from ``first`` on, whose rows have the fields ``row``, too;
+    ``count`` is KIP-253's partition count.
+    """
+    rows = [
+        PartitionProduceData(index=first + i, records=data, **(row or {}))
+        for i, data in enumerate(batches)
+    ]
+    named = {"topic_id" if isinstance(topic, UUID) else "name": topic}
+    data = [TopicProduceData(partition_data=rows, partition_count=count, **named)]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=data, **fields)
+
+
+def fetch_part(
+    offset: int = 0, partition: int = 0, max_bytes: int = 1 << 20, **fields: Any
+) -> FetchPartition:
+    """One partition from an offset on."""
+    return FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, **fields
+    )
+
+
+def fetch_request(
+    topic: str | UUID, *parts: FetchPartition | int, node: int | None = None, epoch: int = -1,
+    **fields: Any,
+) -> FetchRequest:  # fmt: skip
+    """A number is an offset of partition 0. Waits for nothing unless ``max_wait_ms`` says so; with
+    ``node`` (and its broker ``epoch``) it is a follower's.
+    """
+    rows = [fetch_part(part) if isinstance(part, int) else part for part in parts]
+    named = {"topic_id" if isinstance(topic, UUID) else "topic": topic}
+    if node is not None:
+        fields["replica_state"] = ReplicaState(replica_id=node, replica_epoch=epoch)
+    topics = [FetchTopic(partitions=rows, **named)] if rows else []
+    return FetchRequest(topics=topics, **{"max_wait_ms": 0, "min_bytes": 1, **fields})
+
+
+def only(response: Any) -> Any:
+    """What the answer to a request about one partition says of it."""
+    [topic] = response.responses
+    is_fetched = hasattr(topic, "partitions")
+    [partition] = topic.partitions if is_fetched else topic.partition_responses
+    return partition
