@@ -24,6 +24,8 @@ from tests.times import TestTimes
 if TYPE_CHECKING:
     from tests.broker.runtime.security.sasl_harness import Signer
     from tests.broker.runtime.security.tls_harness import Authority
+    from tests.conformance.kstore_broker import KstoreBroker
+    from tests.conformance.kstore_cluster import KstoreCluster
     from tests.conformance.zookeeper_server import ZooKeeperServer
 
 TESTS = Path(__file__).parent
@@ -67,6 +69,31 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         (TESTS.parent / "build").mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="test-", dir=TESTS.parent / "build") as folder:
             yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KstoreBroker]:
+    """A `kstore serve` for the tests of one file, with the SETTINGS that the file has, if any."""
+    from tests.conformance.kstore_broker import KstoreBroker
+
+    settings = getattr(request.module, "SETTINGS", None)
+    with KstoreBroker(tmp_path_factory.mktemp("broker"), overrides=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KstoreCluster]:
+    """The same with brokers 1 to 3, which know their controller. Who ends one starts it again."""
+    from tests.conformance.kstore_cluster import KstoreCluster
+
+    settings = getattr(request.module, "SETTINGS", None)
+    with KstoreCluster(tmp_path_factory.mktemp("cluster"), overrides=settings) as running:
+        running.wait_for_controller()
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""`broker`: a real `kstore serve` on a port of its own, stopped at the end of the test."""
+"""`broker`: a real `kstore serve` on a port of its own, stopped at the end of the test; `running`:
+one for all tests of a file. Both have the SETTINGS of the file, if it has any.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,18 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., KstoreBroker]]:
 
 
 @pytest.fixture
-def broker(start_broker: Callable[..., KstoreBroker]) -> KstoreBroker:
-    """A broker with default settings."""
-    return start_broker()
+def broker(
+    request: pytest.FixtureRequest, start_broker: Callable[..., KstoreBroker]
+) -> KstoreBroker:
+    """For one test, which may kill it."""
+    return start_broker(getattr(request.module, "SETTINGS", None))
+
+
+@pytest.fixture(scope="module")
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KstoreBroker]:
+    """For all tests of a file, each of which has topics and groups of its own."""
+    settings = getattr(request.module, "SETTINGS", None)
+    with KstoreBroker(tmp_path_factory.mktemp("broker"), overrides=settings) as broker:
+        yield broker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,21 +13,6 @@ from tests.cli.shell import Shell
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """One broker for this file: each test uses topics of its own."""
-    with KstoreBroker(tmp_path_factory.mktemp("cli")) as running:
-        yield running
-
-
-@pytest.fixture
-def kstore(broker: KstoreBroker) -> Iterator[Shell]:
-    """The shell of one test."""
-    shell = Shell(broker.bootstrap)
-    yield shell
-    shell.kill_rest()
 
 
 def test_a_topics_life(kstore: Shell) -> None:

@@ -9,7 +9,7 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -27,10 +27,12 @@ from kstore.clients.io.handover import RebalanceListener
 from kstore.config.definition import ConfigError
 from kstore.errors import CommitFailedError, GroupMaxSizeReachedError
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
+from tests.clients.io.test_groups import PROTOCOLS
+from tests.clients.io.test_groups import SETTINGS as QUICK_GROUPS
 from tests.conformance.kstore_broker import KstoreBroker
 
 PATIENCE_S = 60
+SETTINGS = QUICK_GROUPS | {"group.max.size": "3", "group.consumer.max.size": "3"}
 QUICK: dict[str, object] = {
     "auto_offset_reset": "earliest",
     "metadata_max_age_ms": 500,
@@ -39,14 +41,6 @@ QUICK: dict[str, object] = {
 }
 BEATS = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 200}
 _names = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """One broker for all; its groups have three members at most."""
-    more = {"group.max.size": "3", "group.consumer.max.size": "3"}
-    with KstoreBroker(tmp_path_factory.mktemp("groups"), overrides=SETTINGS | more) as running:
-        yield running
 
 
 class Place:

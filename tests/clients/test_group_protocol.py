@@ -5,7 +5,6 @@ elsewhere, and what it costs until the first record.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +40,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(BrokerConnection, "send", noted)
     return names
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """A broker with its defaults."""
-    with KstoreBroker(tmp_path_factory.mktemp("protocol")) as running:
-        yield running
 
 
 def filled_topic(bootstrap: str) -> str:

@@ -26,13 +26,6 @@ _names = itertools.count(1)
 FIRST = {"auto_offset_reset": "earliest"}
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """One broker for all."""
-    with KstoreBroker(tmp_path_factory.mktemp("serializers")) as running:
-        yield running
-
-
 @pytest.fixture
 def registry() -> Iterator[SchemaRegistry]:
     """A registry of schemas."""

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,12 +26,6 @@ producer = {LAZY}
 for n in range({COUNT}):
     producer.send(topic, b"%d" % n)
 """
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    with KstoreBroker(tmp_path_factory.mktemp("unclosed")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,6 @@ from kstore.config.client.other_names import OTHER_NAMES
 from kstore.config.definition import ConfigError
 from kstore.other_protocols import other_protocol
 from tests.conformance.kstore_broker import KstoreBroker
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    with KstoreBroker(tmp_path_factory.mktemp("diagnoses")) as running:
-        yield running
 
 
 @pytest.mark.parametrize(

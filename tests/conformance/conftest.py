@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,15 +51,36 @@ def peer(
         yield running
 
 
+@contextmanager
+def under_test(
+    request: pytest.FixtureRequest, folder: Path, overrides: Mapping[str, str] | None = None
+) -> Iterator[KstoreBroker | KafkaBroker]:
+    """A broker of the kind that is tested."""
+    if AGAINST_KAFKA:
+        request.getfixturevalue("kafka_jars")
+    kind = KafkaBroker if AGAINST_KAFKA else KstoreBroker
+    with kind(folder, overrides=overrides) as running:
+        yield running
+
+
 @pytest.fixture
 def own_broker(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[KstoreBroker | KafkaBroker]:
-    """A broker under test for one test alone, which may stop and kill it."""
-    if AGAINST_KAFKA:
-        request.getfixturevalue("kafka_jars")
-    running = KafkaBroker(tmp_path) if AGAINST_KAFKA else KstoreBroker(tmp_path)
-    with running:
+    """A broker under test for one test alone, which may stop and kill it; with the SETTINGS of the
+    file, if it has any.
+    """
+    with under_test(request, tmp_path, getattr(request.module, "SETTINGS", None)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KstoreBroker | KafkaBroker]:
+    """The same for the tests of one file."""
+    folder = tmp_path_factory.mktemp("broker")
+    with under_test(request, folder, getattr(request.module, "SETTINGS", None)) as running:
         yield running
 
 

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -44,13 +44,6 @@ KEYS = 40
 BACKLOG = 6000
 RECORDS = int(os.environ.get("KSTORE_DOCUMENT_RECORDS", "6000"))
 HEARTBEAT_MS = 200
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    with KstoreCluster(tmp_path_factory.mktemp("growth"), overrides=SETTINGS) as cluster:
-        cluster.wait_for_controller()
-        yield cluster
 
 
 class Keyed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,13 +13,6 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.works_with.environments import environment, run
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """One broker for this file: each test uses topics of its own."""
-    with KstoreBroker(tmp_path_factory.mktemp("frameworks")) as running:
-        yield running
 
 
 def last_json(written: str) -> object:

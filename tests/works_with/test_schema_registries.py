@@ -111,13 +111,6 @@ class Karapace(Registry):
         return bool(status["schema_registry_ready"] and status["schema_registry_is_primary"])
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """One broker for this file: each test uses topics of its own."""
-    with KstoreBroker(tmp_path_factory.mktemp("registries")) as running:
-        yield running
-
-
 Start = Callable[[], Registry]
 
 

@@ -5,11 +5,8 @@ kill -9, offsets, deletion, settings of a group.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
-
-import pytest
 
 from kstore.errors import ErrorCode
 from tests.broker.harness.wire import Wire
@@ -23,11 +20,6 @@ SETTINGS = {
     "kstore.check.invariants": "true",
 }
 Assigned = dict[UUID, list[int]]
-
-
-@pytest.fixture
-def broker(start_broker: Callable[..., KstoreBroker]) -> KstoreBroker:
-    return start_broker(SETTINGS)
 
 
 class Line(Wire):

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.group_admin import DeleteGroupsRequest, ListGroupsRequest
 from kstore.protocol.groups.offsets import (
@@ -35,17 +33,12 @@ from tests.reference.streams_members import StreamsClient, subtopology, topology
 
 MISSING_INTERNAL_TOPICS = 3
 TOPIC_RESOURCE = 2
-QUICK = {
+SETTINGS = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.assignment.interval.ms": "0",
     "group.streams.assignment.interval.ms": "0",
     "kstore.check.invariants": "true",
 }
-
-
-@pytest.fixture
-def broker(start_broker: Callable[..., KstoreBroker]) -> KstoreBroker:
-    return start_broker(QUICK)
 
 
 class Line(Wire):

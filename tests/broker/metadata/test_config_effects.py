@@ -70,12 +70,6 @@ def connect(broker: KstoreBroker) -> Client:
     return Client("kstore", broker.host, broker.port)
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    with KstoreBroker(tmp_path_factory.mktemp("configs")) as broker:
-        yield broker
-
-
 @pytest.fixture
 def client(running: KstoreBroker) -> Iterator[Client]:
     client = connect(running)

@@ -21,14 +21,6 @@ from tests.plain_messages import Ask
 from tests.record_requests import only, produce_request
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    broker = KstoreBroker(tmp_path_factory.mktemp("api"))
-    broker.start()
-    yield broker
-    broker.stop()
-
-
 @pytest.fixture
 def wire(running: KstoreBroker) -> Iterator[Wire]:
     wire = Wire(running)

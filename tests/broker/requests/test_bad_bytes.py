@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -103,16 +102,8 @@ VERDICTS: list[tuple[str, bytes, str, int]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    running = KstoreBroker(tmp_path_factory.mktemp("bytes"))
-    running.start()
-    yield running
-    running.stop()
-
-
-def connect(broker: KstoreBroker) -> socket.socket:
-    return socket.create_connection((broker.host, broker.port), timeout=20)
+def connect(running: KstoreBroker) -> socket.socket:
+    return socket.create_connection((running.host, running.port), timeout=20)
 
 
 def frames(data: bytes) -> int:
@@ -134,9 +125,9 @@ def exactly(sock: socket.socket, size: int) -> bytes:
     return got
 
 
-def is_served(broker: KstoreBroker) -> None:
+def is_served(running: KstoreBroker) -> None:
     """Another client gets its answer."""
-    with connect(broker) as sock:
+    with connect(running) as sock:
         sock.sendall(GOOD)
         assert len(exactly(sock, 8)) == 8
 
@@ -144,10 +135,10 @@ def is_served(broker: KstoreBroker) -> None:
 @pytest.mark.parametrize(("data", "end", "answers"), [v[1:] for v in VERDICTS],
                          ids=[v[0] for v in VERDICTS])  # fmt: skip
 def test_each_kind_of_bytes_is_met_as_kafka_does(
-    broker: KstoreBroker, data: bytes, end: str, answers: int
+    running: KstoreBroker, data: bytes, end: str, answers: int
 ) -> None:
     """An answer to a request behind it, or the end of the connection, says that it was handled."""
-    with connect(broker) as sock:
+    with connect(running) as sock:
         sock.sendall(data)
         got = b""
         if end == CLOSED:
@@ -160,7 +151,7 @@ def test_each_kind_of_bytes_is_met_as_kafka_does(
                 got += sock.recv(65536)
             assert frames(got) == answers + 1
         else:
-            is_served(broker)
+            is_served(running)
             sock.setblocking(False)
             with pytest.raises(BlockingIOError):
                 sock.recv(1)
@@ -175,8 +166,8 @@ def whole(data: bytes) -> int:
     return count
 
 
-def test_a_half_closed_client_gets_the_answers_to_what_it_sent(broker: KstoreBroker) -> None:
-    with connect(broker) as sock:
+def test_a_half_closed_client_gets_the_answers_to_what_it_sent(running: KstoreBroker) -> None:
+    with connect(running) as sock:
         sock.sendall(GOOD * 3 + GOOD[:10])
         sock.shutdown(socket.SHUT_WR)
         got = b""
@@ -185,8 +176,8 @@ def test_a_half_closed_client_gets_the_answers_to_what_it_sent(broker: KstoreBro
         assert frames(got) == 3
 
 
-def test_many_pipelined_requests_are_answered_in_order(broker: KstoreBroker) -> None:
-    with connect(broker) as sock:
+def test_many_pipelined_requests_are_answered_in_order(running: KstoreBroker) -> None:
+    with connect(running) as sock:
         count = 2000
         sock.sendall(
             b"".join(
@@ -199,36 +190,36 @@ def test_many_pipelined_requests_are_answered_in_order(broker: KstoreBroker) -> 
             assert len(exactly(sock, size - 4)) == size - 4
 
 
-def memory_mb(broker: KstoreBroker) -> float:
-    for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
+def memory_mb(running: KstoreBroker) -> float:
+    for line in Path(f"/proc/{running.pid}/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024
     raise AssertionError("no RssAnon")
 
 
-def test_declared_sizes_and_counts_take_no_memory(broker: KstoreBroker) -> None:
-    before = memory_mb(broker)
+def test_declared_sizes_and_counts_take_no_memory(running: KstoreBroker) -> None:
+    before = memory_mb(running)
     held = []
     for _ in range(100):
-        sock = connect(broker)
+        sock = connect(running)
         sock.sendall(struct.pack(">i", 104857600) + b"\0" * 1000)
         held.append(sock)
-    is_served(broker)
-    assert memory_mb(broker) - before < 20, "100 requests of 100 MB were announced"
+    is_served(running)
+    assert memory_mb(running) - before < 20, "100 requests of 100 MB were announced"
     for sock in held:
         sock.close()
 
 
 @pytest.mark.slow
-def test_an_idle_connection_takes_few_kilobytes(broker: KstoreBroker) -> None:
-    is_served(broker)
-    before = memory_mb(broker)
-    held = [connect(broker) for _ in range(800)]
+def test_an_idle_connection_takes_few_kilobytes(running: KstoreBroker) -> None:
+    is_served(running)
+    before = memory_mb(running)
+    held = [connect(running) for _ in range(800)]
     for sock in held:
         sock.sendall(GOOD)
     for sock in held:
         assert exactly(sock, 8)
-    assert (memory_mb(broker) - before) * 1024 / len(held) < 16
+    assert (memory_mb(running) - before) * 1024 / len(held) < 16
     for sock in held:
         sock.close()
 
@@ -278,17 +269,17 @@ def bent(frame: bytes, dice: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_bent_requests_harm_nobody_else(broker: KstoreBroker, seed: int) -> None:
+def test_bent_requests_harm_nobody_else(running: KstoreBroker, seed: int) -> None:
     dice = random.Random(seed)
     good = valid_frames()
-    is_served(broker)
-    before = memory_mb(broker)
+    is_served(running)
+    before = memory_mb(running)
     for _ in range(150):
         data = b"".join(
             bent(dice.choice(good), dice) if dice.random() < 0.7 else dice.choice(good)
             for _ in range(dice.randint(1, 6))
         )
-        with connect(broker) as sock:
+        with connect(running) as sock:
             try:
                 while data:
                     piece = dice.choice([1, 3, 50, 1000, 100_000])
@@ -302,5 +293,5 @@ def test_bent_requests_harm_nobody_else(broker: KstoreBroker, seed: int) -> None
                     sock.recv(1000)
             except OSError:
                 continue  # the broker has closed it, or has nothing to say yet
-    is_served(broker)
-    assert memory_mb(broker) - before < 40
+    is_served(running)
+    assert memory_mb(running) - before < 40

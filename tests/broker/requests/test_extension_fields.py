@@ -5,7 +5,6 @@ and refuses a tag that it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -40,19 +39,11 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    running = KstoreBroker(tmp_path_factory.mktemp("fields"))
-    running.start()
-    yield running
-    running.stop()
-
-
 class Topic:
     """One topic with a record, and a commit of it that has its partition epoch."""
 
-    def __init__(self, broker: KstoreBroker) -> None:
-        client = TopicClient(broker)
+    def __init__(self, running: KstoreBroker) -> None:
+        client = TopicClient(running)
         self.name = f"t{uuid4().hex}"
         self.group = f"g{uuid4().hex}"
         self.topic_id: UUID = client.create(self.name).topic_id
@@ -62,8 +53,8 @@ class Topic:
 
 
 @pytest.fixture(scope="module")
-def topic(broker: KstoreBroker) -> Topic:
-    return Topic(broker)
+def topic(running: KstoreBroker) -> Topic:
+    return Topic(running)
 
 
 def request_of(topic: Topic, api_key: int, version: int) -> Message:
@@ -110,11 +101,11 @@ def without_fields(message: Any) -> int:
 
 @pytest.mark.parametrize(("api_key", "version"), CASES)
 def test_who_does_not_ask_gets_kafkas_bytes(
-    broker: KstoreBroker, topic: Topic, api_key: int, version: int
+    running: KstoreBroker, topic: Topic, api_key: int, version: int
 ) -> None:
     schema = kafka_schemas()[APIS[api_key].response.__name__]
     request = request_of(topic, api_key, version)
-    plain, asking = TopicClient(broker, extended=False), TopicClient(broker)
+    plain, asking = TopicClient(running, extended=False), TopicClient(running)
     tagged = version >= TAGGED_FROM[api_key]
     for _ in range(2):  # the second answer may be one that was kept
         with_fields = answer_to(asking, request, version)
@@ -131,16 +122,16 @@ def test_who_does_not_ask_gets_kafkas_bytes(
 
 
 def test_a_connection_asks_once_and_another_one_asks_anew(
-    broker: KstoreBroker, topic: Topic
+    running: KstoreBroker, topic: Topic
 ) -> None:
-    client = TopicClient(broker, extended=False)
+    client = TopicClient(running, extended=False)
     assert client.epochs(topic.name) == [-1]
     client.ask_for_fields()
     assert client.epochs(topic.name) == [topic.epoch]
     later = Ask.ApiVersions(client_software_name="t", client_software_version="1")
     assert client.call(later).error_code == 0
     assert client.epochs(topic.name) == [topic.epoch], "asked for once, it holds"
-    assert TopicClient(broker, extended=False).epochs(topic.name) == [-1]
+    assert TopicClient(running, extended=False).epochs(topic.name) == [-1]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +140,8 @@ def test_a_connection_asks_once_and_another_one_asks_anew(
      b"\x01\xa3\xb5\x01\x01\x01"],
     ids=["none", "false", "of another size", "cut short", "another tag"],
 )  # fmt: skip
-def test_what_does_not_ask(broker: KstoreBroker, topic: Topic, tags: bytes) -> None:
-    client = TopicClient(broker, extended=False)
+def test_what_does_not_ask(running: KstoreBroker, topic: Topic, tags: bytes) -> None:
+    client = TopicClient(running, extended=False)
     body = b"\x02t\x021" + tags
     frame = b"\x00\x12\x00\x04\x00\x00\x00\x09\x00\x01t\x00" + body
     client.sock.sendall(len(frame).to_bytes(4) + frame)
@@ -170,10 +161,10 @@ def test_the_bytes_that_ask() -> None:
 
 
 def test_a_parked_fetch_is_answered_as_its_connection_asked(
-    broker: KstoreBroker, topic: Topic
+    running: KstoreBroker, topic: Topic
 ) -> None:
     for extended in (False, True):
-        client = TopicClient(broker, extended=extended)
+        client = TopicClient(running, extended=extended)
         part = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1 << 20}
         parked = Ask.Fetch(
             max_wait_ms=200, min_bytes=1 << 20,
@@ -182,9 +173,9 @@ def test_a_parked_fetch_is_answered_as_its_connection_asked(
         assert row.partitions[0].partition_epoch == (topic.epoch if extended else -1)
 
 
-def test_a_member_that_did_not_ask_is_not_asked_for_positions(broker: KstoreBroker) -> None:
+def test_a_member_that_did_not_ask_is_not_asked_for_positions(running: KstoreBroker) -> None:
     """KIP-253's fields in heartbeats: an unmodified member beside one of kstore's."""
-    asking, plain = TopicClient(broker), TopicClient(broker, extended=False)
+    asking, plain = TopicClient(running), TopicClient(running, extended=False)
     name, group = f"t{uuid4().hex}", f"g{uuid4().hex}"
     asking.create(name, 2)
     members = {}
@@ -205,10 +196,10 @@ def test_a_member_that_did_not_ask_is_not_asked_for_positions(broker: KstoreBrok
 
 
 def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
-    broker: KstoreBroker,
+    running: KstoreBroker,
 ) -> None:
     """As above, with Heartbeat instead of ConsumerGroupHeartbeat."""
-    asking, plain = TopicClient(broker), TopicClient(broker, extended=False)
+    asking, plain = TopicClient(running), TopicClient(running, extended=False)
     name, group = f"t{uuid4().hex}", f"g{uuid4().hex}"
     asking.create(name, 2)
     first = asking.call(joining(group, ""), 3)
@@ -255,11 +246,11 @@ def joining(group_id: str, member_id: str) -> Message:
 
 
 def test_produce_answers_have_the_field_only_for_given_offsets(
-    broker: KstoreBroker, topic: Topic
+    running: KstoreBroker, topic: Topic
 ) -> None:
     """KIP-391's LogEndOffset: the request itself asks for it."""
     schema = kafka_schemas()["ProduceResponse"]
-    wire = Wire(broker)
+    wire = Wire(running)
     producing = ProducedTopic(wire, f"t{uuid4().hex}")
     producing.produce(build_batch([b"v"], timestamp=1))
     decode_message(schema, NEWEST, wire.got[5:])

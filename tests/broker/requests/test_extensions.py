@@ -64,14 +64,6 @@ class Topic:
 PRODUCER = {"producer_id", "producer_epoch", "base_sequence", "compression"}
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    broker = KstoreBroker(tmp_path_factory.mktemp("extensions"))
-    broker.start()
-    yield broker
-    broker.stop()
-
-
 @pytest.fixture
 def topic(running: KstoreBroker, request: pytest.FixtureRequest) -> Iterator[Topic]:
     wire = Wire(running)

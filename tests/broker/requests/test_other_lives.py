@@ -47,14 +47,6 @@ DELETED = ErrorCode.INVALID_PARTITION_EPOCH
 RECORDS = 5
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    broker = KstoreBroker(tmp_path_factory.mktemp("lives"))
-    broker.start()
-    yield broker
-    broker.stop()
-
-
 class Lives:
     """A topic that was deleted and made again, with records, and its partition epochs."""
 

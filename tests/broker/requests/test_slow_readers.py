@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,14 +26,6 @@ MB = 1 << 20
 FETCH = 16
 BATCH_BYTES = 100_000
 STORED_BYTES = BATCH_BYTES + 72
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[KstoreBroker]:
-    broker = KstoreBroker(tmp_path)
-    broker.start()
-    yield broker
-    broker.stop()
 
 
 def fill(topic: Topic, megabytes: int, index: int = 0) -> list[bytes]:

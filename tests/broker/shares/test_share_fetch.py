@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,22 +29,13 @@ LONG_MS = 20_000
 PREFIX = "kafka_server_share"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """One for all tests; each has a topic and a group of its own."""
-    broker = KstoreBroker(tmp_path_factory.mktemp("shares"), overrides=SETTINGS)
-    broker.start()
-    yield broker
-    broker.stop()
-
-
 class Group:
     """A group and its topic."""
 
-    def __init__(self, broker: KstoreBroker, **settings: object) -> None:
-        self.broker = broker
+    def __init__(self, running: KstoreBroker, **settings: object) -> None:
+        self.broker = running
         self.id = f"g-{uuid.uuid4()}"
-        self.line = Wire(broker)
+        self.line = Wire(running)
         self.topic, self.topic_id = new_topic(self.line)
         settings = {"share_auto_offset_reset": "earliest"} | settings
         assert self.line.set_group(self.id, **settings) == 0
@@ -76,9 +67,9 @@ def acquired(*rows: tuple[int, int, int]) -> Callable[[tuple[int, Row | None]], 
 
 
 def test_records_are_acquired_acknowledged_and_those_released_come_again(
-    broker: KstoreBroker,
+    running: KstoreBroker,
 ) -> None:
-    group = Group(broker)
+    group = Group(running)
     group.produce(10, 10)
     member = group.first
     assert acquired((0, 19, 1))(member.fetch())
@@ -93,8 +84,8 @@ def test_records_are_acquired_acknowledged_and_those_released_come_again(
     assert acquired((20, 20, 1))(member.fetch(wait_ms=LONG_MS))
 
 
-def test_a_batch_ends_a_range_unless_the_record_limit_is_strict(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_a_batch_ends_a_range_unless_the_record_limit_is_strict(running: KstoreBroker) -> None:
+    group = Group(running)
     group.produce(10, 10, 10)
     member = group.first
     assert acquired((0, 9, 1), (10, 19, 1))(member.fetch(max_records=11, batch_size=10))
@@ -108,8 +99,8 @@ def group_fetch(group: Group, wait_ms: int = 0) -> tuple[int, Row | None]:
     return group.member().fetch(wait_ms=wait_ms)
 
 
-def test_sessions_have_epochs(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_sessions_have_epochs(running: KstoreBroker) -> None:
+    group = Group(running)
     member = group.first
     member.epoch = 3
     assert member.fetch()[0] == ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -141,8 +132,8 @@ def test_too_many_sessions_and_bad_members_are_refused(
     assert named.fetch()[0] == ErrorCode.INVALID_REQUEST
 
 
-def test_what_is_wrong_with_an_acknowledgement(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_what_is_wrong_with_an_acknowledgement(running: KstoreBroker) -> None:
+    group = Group(running)
     group.produce(10)
     member = group.first
     member.fetch()
@@ -167,8 +158,8 @@ def test_what_is_wrong_with_an_acknowledgement(broker: KstoreBroker) -> None:
     assert (error, row and row.error) == (NONE, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_an_acknowledgement_is_not_of_what_its_own_fetch_acquires(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_an_acknowledgement_is_not_of_what_its_own_fetch_acquires(running: KstoreBroker) -> None:
+    group = Group(running)
     group.produce(1)
     member = group.first
     assert acquired((0, 0, 1))(member.fetch())
@@ -178,8 +169,8 @@ def test_an_acknowledgement_is_not_of_what_its_own_fetch_acquires(broker: Kstore
     assert acquired()(member.fetch((0, 0, ACCEPT)))
 
 
-def test_members_that_wait_get_what_comes_one_after_the_other(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_members_that_wait_get_what_comes_one_after_the_other(running: KstoreBroker) -> None:
+    group = Group(running)
     members = [group.first, *(group.member() for _ in range(3))]
     gone = group.member()
     with ThreadPoolExecutor(5) as pool:
@@ -197,8 +188,8 @@ def test_members_that_wait_get_what_comes_one_after_the_other(broker: KstoreBrok
     assert sorted(found) == [(offset, offset) for offset in range(4)]
 
 
-def test_a_lock_ends_in_time_unless_it_is_renewed(broker: KstoreBroker) -> None:
-    group = Group(broker, share_record_lock_duration_ms=1500)
+def test_a_lock_ends_in_time_unless_it_is_renewed(running: KstoreBroker) -> None:
+    group = Group(running, share_record_lock_duration_ms=1500)
     group.produce(1, 1)
     assert acquired((0, 1, 1))(group.first.fetch())
     assert group.first.fetch((1, 1, RENEW), renew=True)[0] == ErrorCode.INVALID_REQUEST
@@ -211,7 +202,7 @@ def test_a_lock_ends_in_time_unless_it_is_renewed(broker: KstoreBroker) -> None:
 
 def test_metrics_say_what_is_in_flight(start_broker: Callable[..., KstoreBroker]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    broker = start_broker(
+    running = start_broker(
         SETTINGS | {"kstore.metrics.listener": url, "kstore.metrics.max.partitions": "1"}
     )
 
@@ -225,7 +216,7 @@ def test_metrics_say_what_is_in_flight(start_broker: Callable[..., KstoreBroker]
             }
 
     assert not any(name.startswith("partitionmetrics") for name in told())
-    group, other = Group(broker, share_record_lock_duration_ms=1000), Group(broker)
+    group, other = Group(running, share_record_lock_duration_ms=1000), Group(running)
     group.produce(10)
     other.produce(3)
     assert acquired((0, 9, 1))(group.first.fetch())
@@ -273,8 +264,8 @@ def test_metrics_say_what_is_in_flight(start_broker: Callable[..., KstoreBroker]
     assert found['kstore_metrics_summed_up{of="share_partitions"}'] == 1
 
 
-def test_what_a_lost_connection_had_is_the_next_ones(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_what_a_lost_connection_had_is_the_next_ones(running: KstoreBroker) -> None:
+    group = Group(running)
     group.produce(5)
     lost = group.member()
     assert acquired((0, 4, 1))(lost.fetch())
@@ -282,8 +273,8 @@ def test_what_a_lost_connection_had_is_the_next_ones(broker: KstoreBroker) -> No
     assert acquired((0, 4, 2))(group_fetch(group, LONG_MS))
 
 
-def test_a_record_is_delivered_no_more_often_than_the_limit(broker: KstoreBroker) -> None:
-    group = Group(broker, share_delivery_count_limit=2)
+def test_a_record_is_delivered_no_more_often_than_the_limit(running: KstoreBroker) -> None:
+    group = Group(running, share_delivery_count_limit=2)
     group.produce(3)
     member = group.first
     assert acquired((0, 2, 1))(member.fetch())
@@ -293,30 +284,30 @@ def test_a_record_is_delivered_no_more_often_than_the_limit(broker: KstoreBroker
     assert acquired((3, 3, 1))(member.fetch(wait_ms=LONG_MS))
 
 
-def test_no_more_than_the_limit_is_in_flight(broker: KstoreBroker) -> None:
-    group = Group(broker, share_partition_max_record_locks=100)
+def test_no_more_than_the_limit_is_in_flight(running: KstoreBroker) -> None:
+    group = Group(running, share_partition_max_record_locks=100)
     group.produce(*[50] * 4)
     assert acquired((0, 99, 1))(group.first.fetch())
     assert acquired()(group.first.fetch())
     assert acquired((100, 149, 1))(group.first.fetch((0, 9, ACCEPT), wait_ms=LONG_MS))
 
 
-def test_a_new_group_begins_at_the_end_and_keeps_that(broker: KstoreBroker) -> None:
-    group = Group(broker, share_auto_offset_reset="latest")
+def test_a_new_group_begins_at_the_end_and_keeps_that(running: KstoreBroker) -> None:
+    group = Group(running, share_auto_offset_reset="latest")
     group.produce(5)
     assert acquired()(group.first.fetch())
     group.produce(2)
     assert acquired((5, 6, 1))(group.first.fetch(wait_ms=LONG_MS))
 
 
-def test_a_new_group_begins_some_time_ago(broker: KstoreBroker) -> None:
-    group = Group(broker, share_auto_offset_reset="by_duration:PT1H")
+def test_a_new_group_begins_some_time_ago(running: KstoreBroker) -> None:
+    group = Group(running, share_auto_offset_reset="by_duration:PT1H")
     group.produce(5)
     assert acquired((0, 4, 1))(group.first.fetch())
 
 
-def test_deleted_records_are_not_in_flight(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_deleted_records_are_not_in_flight(running: KstoreBroker) -> None:
+    group = Group(running)
     group.produce(5, 5)
     assert acquired((0, 4, 1))(group.first.fetch(max_records=1))
     row = {"partition_index": 0, "offset": 7}
@@ -327,8 +318,8 @@ def test_deleted_records_are_not_in_flight(broker: KstoreBroker) -> None:
     assert (error, row_told and row_told.error) == (NONE, NONE)
 
 
-def test_offsets_that_are_set_anew_count_once_no_member_is_left(broker: KstoreBroker) -> None:
-    group = Group(broker)
+def test_offsets_that_are_set_anew_count_once_no_member_is_left(running: KstoreBroker) -> None:
+    group = Group(running)
     group.produce(5, 5)
     assert acquired((0, 9, 1))(group.first.fetch())
     group.first.acknowledge((0, 9, ACCEPT))
@@ -340,10 +331,10 @@ def test_offsets_that_are_set_anew_count_once_no_member_is_left(broker: KstoreBr
 
 
 def test_read_committed_leaves_out_aborted_records_and_waits_for_open_ones(
-    broker: KstoreBroker,
+    running: KstoreBroker,
 ) -> None:
-    group = Group(broker, share_isolation_level="read_committed")
-    writer = Transactional(broker, f"tx-{uuid.uuid4()}", group.topic)
+    group = Group(running, share_isolation_level="read_committed")
+    writer = Transactional(running, f"tx-{uuid.uuid4()}", group.topic)
     writer.init()
     for committed in (False, True, False):
         writer.add(0)
@@ -361,17 +352,17 @@ def test_read_committed_leaves_out_aborted_records_and_waits_for_open_ones(
 
 
 def test_after_kill_9_nothing_accepted_comes_again_and_nothing_is_lost(tmp_path: Path) -> None:
-    broker = KstoreBroker(tmp_path, overrides=SETTINGS)
-    broker.start()
+    running = KstoreBroker(tmp_path, overrides=SETTINGS)
+    running.start()
     try:
-        group = Group(broker)
+        group = Group(running)
         group.produce(10, 10, 10)
         assert acquired((0, 29, 1))(group.first.fetch())
         kinds = [*ACCEPT, *RELEASE] * 5
         assert group.first.acknowledge((0, 4, ACCEPT), (10, 19, kinds), (25, 29, REJECT))[0] == NONE
-        broker.kill()
-        broker.start()
-        again = ShareMember(broker.bootstrap, group.id, group.topic_id)
+        running.kill()
+        running.start()
+        again = ShareMember(running.bootstrap, group.id, group.topic_id)
         error, row = again.fetch(wait_ms=LONG_MS)
         assert error == NONE
         assert row is not None
@@ -386,4 +377,4 @@ def test_after_kill_9_nothing_accepted_comes_again_and_nothing_is_lost(tmp_path:
             for offset in [*range(5, 10), *sorted(released), *range(20, 25)]
         }
     finally:
-        broker.stop()
+        running.stop()

@@ -18,12 +18,6 @@ from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    with KstoreBroker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture
 def thread() -> Iterator[LoopThread]:
     made = LoopThread()

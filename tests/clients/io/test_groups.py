@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -36,15 +36,6 @@ PROTOCOLS = {
     "consumer": {"group_protocol": "consumer"},
 }
 _names = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """One broker for all."""
-    broker = KstoreBroker(tmp_path_factory.mktemp("groups"), overrides=SETTINGS)
-    broker.start()
-    yield broker
-    broker.stop()
 
 
 @pytest.fixture(params=sorted(PROTOCOLS))

@@ -5,7 +5,6 @@ whoever is killed, and any broker can be asked for anything.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from typing import Any
@@ -34,17 +33,6 @@ SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
 }
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    """Brokers 1 to 3; a test that ends one starts it again."""
-    made = KstoreCluster(tmp_path_factory.mktemp("cluster"), overrides=SETTINGS)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

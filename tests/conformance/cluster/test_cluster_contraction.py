@@ -5,7 +5,7 @@ is killed in the middle, and the partitions that retired are deleted once they a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -47,13 +47,6 @@ SETTINGS = {
 }
 ORDERED = {"kstore_partition_count_required": "true", "kstore_ordered_expansion": "true"}
 KEYS = [b"k%d" % number for number in range(16)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    with KstoreCluster(tmp_path_factory.mktemp("contraction"), overrides=SETTINGS) as cluster:
-        cluster.wait_for_controller()
-        yield cluster
 
 
 def reader_of(cluster: KstoreCluster, topic: str, group: str, **more: Any) -> Any:

@@ -5,7 +5,7 @@ producers with the old count are refused, and an expansion survives its controll
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,6 @@ SETTINGS = {
     "kstore.coordination.session.timeout.ms": "60000",
 }
 ALL = (1, 2, 3)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    with KstoreCluster(tmp_path_factory.mktemp("expansion"), overrides=SETTINGS) as cluster:
-        cluster.wait_for_controller()
-        yield cluster
 
 
 def client_of(cluster: KstoreCluster, node_id: int) -> TopicClient:

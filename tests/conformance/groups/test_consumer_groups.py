@@ -4,13 +4,10 @@ Java, static ones, regular expressions, a broker that is killed, live groups tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.groups.test_groups import Confluent, all_four, fill, settle, split_evenly
 from tests.conformance.java.test_java_verifiable import await_that, consumers
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
@@ -24,17 +21,6 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
 }
 CONSUMER_PROTOCOL = {"group.protocol": "consumer"}
-
-
-@pytest.fixture(scope="module")
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KstoreBroker | KafkaBroker]:
-    if AGAINST_KAFKA:
-        request.getfixturevalue("kafka_jars")
-    kind = KafkaBroker if AGAINST_KAFKA else KstoreBroker
-    with kind(tmp_path_factory.mktemp("consumer-groups"), overrides=SETTINGS) as running:
-        yield running
 
 
 class Member(Confluent):
@@ -116,26 +102,26 @@ def test_a_regular_expression_finds_the_topics(
 
 
 @pytest.mark.slow
-def test_a_group_goes_on_when_its_broker_was_killed(tmp_path: Path, topic: str) -> None:
-    kind = KafkaBroker if AGAINST_KAFKA else KstoreBroker
-    with kind(tmp_path, overrides=SETTINGS) as own:
-        values = fill(own.bootstrap, topic)
-        members = [Member(own.bootstrap, topic) for _ in range(2)]
-        settle(members, split_evenly)
-        settle(members, lambda _: everything(members) == values)
-        for member in members:
-            member.commit()
-        third = Member(own.bootstrap, topic)  # a rebalance is on when it dies
-        third.step()
-        own.kill()
-        own.start()
-        members.append(third)
-        settle(members, lambda held: sorted(map(len, held)) == [1, 1, 2])
-        more = fill(own.bootstrap, topic, "later")
-        settle(members, lambda _: everything(members) >= more)
-        for member in members:
-            member.commit()
-            member.close()
+def test_a_group_goes_on_when_its_broker_was_killed(
+    own_broker: KstoreBroker | KafkaBroker, topic: str
+) -> None:
+    values = fill(own_broker.bootstrap, topic)
+    members = [Member(own_broker.bootstrap, topic) for _ in range(2)]
+    settle(members, split_evenly)
+    settle(members, lambda _: everything(members) == values)
+    for member in members:
+        member.commit()
+    third = Member(own_broker.bootstrap, topic)  # a rebalance is on when it dies
+    third.step()
+    own_broker.kill()
+    own_broker.start()
+    members.append(third)
+    settle(members, lambda held: sorted(map(len, held)) == [1, 1, 2])
+    more = fill(own_broker.bootstrap, topic, "later")
+    settle(members, lambda _: everything(members) >= more)
+    for member in members:
+        member.commit()
+        member.close()
 
 
 def test_a_live_group_is_upgraded_and_downgraded(

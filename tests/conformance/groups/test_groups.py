@@ -6,29 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
 
 DEADLINE_S = 60.0
 SESSION_MS = 6000
-
-
-@pytest.fixture(scope="module")
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KstoreBroker | KafkaBroker]:
-    if AGAINST_KAFKA:
-        yield request.getfixturevalue("kafka")
-        return
-    settings = {"group.initial.rebalance.delay.ms": "200"}
-    with KstoreBroker(tmp_path_factory.mktemp("groups"), overrides=settings) as running:
-        yield running
+SETTINGS = {"group.initial.rebalance.delay.ms": "200"}
 
 
 class Confluent:

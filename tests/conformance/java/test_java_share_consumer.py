@@ -9,16 +9,13 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.java.test_share_group_tool import tool
-from tests.conformance.kafka_broker import KafkaBroker, run_tool, tool_command
+from tests.conformance.kafka_broker import run_tool, tool_command
 from tests.conformance.kafka_jars import classpath, java_program
-from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.conformance.libraries.samples import BASE_TIMESTAMP_MS, Sample
 
@@ -27,7 +24,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka
 SOURCE = Path(__file__).with_name("ShareConsumers.java")
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 # Short locks are allowed; members hear of their partitions soon.
-QUICK = {
+SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.min.heartbeat.interval.ms": "300",
     "group.share.heartbeat.interval.ms": "500",
@@ -36,20 +33,6 @@ PART_OF_A_BATCH = (
     "KafkaException: Failed to append record because it was part of a batch which had one more "
     "more invalid records"
 )
-
-
-@pytest.fixture(scope="module")
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KstoreBroker | KafkaBroker]:
-    request.getfixturevalue("kafka_jars")
-    folder = tmp_path_factory.mktemp("shares")
-    with (
-        KafkaBroker(folder, overrides=QUICK)
-        if AGAINST_KAFKA
-        else KstoreBroker(folder, overrides=QUICK | {"kstore.check.invariants": "true"})
-    ) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

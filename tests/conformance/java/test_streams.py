@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.java.word_counts import WordCounts, lines_of, right_counts
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kafka_jars import KafkaUnavailableError
@@ -26,7 +24,7 @@ LINES = 600
 DEADLINE_S = 150.0
 GROUP_TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 # What makes a killed instance be noticed soon, and its transaction be ended.
-QUICK = {
+SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
     "group.streams.initial.rebalance.delay.ms": "200",
     "group.streams.min.session.timeout.ms": "3000",
@@ -35,18 +33,6 @@ QUICK = {
     "group.streams.heartbeat.interval.ms": "500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-
-
-@pytest.fixture
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KstoreBroker | KafkaBroker]:
-    request.getfixturevalue("kafka_jars")
-    folder = tmp_path / "broker"
-    with (
-        KafkaBroker(folder, overrides=QUICK)
-        if AGAINST_KAFKA
-        else KstoreBroker(folder, overrides=QUICK | {"kstore.check.invariants": "true"})
-    ) as running:
-        yield running
 
 
 def instance(folder: Path, name: str, bootstrap: str, **more: str) -> WordCounts:
@@ -138,28 +124,28 @@ class Counts:
     "protocol", ["streams", pytest.param("classic", marks=pytest.mark.thorough)]
 )
 def test_every_word_is_counted_exactly_once_over_two_kills(
-    broker: KstoreBroker | KafkaBroker, tmp_path: Path, protocol: str
+    own_broker: KstoreBroker | KafkaBroker, tmp_path: Path, protocol: str
 ) -> None:
     words = 3
-    make_topics(broker.bootstrap)
+    make_topics(own_broker.bootstrap)
     settings = {"group_protocol": protocol, "processing_guarantee": "exactly_once_v2"}
     first, second = (
-        instance(tmp_path, name, broker.bootstrap, **settings) for name in ("one", "two")
+        instance(tmp_path, name, own_broker.bootstrap, **settings) for name in ("one", "two")
     )
-    counts = Counts(broker.bootstrap)
+    counts = Counts(own_broker.bootstrap)
     third = LINES // 3
     with first, second:
         first.wait_running()
         second.wait_running()
-        produce(broker.bootstrap, 0, third)
+        produce(own_broker.bootstrap, 0, third)
         counts.read_until(third * words // 2, [first, second])
         first.kill()
-        produce(broker.bootstrap, third, 2 * third)
+        produce(own_broker.bootstrap, third, 2 * third)
         counts.read_until((third + third // 2) * words, [first, second])
-        broker.kill()
-        broker.start()
+        own_broker.kill()
+        own_broker.start()
         first.start()
-        produce(broker.bootstrap, 2 * third, LINES)
+        produce(own_broker.bootstrap, 2 * third, LINES)
         counts.read_until(LINES * words, [first, second])
         counts.read_rest()
     counts.close()
@@ -169,14 +155,14 @@ def test_every_word_is_counted_exactly_once_over_two_kills(
 @pytest.mark.thorough
 @pytest.mark.timeout(200)
 def test_kafka_streams_groups_lists_and_describes_the_group(
-    broker: KstoreBroker | KafkaBroker, tmp_path: Path
+    own_broker: KstoreBroker | KafkaBroker, tmp_path: Path
 ) -> None:
-    make_topics(broker.bootstrap)
-    at = ["--bootstrap-server", broker.bootstrap]
-    with instance(tmp_path, "one", broker.bootstrap, group_protocol="streams") as app:
+    make_topics(own_broker.bootstrap)
+    at = ["--bootstrap-server", own_broker.bootstrap]
+    with instance(tmp_path, "one", own_broker.bootstrap, group_protocol="streams") as app:
         app.wait_running()
-        produce(broker.bootstrap, 0, PARTITIONS)
-        counts = Counts(broker.bootstrap)
+        produce(own_broker.bootstrap, 0, PARTITIONS)
+        counts = Counts(own_broker.bootstrap)
         counts.read_until(3 * PARTITIONS, [app])
         counts.close()
         assert run_tool(GROUP_TOOL, [*at, "--list"]).stdout.split() == ["words"]

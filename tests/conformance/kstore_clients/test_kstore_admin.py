@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,26 +61,11 @@ from kstore.protocol.groups.streams_groups import (
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_cluster import until
-from tests.conformance.live_kafka import LIVE_KAFKA
 
 pytestmark = pytest.mark.slow
 
 LATER_MS = 10**14
 T0_MS = 1_700_000_000_000
-
-
-@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
-def servers(request: pytest.FixtureRequest) -> str:
-    """The address of a broker: the one under test, then a real Kafka."""
-    address: str = request.getfixturevalue(request.param).bootstrap
-    return address
-
-
-@pytest.fixture
-def admin(servers: str) -> Iterator[AdminClient]:
-    """An admin client of the broker."""
-    with AdminClient(servers, default_api_timeout_ms=30_000) as client:
-        yield client
 
 
 def write(servers: str, topic: str, count: int) -> None:

@@ -16,18 +16,11 @@ from tests.conformance.kstore_cluster import KstoreCluster, until
 
 pytestmark = pytest.mark.slow
 
-OVERRIDES = {
+SETTINGS = {
     "offsets.topic.num.partitions": "6",
     "transaction.state.log.num.partitions": "6",
     "group.initial.rebalance.delay.ms": "0",
 }
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    """Three brokers for this file."""
-    with KstoreCluster(tmp_path_factory.mktemp("admin"), overrides=OVERRIDES) as running:
-        yield running
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,21 +14,6 @@ from kstore.errors import (
 )
 from kstore.types import Header, TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.live_kafka import LIVE_KAFKA
-
-
-@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
-def servers(request: pytest.FixtureRequest) -> str:
-    """The address of a broker: the one under test, then a real Kafka."""
-    address: str = request.getfixturevalue(request.param).bootstrap
-    return address
-
-
-@pytest.fixture
-def admin(servers: str) -> Iterator[AdminClient]:
-    """An admin client of the broker."""
-    with AdminClient(servers, default_api_timeout_ms=20_000) as client:
-        yield client
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])

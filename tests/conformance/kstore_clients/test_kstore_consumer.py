@@ -21,16 +21,8 @@ from kstore.clients import (
 )
 from kstore.errors import InvalidGroupIdError
 from kstore.types import Header, OffsetAndMetadata, TopicPartition
-from tests.conformance.live_kafka import LIVE_KAFKA
 
 LONG_MS = 60_000
-
-
-@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
-def servers(request: pytest.FixtureRequest) -> str:
-    """The address of a broker: the one under test, then a real Kafka."""
-    address: str = request.getfixturevalue(request.param).bootstrap
-    return address
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -15,14 +14,7 @@ from tests.conformance.kstore_cluster import KstoreCluster
 pytestmark = pytest.mark.slow
 LONG_MS = 60_000
 NUMBERS = count(1)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    """Brokers 1 to 3, each in a rack of its own; a test that ends one starts it again."""
-    made = KstoreCluster(tmp_path_factory.mktemp("cluster"), overrides={"min.insync.replicas": "2"})
-    with made:
-        yield made
+SETTINGS = {"min.insync.replicas": "2"}
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -23,23 +22,8 @@ from kstore.errors import (
 )
 from kstore.types import ConsumerGroupMetadata, TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.live_kafka import LIVE_KAFKA
 
 WAIT_S = 60.0
-
-
-@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
-def servers(request: pytest.FixtureRequest) -> str:
-    """The address of a broker: kstore's, then a real Kafka's."""
-    address: str = request.getfixturevalue(request.param).bootstrap
-    return address
-
-
-@pytest.fixture
-def admin(servers: str) -> Iterator[AdminClient]:
-    """An admin client of the broker."""
-    with AdminClient(servers) as client:
-        yield client
 
 
 def read(servers: str, topic: str, partitions: int = 1) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,13 +21,6 @@ SETTINGS = THREE_REPLICAS | {
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
 }
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    """Brokers 1 to 3; a test that ends one starts it again."""
-    with KstoreCluster(tmp_path_factory.mktemp("share"), overrides=SETTINGS) as made:
-        yield made
 
 
 def test_the_lag_is_known_of_partitions_that_other_brokers_lead(cluster: KstoreCluster) -> None:

@@ -1,0 +1,24 @@
+"""The brokers that kstore's clients are tried on: the one under test, then a real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kstore.clients import AdminClient
+from tests.conformance.live_kafka import LIVE_KAFKA
+
+
+@pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
+def servers(request: pytest.FixtureRequest) -> str:
+    """The address of a broker."""
+    address: str = request.getfixturevalue(request.param).bootstrap
+    return address
+
+
+@pytest.fixture
+def admin(servers: str) -> Iterator[AdminClient]:
+    """An admin client of the broker."""
+    with AdminClient(servers, default_api_timeout_ms=30_000) as client:
+        yield client
