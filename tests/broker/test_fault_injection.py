@@ -18,6 +18,7 @@ from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.testing import Broker, Cluster, Faults
 from tests.broker.harness.topic_client import TopicClient
+from tests.record_requests import fetch_request, only
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 LATE_MS = 150
@@ -105,11 +106,12 @@ def test_fetch_fails_in_a_session_that_names_no_partition(
     session = client.fetch(topic, 0, session_epoch=0).session_id
     assert session
     faults.error("Fetch", "NOT_LEADER_OR_FOLLOWER", topic=topic, partition=0, count=1)
-    known: dict[str, Any] = {"topics": [], "session_id": session}
-    answer = client.fetch(topic, session_epoch=1, max_wait_ms=60_000, min_bytes=1, **known)
+    known = {"session_id": session}
+    waiting = fetch_request(topic, session_epoch=1, max_wait_ms=60_000, **known)
+    answer = client.call(waiting, 12)
     [part] = answer.responses[0].partitions
     assert (answer.error_code, part.error_code) == (0, NOT_LEADER)
-    [part] = client.fetch(topic, session_epoch=2, **known).responses[0].partitions
+    part = only(client.call(fetch_request(topic, session_epoch=2, **known), 12))
     assert (part.error_code, part.high_watermark) == (0, 1), "and it is told anew"
 
 

@@ -5,9 +5,9 @@ And the schema of an order in each format. Real registries are in tests/works_wi
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
+
+from tests.reference.http_answers import Asked, HttpAnswers, Reply
 
 AVRO_ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}
 JSON_ORDER = {
@@ -15,46 +15,22 @@ JSON_ORDER = {
 }  # fmt: skip
 
 
-class SchemaRegistry:
+class SchemaRegistry(HttpAnswers):
     """Serves until it is left; `url` is its address, `subjects` the ids by subject."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
-        registry = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else {}
-                path = self.path.split("?")[0].strip("/").split("/")
-                status, answer = registry.answer(self.command, path, body)
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+    def answer(self, asked: Asked) -> Reply:
+        """In JSON."""
+        path = asked.path.split("?")[0].strip("/").split("/")
+        status, found = self.find(asked.method, path, json.loads(asked.body or b"{}"))
+        kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        return Reply(status, json.dumps(found).encode(), kind)
 
-            do_GET = do_POST = _answer  # noqa: N815  as http.server calls them
-
-            def log_message(self, *_: Any) -> None:
-                """Quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def answer(self, method: str, path: list[str], body: dict[str, Any]) -> tuple[int, Any]:
+    def find(self, method: str, path: list[str], body: dict[str, Any]) -> tuple[int, Any]:
         """Status and answer."""
         match method, path:
             case "GET", ["schemas", "ids", number] if int(number) <= len(self.schemas):

@@ -4,8 +4,6 @@ as a collector gets them.
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,48 +24,33 @@ from kstore.clients.tracing import (
 from kstore.testing import Broker
 from tests.broker.harness.plane_harness import Plane
 from tests.fast.network.test_request_times import FETCH, PRODUCE, fetch, produce
+from tests.reference.http_answers import Asked, HttpAnswers, Reply
 
 
-class Collector:
+class Collector(HttpAnswers):
     """Takes spans by OTLP over HTTP."""
 
     def __init__(self) -> None:
+        super().__init__("/v1/traces")
         self.spans: list[Any] = []
         self.resources: list[dict[str, str]] = []
-        collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                sent = ExportTraceServiceRequest()
-                sent.ParseFromString(self.rfile.read(int(self.headers["Content-Length"])))
-                for resource in sent.resource_spans:
-                    collector.resources.append(
-                        {row.key: row.value.string_value for row in resource.resource.attributes}
-                    )
-                    for scope in resource.scope_spans:
-                        collector.spans += scope.spans
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None: ...
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def answer(self, asked: Asked) -> Reply:
+        sent = ExportTraceServiceRequest()
+        sent.ParseFromString(asked.body)
+        for resource in sent.resource_spans:
+            self.resources.append(
+                {row.key: row.value.string_value for row in resource.resource.attributes}
+            )
+            for scope in resource.scope_spans:
+                self.spans += scope.spans
+        return Reply(200)
 
 
 @pytest.fixture
 def collector():
-    found = Collector()
-    yield found
-    found.close()
+    with Collector() as found:
+        yield found
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_avro_is_written_and_read_with_a_registry(broker: Broker) -> None:
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
     with SchemaRegistry() as registry:
         body = {"schema": json.dumps(schema)}
-        registry.answer("POST", ["subjects", "avro-value", "versions"], body)
+        registry.find("POST", ["subjects", "avro-value", "versions"], body)
         settings = ConsoleSettings({"bootstrap.servers": broker.address}, registry=registry.url)
         with TestClient(console_app(settings), base_url=URL) as client:
             visitor = Visitor(client)

@@ -11,7 +11,6 @@ import os
 import random
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +21,7 @@ from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.documents.readers import Seen, everything
+from tests.reference.worker import Worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -36,20 +36,21 @@ SETTINGS = {
 }
 
 
-class Writer:
+class Writer(Worker):
     """Transactions on the source until it is told to stop; every third is aborted."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write, args=(bootstrap, topic))
+        super().__init__("writer")
+        self.servers, self._topic = bootstrap, topic
         self.written = 0
 
-    def _write(self, bootstrap: str, topic: str) -> None:
+    def work(self) -> None:
         from confluent_kafka import Producer
 
-        made = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0})
+        topic, to = self._topic, {"bootstrap.servers": self.servers, "linger.ms": 0}
+        made = Producer(to | {"transactional.id": topic})
         made.init_transactions(60)
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             made.begin_transaction()
             for part in range(12):
                 text = f"{self.written}"
@@ -61,15 +62,7 @@ class Writer:
                 made.commit_transaction(60)
             else:
                 made.abort_transaction(60)
-            self._stop.wait(0.005)
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *ignored: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
+            self.stopping.wait(0.005)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ holds two different records.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 
 from tests.conformance.kstore_cluster import PARTITIONS, KstoreCluster, until
 from tests.reference.linearizability import Operation
+from tests.reference.worker import Worker
 
 __all__ = [
     "CommitClient",
@@ -22,7 +22,6 @@ __all__ = [
     "Producer",
     "Reader",
     "Traffic",
-    "Worker",
     "all_records",
     "check_records",
 ]
@@ -35,32 +34,6 @@ CLIENT = {
 }
 Record = tuple[int, int, str]
 """Partition, offset, value."""
-
-
-class Worker(threading.Thread):
-    """Works until told to stop; what went wrong is raised by `finish`."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self.stopping = threading.Event()
-        self._problem: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.work()
-        except BaseException as problem:  # noqa: BLE001 (raised by finish)
-            self._problem = problem
-
-    def work(self) -> None:
-        raise NotImplementedError
-
-    def finish(self, timeout_s: float = 120) -> None:
-        """Stop, and raise what ended the work too early."""
-        self.stopping.set()
-        self.join(timeout_s)
-        assert not self.is_alive(), f"{self.name} does not end"
-        if self._problem is not None:
-            raise self._problem
 
 
 class NumberedProducer(Worker):

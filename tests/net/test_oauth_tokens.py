@@ -6,11 +6,9 @@ import asyncio
 import base64
 import json
 import ssl
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from kstore.errors import NetworkError, SaslAuthenticationFailedError
 from kstore.net.oauth_tokens import claims_of, token_source
 from kstore.net.sasl_client import Token
 from kstore.net.sasl_login import Login
+from tests.reference.http_answers import Asked, HttpAnswers, Reply
 
 SECRET = "never-to-be-told"
 CLASSES = {name: text for text, name in RETRIEVERS.items()}
@@ -47,46 +46,26 @@ def made(seconds: float = 3600, **claims: Any) -> str:
     return jwt.encode({"exp": time.time() + seconds, "sub": "me"} | claims, "k" * 32, "HS256")
 
 
-class Endpoint(HTTPServer):
+class Endpoint(HttpAnswers):
     """A token endpoint that answers what the test has put there."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Asked)
+        super().__init__("/token?realm=x")
         self.answers: list[tuple[int, Any]] = []
         self.asked: list[tuple[dict[str, str], dict[str, str]]] = []
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/token?realm=x"
-
-
-class _Asked(BaseHTTPRequestHandler):
-    server: Endpoint
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        form = dict(urllib.parse.parse_qsl(body))
-        assert self.path == "/token?realm=x"
-        self.server.asked.append(({k.lower(): v for k, v in self.headers.items()}, form))
-        status, row = self.server.answers.pop(0)
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-        self.end_headers()
-        self.wfile.write(row if isinstance(row, bytes) else json.dumps(row).encode())
-
-    def log_message(self, *args: Any) -> None:
-        """Not told."""
+    def answer(self, asked: Asked) -> Reply:
+        assert (asked.method, asked.path) == ("POST", "/token?realm=x")
+        self.asked.append((asked.headers, dict(urllib.parse.parse_qsl(asked.body.decode()))))
+        status, row = self.answers.pop(0)
+        elsewhere = {"Location": "http://127.0.0.1:1/elsewhere"} if status == 302 else {}
+        return Reply(status, row if isinstance(row, bytes) else json.dumps(row).encode(), elsewhere)
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    with Endpoint() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    with Endpoint() as made:
+        yield made
 
 
 def at(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
@@ -215,7 +194,7 @@ def test_an_endpoint_with_tls_has_to_show_a_certificate_that_is_trusted(
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    endpoint.socket = context.wrap_socket(endpoint.socket, server_side=True)
+    endpoint.server.socket = context.wrap_socket(endpoint.server.socket, server_side=True)
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     url = endpoint.url.replace("http:", "https:")
     asked = at(endpoint, sasl_login_retry_backoff_max_ms=2)

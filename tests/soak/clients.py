@@ -14,7 +14,8 @@ import confluent_kafka as ck
 from kstore.clients import AdminClient, NewTopic
 from kstore.errors import KafkaError
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.faults.histories import CLIENT, NumberedProducer, Worker
+from tests.faults.histories import CLIENT, NumberedProducer
+from tests.reference.worker import Worker
 
 __all__ = ["Churn", "Expander", "OrderReader", "SteadyProducer"]
 

@@ -9,7 +9,6 @@ version more of each API than there is, as the next release may.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kstore.clients import AdminClient, Consumer, NewTopic, Producer
 from kstore.testing import brokers
 from kstore.testing.brokers import Cluster
 from kstore.types import TopicPartition
+from tests.reference.worker import Worker
 
 pytestmark = pytest.mark.slow
 
@@ -39,39 +39,25 @@ def new_command(*arguments: str) -> list[str]:
     return [*command[:at], str(NEXT), *command[at + 2 :]]
 
 
-class Load:
+class Load(Worker):
     """Records one after the other, each acknowledged by all replicas in sync."""
 
     def __init__(self, servers: str) -> None:
+        super().__init__("load")
         self.servers = servers
         self.acknowledged = 0
-        self.problem: Exception | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._send, daemon=True)
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def wait_for(self, more: int) -> None:
         wanted = self.acknowledged + more
         while self.acknowledged < wanted:
-            assert self.problem is None
-            assert self._thread.is_alive()
+            assert self.is_alive()
             time.sleep(0.01)
 
-    def _send(self) -> None:
-        try:
-            with Producer({"bootstrap.servers": self.servers, "acks": "all"}) as producer:
-                while not self._stop.is_set():
-                    producer.send("orders", b"%d" % self.acknowledged, partition=0).result()
-                    self.acknowledged += 1
-        except Exception as problem:  # noqa: BLE001 - the test's thread raises it
-            self.problem = problem
+    def work(self) -> None:
+        with Producer({"bootstrap.servers": self.servers, "acks": "all"}) as producer:
+            while not self.stopping.is_set():
+                producer.send("orders", b"%d" % self.acknowledged, partition=0).result()
+                self.acknowledged += 1
 
 
 def wait_in_sync(servers: str) -> None:

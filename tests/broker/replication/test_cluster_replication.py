@@ -14,6 +14,7 @@ from kstore.clients import Producer
 from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster, until
 from tests.plain_messages import Ask
+from tests.reference.worker import Worker
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
@@ -29,34 +30,21 @@ def known(cluster: KstoreCluster, node_id: int, kind: int, name: str, key: str) 
     return values[0] if values else None
 
 
-class Writer:
-    """Writes with acks=all in a thread until the end of its `with`."""
+class Writer(Worker):
+    """Writes with acks=all until the end of its `with`."""
 
     def __init__(self, cluster: KstoreCluster) -> None:
+        super().__init__("writer")
         self.acknowledged = 0
-        self.problem: Exception | None = None
         self._cluster = cluster
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
-    def _run(self) -> None:
-        try:
-            with Producer(self._cluster.bootstrap, acks="all") as producer:
-                while not self._stop.is_set():
-                    for number in range(20):
-                        producer.send("t", value=b"%d" % number * 20, partition=0)
-                    producer.flush()
-                    self.acknowledged += 20
-        except Exception as problem:  # noqa: BLE001 - the test tells
-            self.problem = problem
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def work(self) -> None:
+        with Producer(self._cluster.bootstrap, acks="all") as producer:
+            while not self.stopping.is_set():
+                for number in range(20):
+                    producer.send("t", value=b"%d" % number * 20, partition=0)
+                producer.flush()
+                self.acknowledged += 20
 
 
 def segments(folders: Callable[[int], Path], node_id: int) -> bytes:

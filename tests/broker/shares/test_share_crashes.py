@@ -4,7 +4,6 @@ was accepted does not come again, nothing is lost, and deliveries count on.
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections import Counter
@@ -16,6 +15,7 @@ import pytest
 from kstore.clients import AdminClient, Producer, ShareConsumer, ShareRecord, TopicPartition
 from kstore.clients.admin import ConfigResource
 from tests.conformance.kstore_cluster import KstoreCluster
+from tests.reference.worker import Worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -43,11 +43,11 @@ def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
         yield made
 
 
-class Worker(threading.Thread):
+class Member(Worker):
     """A member that accepts most records, and releases one of seven the first time."""
 
     def __init__(self, cluster: KstoreCluster, topic: str, group: str) -> None:
-        super().__init__()
+        super().__init__("member")
         self.addresses = ",".join(broker.bootstrap for broker in cluster.brokers.values())
         self.topic, self.group = topic, group
         self.delivered: list[tuple[float, int, int]] = []
@@ -56,22 +56,14 @@ class Worker(threading.Thread):
         """Offset to when it was known."""
         self.asked: set[int] = set()
         """What may be accepted: the answer can be lost with a broker."""
-        self.ended = threading.Event()
-        self.problem: Exception | None = None
 
-    def run(self) -> None:
-        """Until `ended` is set."""
-        try:
-            with ShareConsumer(
-                self.addresses,
-                self.topic,
-                group_id=self.group,
-                share_acknowledgement_mode="explicit",
-            ) as consumer:
-                while not self.ended.is_set():
-                    self._handle(consumer, consumer.poll(500, max_records=100))
-        except Exception as problem:  # noqa: BLE001 - the test's thread raises it
-            self.problem = problem
+    def work(self) -> None:
+        """Until it is told to stop."""
+        with ShareConsumer(
+            self.addresses, self.topic, group_id=self.group, share_acknowledgement_mode="explicit"
+        ) as consumer:
+            while not self.stopping.is_set():
+                self._handle(consumer, consumer.poll(500, max_records=100))
 
     def _handle(self, consumer: ShareConsumer, records: list[ShareRecord]) -> None:
         now = time.monotonic()
@@ -100,7 +92,7 @@ def test_what_was_accepted_survives_the_leader_and_the_coordinator(cluster: Ksto
             "share.delivery.count.limit": str(LIMIT),
         }
         admin.alter_resource_configs({ConfigResource("group", group): configs})
-    workers = [Worker(cluster, topic, group) for _ in range(2)]
+    workers = [Member(cluster, topic, group) for _ in range(2)]
     for worker in workers:
         worker.start()
     try:
@@ -124,10 +116,9 @@ def test_what_was_accepted_survives_the_leader_and_the_coordinator(cluster: Ksto
                 time.sleep(0.1)
     finally:
         for worker in workers:
-            worker.ended.set()
+            worker.stopping.set()
         for worker in workers:
-            worker.join()
-    assert [worker.problem for worker in workers] == [None, None]
+            worker.finish()
     _check(workers)
 
 
@@ -136,7 +127,7 @@ def _start(admin: AdminClient, group: str) -> int:
     return next(iter(admin.list_share_group_offsets(group).values())).start_offset
 
 
-def _wait(workers: list[Worker], count: int) -> None:
+def _wait(workers: list[Member], count: int) -> None:
     """Until so many offsets were accepted."""
     ends = time.monotonic() + MOST_S
     while len(workers[0].asked | workers[1].asked) < count:
@@ -147,7 +138,7 @@ def _wait(workers: list[Worker], count: int) -> None:
         time.sleep(0.05)
 
 
-def _check(workers: list[Worker]) -> None:
+def _check(workers: list[Member]) -> None:
     known: dict[int, float] = {}
     for worker in workers:
         for offset, when in worker.accepted.items():

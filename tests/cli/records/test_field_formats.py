@@ -35,7 +35,7 @@ def registry(topic: str) -> Iterator[SchemaRegistry]:
     """A registry that has a schema of the topic's values."""
     with SchemaRegistry() as running:
         path = ["subjects", f"{topic}-value", "versions"]
-        assert running.answer("POST", path, {"schema": ORDER})[0] == 200
+        assert running.find("POST", path, {"schema": ORDER})[0] == 200
         yield running
 
 

@@ -13,10 +13,8 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -26,6 +24,7 @@ from kstore.cli.top.sample import rows_between
 from kstore.cli.top.sampler import Sampler
 from kstore.clients import AdminClient, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from kstore.testing.brokers import Broker
+from tests.reference.http_answers import Asked, HttpAnswers, Reply
 
 pytestmark = pytest.mark.slow
 WAIT_S = 60.0
@@ -227,25 +226,14 @@ def test_a_listener_that_does_not_answer_is_one_sentence(broker: Broker) -> None
 
 
 def test_a_token_is_sent_and_asked_for() -> None:
-    class Guarded(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.headers["Authorization"] == "Bearer secret"
-            self.send_response(200 if known else 401)
-            self.end_headers()
-            page = b'{"node_id": 7}' if self.path == "/cluster" else b"kstore_connections 5\n"
-            self.wfile.write(page if known else b"")
+    class Guarded(HttpAnswers):
+        def answer(self, asked: Asked) -> Reply:
+            if asked.headers.get("authorization") != "Bearer secret":
+                return Reply(401)
+            is_cluster = asked.path == "/cluster"
+            return Reply(200, b'{"node_id": 7}' if is_cluster else b"kstore_connections 5\n")
 
-        def log_message(self, *words: object) -> None:
-            """Nothing on stderr."""
-
-    with HTTPServer(("127.0.0.1", 0), Guarded) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}"
-            assert read_page(url, "secret") == (7, {"connections": 5.0}, ())
-            with pytest.raises(HttpPageError, match="KSTORE_HTTP_TOKEN"):
-                read_page(url, None)
-        finally:
-            server.shutdown()
-            thread.join()
+    with Guarded() as server:
+        assert read_page(server.url, "secret") == (7, {"connections": 5.0}, ())
+        with pytest.raises(HttpPageError, match="KSTORE_HTTP_TOKEN"):
+            read_page(server.url, None)

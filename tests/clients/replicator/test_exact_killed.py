@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.record import batches
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.reference.worker import Worker
 
 TOPIC = "orders"
 PARTITIONS = 2
@@ -50,22 +50,21 @@ class Copying:
         )  # fmt: skip
 
 
-class Writing:
+class Writing(Worker):
     """Transactions, of which every third is aborted, and records between them."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        super().__init__("writing")
+        self.servers = bootstrap
         self.transactions = 0
 
-    def _run(self) -> None:
+    def work(self) -> None:
         with (
-            Producer(self._bootstrap, transactional_id="t") as ending,
-            Producer(self._bootstrap, enable_idempotence=True) as plain,
+            Producer(self.servers, transactional_id="t") as ending,
+            Producer(self.servers, enable_idempotence=True) as plain,
         ):
             ending.init_transactions()
-            while not self._over.is_set():
+            while not self.stopping.is_set():
                 ending.begin_transaction()
                 for number in range(10):
                     ending.send(TOPIC, b"%d" % number * 500, partition=number % PARTITIONS)
@@ -76,16 +75,7 @@ class Writing:
                     ending.flush()
                     ending.abort_transaction()
                 self.transactions += 1
-                self._over.wait(0.02)
-
-    def __enter__(self) -> Writing:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
+                self.stopping.wait(0.02)
 
 
 def log_bytes(folder: Path, index: int) -> bytes:

@@ -5,9 +5,7 @@ had.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +18,29 @@ from kstore.config import ConfigError
 from kstore.config.sasl_configs import SASL_CONFIGS
 from kstore.net.sasl_server import TokenRefusedError
 from tests.broker.runtime.security.sasl_harness import Signer
+from tests.reference.http_answers import Asked, HttpAnswers, Reply
 
 
-class Endpoint:
+class Endpoint(HttpAnswers):
     """An HTTP server that says what a test wants; None: an error."""
 
     def __init__(self) -> None:
-        self.answer: bytes | None = b"{}"
+        super().__init__("/jwks")
+        self.said: bytes | None = b"{}"
         self.asked = 0
         self.redirect: str | None = None
-        endpoint = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                endpoint.asked += 1
-                if endpoint.redirect is not None and self.path == "/jwks":
-                    self.send_response(302)
-                    self.send_header("Location", endpoint.redirect)
-                else:
-                    self.send_response(500 if endpoint.answer is None else 200)
-                self.end_headers()
-                self.wfile.write(endpoint.answer or b"")
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/jwks"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def answer(self, asked: Asked) -> Reply:
+        self.asked += 1
+        if self.redirect is not None and asked.path == "/jwks":
+            return Reply(302, headers={"Location": self.redirect})
+        return Reply(500) if self.said is None else Reply(200, self.said)
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    made = Endpoint()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with Endpoint() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +61,12 @@ def test_keys_that_change_are_read_anew(
 ) -> None:
     monkeypatch.setattr(bearer_tokens, "UNKNOWN_KEY_PAUSE_S", 0.0)
     first, second = signers
-    endpoint.answer = first.path.read_bytes()
+    endpoint.said = first.path.read_bytes()
     tokens, _ = trusted(endpoint.url)
     assert tokens.check(first.token("alice")).user == "alice"
     assert tokens.check(first.token("bob")).user == "bob"
     assert endpoint.asked == 1
-    endpoint.answer = second.path.read_bytes().replace(b'"k1"', b'"k2"')
+    endpoint.said = second.path.read_bytes().replace(b'"k1"', b'"k2"')
     foreign = second.token("carol", kid="k2")
     assert tokens.check(foreign).user == "carol"
     assert endpoint.asked == 2
@@ -90,12 +75,12 @@ def test_keys_that_change_are_read_anew(
 def test_an_endpoint_that_is_down_is_asked_again_later(
     endpoint: Endpoint, signers: list[Signer]
 ) -> None:
-    endpoint.answer = None
+    endpoint.said = None
     tokens, told = trusted(endpoint.url, jwks_endpoint_retry_backoff_ms=1)
     with pytest.raises(TokenRefusedError, match="not in the JWK set"):
         tokens.check(signers[0].token("alice"))
     assert "no JWK set could be read" in told[0]
-    endpoint.answer = signers[0].path.read_bytes()
+    endpoint.said = signers[0].path.read_bytes()
     for _ in range(100):
         try:
             assert tokens.check(signers[0].token("alice")).user == "alice"
@@ -107,7 +92,7 @@ def test_an_endpoint_that_is_down_is_asked_again_later(
 
 
 def test_a_redirect_is_not_followed(endpoint: Endpoint, signers: list[Signer]) -> None:
-    endpoint.answer = signers[0].path.read_bytes()
+    endpoint.said = signers[0].path.read_bytes()
     for target in (endpoint.url.replace("/jwks", "/elsewhere"), "ftp://127.0.0.1:1/jwks"):
         endpoint.redirect, endpoint.asked = target, 0
         tokens, told = trusted(endpoint.url)

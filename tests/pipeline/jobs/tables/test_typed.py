@@ -34,7 +34,7 @@ def registry() -> Iterator[SchemaRegistry]:
 def register(registry: SchemaRegistry, topic: str, schema: Any) -> int:
     """A new version of TOPIC-value; its id."""
     body = {"schema": json.dumps(schema), "schemaType": "AVRO"}
-    answer = registry.answer("POST", ["subjects", f"{topic}-value", "versions"], body)
+    answer = registry.find("POST", ["subjects", f"{topic}-value", "versions"], body)
     return int(answer[1]["id"])
 
 

@@ -1,0 +1,41 @@
+"""A thread that works beside a test until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+from typing import Self
+
+__all__ = ["Worker"]
+
+
+class Worker(threading.Thread):
+    """Works until told to stop, or until the end of its `with`; what went wrong is raised there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.stopping = threading.Event()
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as problem:  # noqa: BLE001 (raised by finish)
+            self.problem = problem
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def finish(self, timeout_s: float = 120) -> None:
+        """Stop, and raise what ended the work too early."""
+        self.stopping.set()
+        self.join(timeout_s)
+        assert not self.is_alive(), f"{self.name} does not end"
+        if self.problem is not None:
+            raise self.problem
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
