@@ -21,11 +21,7 @@ from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError, NetworkError
 from kstore.protocol.controller.broker_requests import (
     FULL,
-    AlterPartitionRequest,
     AlterPartitionResponse,
-    BrokerState,
-    IsrPartition,
-    IsrTopic,
     LeaderAndIsrPartition,
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -40,15 +36,12 @@ from kstore.protocol.controller.broker_requests import (
 )
 from kstore.protocol.groups.groups_behind import GroupsBehindRequest, GroupsBehindResponse
 from kstore.protocol.logs.list_offsets import (
-    EpochEndOffset,
-    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopicResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
 )
+from tests.plain_messages import Answer, Ask
 
 __all__ = ["Cluster", "Node", "fail_once", "run", "until"]
 
@@ -134,7 +127,7 @@ class Node:
         return self._know(request)
 
     def _lead(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        response = LeaderAndIsrResponse()
+        response = Answer.LeaderAndIsr()
         if request.type == FULL:
             self.hosted.clear()
         for topic in request.topic_states:
@@ -161,39 +154,39 @@ class Node:
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Where logs begin and end, as the cluster's tests set it; whoever is asked says it."""
         logs = self.cluster.logs
-        return ListOffsetsResponse(
+        return Answer.ListOffsets(
             topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        ListOffsetsPartitionResponse(
-                            partition_index=row.partition_index,
-                            offset=logs.get((topic.name, row.partition_index), (0, 0))[
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": row.partition_index,
+                            "offset": logs.get((topic.name, row.partition_index), (0, 0))[
                                 row.timestamp == LATEST
                             ],
-                        )
+                        }
                         for row in topic.partitions
                     ],
-                )
+                }
                 for topic in request.topics
             ]
         )
 
     def _ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         logs = self.cluster.logs
-        return OffsetForLeaderEpochResponse(
+        return Answer.OffsetForLeaderEpoch(
             topics=[
-                OffsetForLeaderTopicResult(
-                    topic=topic.topic,
-                    partitions=[
-                        EpochEndOffset(
-                            partition=row.partition,
-                            leader_epoch=row.leader_epoch,
-                            end_offset=logs.get((topic.topic, row.partition), (0, 0))[1],
-                        )
+                {
+                    "topic": topic.topic,
+                    "partitions": [
+                        {
+                            "partition": row.partition,
+                            "leader_epoch": row.leader_epoch,
+                            "end_offset": logs.get((topic.topic, row.partition), (0, 0))[1],
+                        }
                         for row in topic.partitions
                     ],
-                )
+                }
                 for topic in request.topics
             ]
         )
@@ -201,16 +194,16 @@ class Node:
     def _behind(self, request: GroupsBehindRequest) -> GroupsBehindResponse:
         """Of the groups, as the cluster's tests set them; of partitions that this broker leads."""
         if self.retired.get(request.topic_name) != request.retired_from:
-            return GroupsBehindResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return Answer.GroupsBehind(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         led = [
             index
             for (name, index), state in self.hosted.items()
             if name == "__consumer_offsets" and state.leader == self.node_id
         ]
-        return GroupsBehindResponse(partitions=led, groups=self.cluster.behind)
+        return Answer.GroupsBehind(partitions=led, groups=self.cluster.behind)
 
     def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        response = StopReplicaResponse()
+        response = Answer.StopReplica()
         for topic in request.topic_states:
             for row in topic.partition_states:
                 self.hosted.pop((topic.topic_name, row.partition_index), None)
@@ -240,7 +233,7 @@ class Node:
                 else:
                     self.metadata[place] = state
         self.max_partition_epoch = request.max_partition_epoch
-        return UpdateMetadataResponse()
+        return Answer.UpdateMetadata()
 
     async def propose(
         self, topic: str, index: int, isr: list[int], *, recovering: bool = False
@@ -248,21 +241,21 @@ class Node:
         """As the leader, ask for an ISR, with what this broker knows of the partition."""
         known = self.hosted[topic, index]
         nodes = self.cluster.nodes
-        row = IsrPartition(
-            partition_index=index,
-            leader_epoch=known.leader_epoch,
-            partition_epoch=known.state_version,
-            new_isr_with_epochs=[
-                BrokerState(broker_id=each, broker_epoch=nodes[each].epoch) for each in isr
+        row = {
+            "partition_index": index,
+            "leader_epoch": known.leader_epoch,
+            "partition_epoch": known.state_version,
+            "new_isr_with_epochs": [
+                {"broker_id": each, "broker_epoch": nodes[each].epoch} for each in isr
             ],
-            leader_recovery_state=int(recovering),
-        )
+            "leader_recovery_state": int(recovering),
+        }
         controller = self.cluster.controller
         topic_id = controller.state.topics[topic].topic_id
-        request = AlterPartitionRequest(
+        request = Ask.AlterPartition(
             broker_id=self.node_id,
             broker_epoch=self.epoch,
-            topics=[IsrTopic(topic_id=topic_id, partitions=[row])],
+            topics=[{"topic_id": topic_id, "partitions": [row]}],
         )
         response = await controller.alter_partition(request)
         if response.topics and response.topics[0].partitions[0].error_code == ErrorCode.NONE:
@@ -273,10 +266,10 @@ class Node:
 
 def _response(request: Any, code: int) -> Any:
     if isinstance(request, LeaderAndIsrRequest):
-        return LeaderAndIsrResponse(error_code=code)
+        return Answer.LeaderAndIsr(error_code=code)
     if isinstance(request, StopReplicaRequest):
-        return StopReplicaResponse(error_code=code)
-    return UpdateMetadataResponse(error_code=code)
+        return Answer.StopReplica(error_code=code)
+    return Answer.UpdateMetadata(error_code=code)
 
 
 class _Host:

@@ -27,16 +27,8 @@ from kstore.protocol.coordinator_records.framing import (
     encode_key,
     encode_value,
 )
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
 from kstore.protocol.schema import Message
+from tests.plain_messages import Ask
 
 __all__ = ["GroupDriver", "Parked", "snapshot"]
 
@@ -195,14 +187,14 @@ class GroupDriver:
         protocol_type: str = "consumer",
     ) -> Any:
         """Send a JoinGroup."""
-        request = JoinGroupRequest(
+        request = Ask.JoinGroup(
             group_id=group_id,
             member_id=member_id,
             group_instance_id=instance,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms,
             protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
+            protocols=[{"name": n, "metadata": m} for n, m in protocols],
         )
         return self.send(request, version=version, client_id=client_id)
 
@@ -217,13 +209,13 @@ class GroupDriver:
     ) -> Any:
         """Send a SyncGroup, a leader's if there are assignments."""
         return self.send(
-            SyncGroupRequest(
+            Ask.SyncGroup(
                 group_id=group_id,
                 member_id=member_id,
                 generation_id=generation_id,
                 group_instance_id=instance,
                 assignments=[
-                    SyncGroupRequestAssignment(member_id=key, assignment=value)
+                    {"member_id": key, "assignment": value}
                     for key, value in (assignments or {}).items()
                 ],
             )
@@ -231,7 +223,7 @@ class GroupDriver:
 
     def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> int:
         """Send a Heartbeat; the error code."""
-        request = HeartbeatRequest(
+        request = Ask.Heartbeat(
             group_id="g",
             member_id=member_id,
             generation_id=generation_id,
@@ -241,8 +233,8 @@ class GroupDriver:
 
     def leave(self, *identities: tuple[str, str | None]) -> Any:
         """Send a LeaveGroup for (member id, instance id) pairs."""
-        members = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in identities]
-        return self.send(LeaveGroupRequest(group_id="g", members=members))
+        members = [{"member_id": m, "group_instance_id": i} for m, i in identities]
+        return self.send(Ask.LeaveGroup(group_id="g", members=members))
 
     def stable_group(self, count: int = 1, **join: Any) -> list[str]:
         """Bring ``count`` dynamic members into a stable first generation; their ids, the leader's

@@ -9,32 +9,10 @@ from typing import Any
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.groups.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.schema import Message
-from kstore.protocol.transactions.admin import DescribeTransactionsRequest
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
-from kstore.protocol.transactions.transactions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    EndTxnRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from kstore.record import decode
 from tests.conformance.probes.peer import Peer
+from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, only
 
 __all__ = ["NAME", "TOPIC", "Producer", "committed_values"]
@@ -63,8 +41,8 @@ class Producer:
 
     def init(self, timeout_ms: int = 60_000, **claim: int) -> Any:
         """Find the coordinator and take an id and an epoch."""
-        self.ask(FindCoordinatorRequest(key=self.name, key_type=1), 3)
-        request = InitProducerIdRequest(
+        self.ask(Ask.FindCoordinator(key=self.name, key_type=1), 3)
+        request = Ask.InitProducerId(
             transactional_id=self.name, transaction_timeout_ms=timeout_ms, **claim
         )
         answer = self.ask(request, 5)
@@ -88,11 +66,10 @@ class Producer:
     ) -> list[int]:
         """The error code of each partition."""
         rows = [
-            PartitionProduceData(index=index, records=self.batch(value, sequence))
-            for index in partitions or (0,)
+            {"index": index, "records": self.batch(value, sequence)} for index in partitions or (0,)
         ]
-        topics = [TopicProduceData(name=self.topic, partition_data=rows)]
-        request = ProduceRequest(
+        topics = [{"name": self.topic, "partition_data": rows}]
+        request = Ask.Produce(
             transactional_id=self.name, acks=-1, timeout_ms=5000, topic_data=topics
         )
         answer = self.ask(request, version)
@@ -100,8 +77,8 @@ class Producer:
 
     def add(self, *partitions: int) -> list[int]:
         """AddPartitionsToTxn; the error code of each partition."""
-        topics = [AddPartitionsToTxnTopic(name=self.topic, partitions=list(partitions))]
-        request = AddPartitionsToTxnRequest(
+        topics = [{"name": self.topic, "partitions": list(partitions)}]
+        request = Ask.AddPartitionsToTxn(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.id,
             v3_and_below_producer_epoch=self.epoch,
@@ -113,19 +90,19 @@ class Producer:
 
     def commit_offset(self, group: str, offset: int) -> int:
         """TxnOffsetCommit of the topic's first partition; its error code."""
-        rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
-        request = TxnOffsetCommitRequest(
+        rows = [{"partition_index": 0, "committed_offset": offset}]
+        request = Ask.TxnOffsetCommit(
             transactional_id=self.name,
             group_id=group,
             producer_id=self.id,
             producer_epoch=self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=self.topic, partitions=rows)],
+            topics=[{"name": self.topic, "partitions": rows}],
         )
         return int(self.ask(request, 5).topics[0].partitions[0].error_code)
 
     def end(self, *, committed: bool, version: int = 5) -> Any:
         """EndTxn; the next epoch is taken over."""
-        request = EndTxnRequest(
+        request = Ask.EndTxn(
             transactional_id=self.name,
             producer_id=self.id,
             producer_epoch=self.epoch,
@@ -138,7 +115,7 @@ class Producer:
 
     def state(self) -> Any:
         """DescribeTransactions."""
-        answer = self.ask(DescribeTransactionsRequest(transactional_ids=[self.name]), 0)
+        answer = self.ask(Ask.DescribeTransactions(transactional_ids=[self.name]), 0)
         return answer.transaction_states[0]
 
     def await_state(self, *names: str) -> Any:
@@ -151,8 +128,8 @@ class Producer:
 
     def create_topic(self, partitions: int = 2) -> None:
         """Make the topic."""
-        new = CreatableTopic(name=self.topic, num_partitions=partitions, replication_factor=1)
-        answer = self.ask(CreateTopicsRequest(topics=[new], timeout_ms=20_000), 7)
+        new = {"name": self.topic, "num_partitions": partitions, "replication_factor": 1}
+        answer = self.ask(Ask.CreateTopics(topics=[new], timeout_ms=20_000), 7)
         assert answer.topics[0].error_code == ErrorCode.NONE
 
     def read(self, partition: int = 0) -> list[bytes]:
@@ -165,17 +142,17 @@ class Producer:
 
     def stable_offset(self, partition: int = 0) -> int:
         """The last stable offset."""
-        rows = [ListOffsetsPartition(partition_index=partition, timestamp=-1)]
-        topics = [ListOffsetsTopic(name=self.topic, partitions=rows)]
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics)
+        rows = [{"partition_index": partition, "timestamp": -1}]
+        topics = [{"name": self.topic, "partitions": rows}]
+        request = Ask.ListOffsets(replica_id=-1, isolation_level=1, topics=topics)
         return int(self.ask(request, 7).topics[0].partitions[0].offset)
 
     def offset(self, group: str) -> tuple[int, int]:
         """(offset, error code) of OffsetFetch with require_stable."""
-        self.ask(FindCoordinatorRequest(key=group, key_type=0), 3)  # waits until it is loaded
-        topics = [OffsetFetchRequestTopics(name=self.topic, partition_indexes=[0])]
-        groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
-        answer = self.ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
+        self.ask(Ask.FindCoordinator(key=group, key_type=0), 3)  # waits until it is loaded
+        topics = [{"name": self.topic, "partition_indexes": [0]}]
+        groups = [{"group_id": group, "topics": topics}]
+        answer = self.ask(Ask.OffsetFetch(groups=groups, require_stable=True), 8)
         row = answer.groups[0].topics[0].partitions[0]
         return row.committed_offset, row.error_code
 

@@ -9,26 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.group_admin import DeleteGroupsRequest, ListGroupsRequest
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kstore.protocol.groups.streams_groups import (
-    StreamsGroupDescribeRequest,
-    StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestKeyValue,
     StreamsGroupHeartbeatRequestTopicInfo,
 )
-from kstore.protocol.metadata.configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.schema import Message
 from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.reference.streams_members import StreamsClient, subtopology, topology
 
 MISSING_INTERNAL_TOPICS = 3
@@ -95,19 +83,19 @@ def work(*members: StreamsClient) -> None:
 
 
 def commit(line: Line, member: str, epoch: int, topic: str, partition: int) -> int:
-    rows = [OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)]
-    request = OffsetCommitRequest(
+    rows = [{"partition_index": partition, "committed_offset": 1}]
+    request = Ask.OffsetCommit(
         group_id="g",
         member_id=member,
         generation_id_or_member_epoch=epoch,
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)],
+        topics=[{"name": topic, "partitions": rows}],
     )
     code: int = line.call(request, 9).topics[0].partitions[0].error_code
     return code
 
 
 def described(line: Line) -> Any:
-    return line.call(StreamsGroupDescribeRequest(group_ids=["g"])).groups[0]
+    return line.call(Ask.StreamsGroupDescribe(group_ids=["g"])).groups[0]
 
 
 def crash(broker: KstoreBroker) -> Line:
@@ -141,15 +129,15 @@ def test_missing_internal_topics_are_made_as_the_application_wants_them(
     assert first.active_tasks == []
     until(member.beat, lambda answer: not answer.status)
     assert member.active == {(s, p) for s in "01" for p in range(3)}
-    names = [MetadataRequestTopic(name=name) for name in ("words", "store")]
-    made = line.call(MetadataRequest(topics=names)).topics
+    names = [{"name": name} for name in ("words", "store")]
+    made = line.call(Ask.Metadata(topics=names)).topics
     assert [len(topic.partitions) for topic in made] == [3, 3]
-    resource = DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE,
-        resource_name="store",
-        configuration_keys=["cleanup.policy"],
-    )
-    answer = line.call(DescribeConfigsRequest(resources=[resource]))
+    resource = {
+        "resource_type": TOPIC_RESOURCE,
+        "resource_name": "store",
+        "configuration_keys": ["cleanup.policy"],
+    }
+    answer = line.call(Ask.DescribeConfigs(resources=[resource]))
     assert answer.results[0].configs[0].value == "compact"
 
 
@@ -218,12 +206,12 @@ def test_a_group_is_listed_by_its_type_and_deleted_when_it_is_empty(broker: Ksto
     (member,) = started(line, "m")
 
     def listed(*types: str) -> list[tuple[str, str, str]]:
-        rows = line.call(ListGroupsRequest(types_filter=list(types))).groups
+        rows = line.call(Ask.ListGroups(types_filter=list(types))).groups
         return [(row.group_id, row.group_type, row.group_state) for row in rows]
 
     assert listed("streams") == listed() == [("g", "streams", "Stable")]
     assert listed("classic") == []
-    delete = DeleteGroupsRequest(groups_names=["g"])
+    delete = Ask.DeleteGroups(groups_names=["g"])
     assert line.call(delete).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     member.leave()
     assert listed() == [("g", "streams", "Empty")]
@@ -236,6 +224,6 @@ def test_a_group_is_listed_by_its_type_and_deleted_when_it_is_empty(broker: Ksto
 
 def test_the_protocol_can_be_switched_off(start_broker: Callable[..., KstoreBroker]) -> None:
     line = Line(start_broker({"group.coordinator.rebalance.protocols": "classic"}, name="old"))
-    answer = line.call(StreamsGroupHeartbeatRequest(group_id="g", member_id="m"))
+    answer = line.call(Ask.StreamsGroupHeartbeat(group_id="g", member_id="m"))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert described(line).error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -11,35 +11,12 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from kstore.protocol.shares.offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.record_requests import only, produce_request
 
 ELSEWHERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -73,59 +50,49 @@ class Lives:
         return int(only(self.client.call(request, version)).error_code)
 
     def list_offsets(self, epoch: int, version: int, timestamp: int = -1) -> tuple[int, int]:
-        row = ListOffsetsPartition(partition_index=0, timestamp=timestamp, partition_epoch=epoch)
-        topic = ListOffsetsTopic(name=self.name, partitions=[row])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        row = {"partition_index": 0, "timestamp": timestamp, "partition_epoch": epoch}
+        topic = {"name": self.name, "partitions": [row]}
+        request = Ask.ListOffsets(replica_id=-1, topics=[topic])
         answer = self.client.call(request, version).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
     def epoch_end(self, epoch: int, version: int) -> tuple[int, int]:
-        row = OffsetForLeaderPartition(partition=0, leader_epoch=0, partition_epoch=epoch)
-        topic = OffsetForLeaderTopic(topic=self.name, partitions=[row])
-        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
+        row = {"partition": 0, "leader_epoch": 0, "partition_epoch": epoch}
+        topic = {"topic": self.name, "partitions": [row]}
+        request = Ask.OffsetForLeaderEpoch(replica_id=-1, topics=[topic])
         answer = self.client.call(request, version).topics[0].partitions[0]
         return answer.error_code, answer.end_offset
 
     def delete_records(self, epoch: int, version: int, offset: int = 2) -> tuple[int, int]:
-        row = DeleteRecordsPartition(partition_index=0, offset=offset, partition_epoch=epoch)
-        topic = DeleteRecordsTopic(name=self.name, partitions=[row])
-        request = DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
+        row = {"partition_index": 0, "offset": offset, "partition_epoch": epoch}
+        topic = {"name": self.name, "partitions": [row]}
+        request = Ask.DeleteRecords(topics=[topic], timeout_ms=30_000)
         answer = self.client.call(request, version).topics[0].partitions[0]
         return answer.error_code, answer.low_watermark
 
     def committed(self, epoch: int, version: int) -> tuple[int, int]:
         if version < 8:
-            old = OffsetFetchRequestTopic(
-                name=self.name, partition_indexes=[0], partition_epochs=[epoch]
-            )
-            answer = self.client.call(
-                OffsetFetchRequest(group_id=self.group, topics=[old]), version
-            )
+            old = {"name": self.name, "partition_indexes": [0], "partition_epochs": [epoch]}
+            answer = self.client.call(Ask.OffsetFetch(group_id=self.group, topics=[old]), version)
         else:
-            topic = OffsetFetchRequestTopics(
-                name=self.name, partition_indexes=[0], partition_epochs=[epoch]
-            )
-            group = OffsetFetchRequestGroup(group_id=self.group, topics=[topic])
-            answer = self.client.call(OffsetFetchRequest(groups=[group]), version).groups[0]
+            topic = {"name": self.name, "partition_indexes": [0], "partition_epochs": [epoch]}
+            group = {"group_id": self.group, "topics": [topic]}
+            answer = self.client.call(Ask.OffsetFetch(groups=[group]), version).groups[0]
         row: Any = answer.topics[0].partitions[0]
         return row.error_code, row.committed_offset
 
     def alter_share_offset(self, epoch: int) -> int:
-        row = AlterShareGroupOffsetsRequestPartition(
-            partition_index=0, start_offset=1, partition_epoch=epoch
-        )
-        topic = AlterShareGroupOffsetsRequestTopic(topic_name=self.name, partitions=[row])
-        request = AlterShareGroupOffsetsRequest(group_id=f"share-{self.group}", topics=[topic])
+        row = {"partition_index": 0, "start_offset": 1, "partition_epoch": epoch}
+        topic = {"topic_name": self.name, "partitions": [row]}
+        request = Ask.AlterShareGroupOffsets(group_id=f"share-{self.group}", topics=[topic])
         answer = self.client.call(request)
         return int(answer.responses[0].partitions[0].error_code)
 
     def shared_from(self) -> list[int]:
         """Where the share group begins."""
         topic = DescribeShareGroupOffsetsRequestTopic(topic_name=self.name, partitions=[0])
-        group = DescribeShareGroupOffsetsRequestGroup(
-            group_id=f"share-{self.group}", topics=[topic]
-        )
-        [found] = self.client.call(DescribeShareGroupOffsetsRequest(groups=[group])).groups
+        group = {"group_id": f"share-{self.group}", "topics": [topic]}
+        [found] = self.client.call(Ask.DescribeShareGroupOffsets(groups=[group])).groups
         return [row.start_offset for topic in found.topics for row in topic.partitions]
 
 

@@ -15,43 +15,31 @@ import pytest
 from kstore.clients import AdminClient, Consumer
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.find_coordinator import (
-    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from kstore.protocol.groups.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
 )
 from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
 )
 from kstore.protocol.logs.fetch import FetchRequest
 from kstore.protocol.logs.list_offsets import (
-    EpochEndOffset,
-    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopicResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
 )
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from kstore.types import OffsetAndMetadata
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
+from tests.plain_messages import Answer
 from tests.reference.fake_broker import FakeBroker
 
 VERSIONS = BY_NAME | {9: (8, 9), 10: (4, 4), 21: (2, 2), 23: (3, 4)}
@@ -64,14 +52,14 @@ def metadata(
     """Topic t with this leader."""
 
     def answer(_request: MetadataRequest) -> MetadataResponse:
-        row = MetadataResponsePartition(leader_id=leader, leader_epoch=leader_epoch)
-        return MetadataResponse(
+        row = {"leader_id": leader, "leader_epoch": leader_epoch}
+        return Answer.Metadata(
             brokers=[
-                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=broker.port)
+                {"node_id": number, "host": "127.0.0.1", "port": broker.port}
                 for number, broker in enumerate(brokers)
             ],
             cluster_id="c",
-            topics=[MetadataResponseTopic(name="t", partitions=[row])],
+            topics=[{"name": "t", "partitions": [row]}],
         )
 
     return answer
@@ -97,14 +85,14 @@ def test_a_coordinator_that_was_replaced_is_looked_for_at_another_broker(
     brokers: list[FakeBroker],
 ) -> None:
     def names(number: int) -> Callable[[Any], FindCoordinatorResponse]:
-        row = Coordinator(key="g", node_id=number, host="127.0.0.1", port=brokers[number].port)
-        return lambda _request: FindCoordinatorResponse(coordinators=[row])
+        row = {"key": "g", "node_id": number, "host": "127.0.0.1", "port": brokers[number].port}
+        return lambda _request: Answer.FindCoordinator(coordinators=[row])
 
     def offsets(code: int) -> Callable[[Any], OffsetFetchResponse]:
-        row = OffsetFetchResponsePartitions(partition_index=0, committed_offset=7)
-        topics = [] if code else [OffsetFetchResponseTopics(name="t", partitions=[row])]
-        group = OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=code)
-        return lambda _request: OffsetFetchResponse(groups=[group])
+        row = {"partition_index": 0, "committed_offset": 7}
+        topics = [] if code else [{"name": "t", "partitions": [row]}]
+        group = {"group_id": "g", "topics": topics, "error_code": code}
+        return lambda _request: Answer.OffsetFetch(groups=[group])
 
     for number, broker in enumerate(brokers):
         named = OUTDATED if number == OUTDATED else LEADER
@@ -134,9 +122,9 @@ def test_a_position_is_checked_by_the_leader_that_another_broker_names(
     """The outdated broker names itself, and does not lead."""
 
     def ends(error_code: int) -> Callable[[Any], OffsetForLeaderEpochResponse]:
-        end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=2, error_code=error_code)
-        rows = [OffsetForLeaderTopicResult(topic="t", partitions=[end])]
-        return lambda _request: OffsetForLeaderEpochResponse(topics=rows)
+        end = {"partition": 0, "leader_epoch": 0, "end_offset": 2, "error_code": error_code}
+        rows = [{"topic": "t", "partitions": [end]}]
+        return lambda _request: Answer.OffsetForLeaderEpoch(topics=rows)
 
     brokers[OUTDATED].handlers[OffsetForLeaderEpochRequest] = ends(code)
     brokers[LEADER].handlers[OffsetForLeaderEpochRequest] = ends(ErrorCode.NONE)
@@ -158,14 +146,12 @@ def test_an_administrator_asks_the_leader_that_another_broker_names(
     brokers: list[FakeBroker], kind: type[Any], code: int
 ) -> None:
     def listed(error_code: int) -> ListOffsetsResponse:
-        row = ListOffsetsPartitionResponse(partition_index=0, offset=9, error_code=error_code)
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])])
+        row = {"partition_index": 0, "offset": 9, "error_code": error_code}
+        return Answer.ListOffsets(topics=[{"name": "t", "partitions": [row]}])
 
     def deleted(error_code: int) -> DeleteRecordsResponse:
-        row = DeleteRecordsPartitionResult(
-            partition_index=0, low_watermark=9, error_code=error_code
-        )
-        return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name="t", partitions=[row])])
+        row = {"partition_index": 0, "low_watermark": 9, "error_code": error_code}
+        return Answer.DeleteRecords(topics=[{"name": "t", "partitions": [row]}])
 
     answer = listed if kind is ListOffsetsRequest else deleted
     brokers[OUTDATED].handlers[kind] = lambda _request: answer(code)

@@ -10,22 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.shares.acknowledge import (
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeRequestAcknowledgementBatch,
-)
-from kstore.protocol.shares.fetch import (
-    FetchPartition,
-    FetchTopic,
-    ForgottenTopic,
-    ShareFetchRequest,
-    ShareFetchRequestAcknowledgementBatch,
-)
-from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
 from tests.broker.harness.wire import Wire
+from tests.plain_messages import Ask
 
 __all__ = ["Row", "ShareMember", "new_topic"]
 
@@ -62,9 +48,9 @@ class ShareMember:
         """Have the group begin in the topic: its state is there when the member has a partition."""
         epoch = 0
         while True:
-            self.line.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id]))
+            self.line.call(Ask.FindCoordinator(key_type=0, coordinator_keys=[self.group_id]))
             response = self.line.call(
-                ShareGroupHeartbeatRequest(
+                Ask.ShareGroupHeartbeat(
                     group_id=self.group_id,
                     member_id=self.member_id,
                     member_epoch=epoch,
@@ -91,16 +77,14 @@ class ShareMember:
     ) -> tuple[int, Row | None]:
         """(the error of all of it, what it says of the partition)."""
         batches = [
-            ShareFetchRequestAcknowledgementBatch(
-                first_offset=first, last_offset=last, acknowledge_types=list(types)
-            )
+            {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
             for first, last, types in ranges
         ]
-        row = FetchPartition(partition_index=0, acknowledgement_batches=batches)
-        topics = [FetchTopic(topic_id=self.topic_id, partitions=[row])]
-        forgotten = [ForgottenTopic(topic_id=self.topic_id, partitions=[0])]
+        row = {"partition_index": 0, "acknowledgement_batches": batches}
+        topics = [{"topic_id": self.topic_id, "partitions": [row]}]
+        forgotten = [{"topic_id": self.topic_id, "partitions": [0]}]
         response = self.line.call(
-            ShareFetchRequest(
+            Ask.ShareFetch(
                 group_id=self.group_id,
                 member_id=self.member_id,
                 share_session_epoch=self.epoch,
@@ -122,19 +106,17 @@ class ShareMember:
     ) -> tuple[int, Row | None]:
         """As fetch; the row's error is that of the acknowledgement."""
         batches = [
-            ShareAcknowledgeRequestAcknowledgementBatch(
-                first_offset=first, last_offset=last, acknowledge_types=list(types)
-            )
+            {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
             for first, last, types in ranges
         ]
-        row = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
+        row = {"partition_index": 0, "acknowledgement_batches": batches}
         response = self.line.call(
-            ShareAcknowledgeRequest(
+            Ask.ShareAcknowledge(
                 group_id=self.group_id,
                 member_id=self.member_id,
                 share_session_epoch=self.epoch,
                 is_renew_ack=renew,
-                topics=[AcknowledgeTopic(topic_id=self.topic_id, partitions=[row])],
+                topics=[{"topic_id": self.topic_id, "partitions": [row]}],
             )
         )
         return self._take(response)

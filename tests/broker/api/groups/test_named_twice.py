@@ -11,16 +11,9 @@ from kstore.broker.api.groups.offsets import handle_offset_commit
 from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
 from kstore.errors import ErrorCode, error_for
 from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from kstore.protocol.transactions.transactions import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from tests.plain_messages import Ask
 
 ABSENT, REFUSED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_GROUP_ID
 ENTRIES = ((0, 7), (0, 8))
@@ -47,30 +40,28 @@ def rows_of(response: Any) -> list[tuple[int, int]]:
 
 def test_a_commit_answers_for_each_partition_of_each_entry() -> None:
     topics = [
-        OffsetCommitRequestTopic(
-            name="t",
-            partitions=[OffsetCommitRequestPartition(partition_index=index) for index in indexes],
-        )
+        {
+            "name": "t",
+            "partitions": [{"partition_index": index} for index in indexes],
+        }
         for indexes in ENTRIES
     ]
     ctx: Any = SimpleNamespace(api_version=8)
     response = handle_offset_commit(
-        broker_without_group(), OffsetCommitRequest(group_id="g", topics=topics), ctx
+        broker_without_group(), Ask.OffsetCommit(group_id="g", topics=topics), ctx
     )
     assert rows_of(response) == WANTED
 
 
 def test_a_commit_in_a_transaction_answers_for_each_partition_of_each_entry() -> None:
     topics = [
-        TxnOffsetCommitRequestTopic(
-            name="t",
-            partitions=[
-                TxnOffsetCommitRequestPartition(partition_index=index) for index in indexes
-            ],
-        )
+        {
+            "name": "t",
+            "partitions": [{"partition_index": index} for index in indexes],
+        }
         for indexes in ENTRIES
     ]
     ctx: Any = SimpleNamespace(api_version=4)
-    request = TxnOffsetCommitRequest(group_id="", topics=topics)
+    request = Ask.TxnOffsetCommit(group_id="", topics=topics)
     response = asyncio.run(handle_txn_offset_commit(broker_without_group(), request, ctx))
     assert rows_of(response) == WANTED

@@ -18,38 +18,29 @@ from kstore.broker.api.requests import large_requests
 from kstore.broker.runtime.security import acl_store
 from kstore.errors import ErrorCode
 from kstore.protocol.metadata.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from kstore.protocol.metadata.topics import (
     CreatableTopic,
-    CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.protocol.schema import Message
 from kstore.protocol.security.acls import (
     AclCreation,
-    CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsFilter,
-    DeleteAclsRequest,
     DeleteAclsResponse,
-    DescribeAclsRequest,
     DescribeAclsResponse,
 )
 from kstore.protocol.transactions.transactions import (
-    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
 )
 from tests.broker.api.requests.world import AUTHORIZER, World, feed, in_world
+from tests.plain_messages import Ask
 
 R = TypeVar("R", bound=Message)
 MANY = 10_100
@@ -69,8 +60,8 @@ async def asked(world: World, request: Message, kind: type[R]) -> R:
 
 
 async def topic(world: World, name: str) -> None:
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
+    request = Ask.CreateTopics(
+        topics=[{"name": name, "num_partitions": 1, "replication_factor": 1}]
     )
     response = await asked(world, request, CreateTopicsResponse)
     assert response.topics[0].error_code == ErrorCode.NONE
@@ -81,10 +72,10 @@ def test_of_a_transaction_all_partitions_are_added_or_none(tmp_path: Path, count
     async def ask(world: World) -> None:
         await topic(world, "t")
         row = AddPartitionsToTxnTopic(name="t", partitions=list(range(count)))
-        wide = AddPartitionsToTxnTransaction(transactional_id="wide", topics=[row])
-        one = AddPartitionsToTxnTopic(name="t", partitions=[0])
-        narrow = AddPartitionsToTxnTransaction(transactional_id="narrow", topics=[one])
-        request = AddPartitionsToTxnRequest(transactions=[wide, narrow])
+        wide = {"transactional_id": "wide", "topics": [row]}
+        one = {"name": "t", "partitions": [0]}
+        narrow = {"transactional_id": "narrow", "topics": [one]}
+        request = Ask.AddPartitionsToTxn(transactions=[wide, narrow])
         response = await asked(world, request, AddPartitionsToTxnResponse)
         first, second = response.results_by_transaction
         codes = [
@@ -108,7 +99,7 @@ def test_a_large_answer_is_copied_in_several_turns(tmp_path: Path) -> None:
 
     async def ask(world: World) -> None:
         connection, transport = world.connect()
-        request = CreateTopicsRequest(topics=topics, validate_only=True)
+        request = Ask.CreateTopics(topics=topics, validate_only=True)
         feed(connection, encode_request(request, 7, 1, "me"))
         moved: list[int] = []
         move = server.Encoding.move
@@ -138,7 +129,7 @@ def test_what_is_asked_again_with_all_its_fields_is_answered_once(tmp_path: Path
     async def ask(world: World) -> None:
         await topic(world, "t")
         rows = [row(), row("retention.ms"), row(), row("segment.ms"), row("retention.ms")]
-        request = DescribeConfigsRequest(resources=rows * 20)
+        request = Ask.DescribeConfigs(resources=rows * 20)
         response = await asked(world, request, DescribeConfigsResponse)
         told = [[config.name for config in each.configs] for each in response.results]
         assert told[1:] == [["retention.ms"], ["segment.ms"]]
@@ -165,19 +156,19 @@ def wanted(number: int) -> DeleteAclsFilter:
 
 def test_each_of_many_rules_gets_its_own_answer(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
-        request = CreateAclsRequest(creations=[creation(number) for number in range(MANY)])
+        request = Ask.CreateAcls(creations=[creation(number) for number in range(MANY)])
         created = await asked(world, request, CreateAclsResponse)
         codes = [row.error_code for row in created.results]
         refused = int(ErrorCode.INVALID_REQUEST)
         assert codes == [0 if number % 1000 else refused for number in range(MANY)]
-        every = DescribeAclsRequest(
+        every = Ask.DescribeAcls(
             resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1,
             resource_name_filter=None, principal_filter=None, host_filter=None,
         )  # fmt: skip
         described = await asked(world, every, DescribeAclsResponse)
         assert {row.resource_name for row in described.resources} == {f"t{n}" for n in range(10)}
         assert sum(len(row.acls) for row in described.resources) == codes.count(0)
-        deletion = DeleteAclsRequest(filters=[wanted(number) for number in range(1, 1001)] * 2)
+        deletion = Ask.DeleteAcls(filters=[wanted(number) for number in range(1, 1001)] * 2)
         deleted = await asked(world, deletion, DeleteAclsResponse)
         found = [[acl.principal for acl in row.matching_acls] for row in deleted.filter_results]
         names = [[f"User:u{number}"] for number in range(1, 1000)] + [[]]
@@ -195,14 +186,14 @@ def test_filters_that_match_more_rules_than_an_answer_may_have_delete_nothing(
 
     async def ask(world: World) -> None:
         creations = [creation(number) for number in range(1, 6)]
-        await asked(world, CreateAclsRequest(creations=creations), CreateAclsResponse)
+        await asked(world, Ask.CreateAcls(creations=creations), CreateAclsResponse)
         every = DeleteAclsFilter(
             resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1,
             resource_name_filter=None, principal_filter=None, host_filter=None,
         )  # fmt: skip
-        refused = await asked(world, DeleteAclsRequest(filters=[every] * 3), DeleteAclsResponse)
+        refused = await asked(world, Ask.DeleteAcls(filters=[every] * 3), DeleteAclsResponse)
         assert {row.error_code for row in refused.filter_results} == {ErrorCode.POLICY_VIOLATION}
-        told = await asked(world, DeleteAclsRequest(filters=[every] * 2), DeleteAclsResponse)
+        told = await asked(world, Ask.DeleteAcls(filters=[every] * 2), DeleteAclsResponse)
         assert [len(row.matching_acls) for row in told.filter_results] == [5, 5]
 
     in_world(tmp_path, ask, **AUTHORIZER)
@@ -222,9 +213,9 @@ def test_settings_that_do_not_exist_or_come_twice_are_refused_however_many_there
 ) -> None:
     async def ask(world: World) -> None:
         await topic(world, "t")
-        configs = [AlterableConfig(name=names.format(number), value="1") for number in range(count)]
-        row = AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)
-        request = IncrementalAlterConfigsRequest(resources=[row])
+        configs = [{"name": names.format(number), "value": "1"} for number in range(count)]
+        row = {"resource_type": 2, "resource_name": "t", "configs": configs}
+        request = Ask.IncrementalAlterConfigs(resources=[row])
         response = await asked(world, request, IncrementalAlterConfigsResponse)
         assert response.responses[0].error_code == code
         times = f"{count} times" if code == ErrorCode.INVALID_REQUEST else "unknown.0"

@@ -17,20 +17,12 @@ from kstore.protocol.coordinator_records.classic import (
 )
 from kstore.protocol.groups.group_admin import (
     DeletableGroupResult,
-    DeleteGroupsRequest,
     DescribedGroup,
     DescribedGroupMember,
     ListedGroup,
 )
-from kstore.protocol.groups.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
 from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
@@ -38,6 +30,7 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchResponseTopics,
 )
 from kstore.protocol.schema import ZERO_UUID
+from tests.plain_messages import Ask
 from tests.reference.group_driver import GroupDriver
 
 TOPIC_ID = UUID(int=7)
@@ -59,25 +52,25 @@ def commit(
     version: int = 9,
 ) -> int:
     """Commit one offset; the error code."""
-    request = OffsetCommitRequest(
+    request = Ask.OffsetCommit(
         group_id=group,
         generation_id_or_member_epoch=generation,
         member_id=member,
         group_instance_id=instance,
         retention_time_ms=retention_ms,
         topics=[
-            OffsetCommitRequestTopic(
-                name=topic,
-                topic_id=TOPIC_ID,
-                partitions=[
-                    OffsetCommitRequestPartition(
-                        partition_index=0,
-                        committed_offset=offset,
-                        committed_leader_epoch=3,
-                        committed_metadata=metadata,
-                    )
+            {
+                "name": topic,
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": 3,
+                        "committed_metadata": metadata,
+                    }
                 ],
-            )
+            }
         ],
     )
     response = driver.send(request, version=version)
@@ -291,8 +284,7 @@ class TestDeletion:
         driver = GroupDriver()
         commit(driver)
         results = [
-            driver.send(DeleteGroupsRequest(groups_names=[name])).results[0]
-            for name in ("none", "g")
+            driver.send(Ask.DeleteGroups(groups_names=[name])).results[0] for name in ("none", "g")
         ]
         assert results[::-1] == [
             DeletableGroupResult(group_id="g"),
@@ -305,7 +297,7 @@ class TestDeletion:
     def test_a_group_with_members_stays(self) -> None:
         driver = GroupDriver()
         driver.stable_group()
-        (result,) = driver.send(DeleteGroupsRequest(groups_names=["g"])).results
+        (result,) = driver.send(Ask.DeleteGroups(groups_names=["g"])).results
         assert result.error_code == ErrorCode.NON_EMPTY_GROUP
 
     def test_offsets_go_unless_a_member_consumes_the_topic(self) -> None:
@@ -313,9 +305,9 @@ class TestDeletion:
         (member,) = driver.stable_group(protocols=(("range", SUBSCRIBED_TO_T),))
         commit(driver, generation=1, member=member, topic="t")
         commit(driver, generation=1, member=member, topic="u")
-        partition = [OffsetDeleteRequestPartition(partition_index=0)]
-        topics = [OffsetDeleteRequestTopic(name=n, partitions=partition) for n in ("t", "u", "v")]
-        response = driver.send(OffsetDeleteRequest(group_id="g", topics=topics))
+        partition = [{"partition_index": 0}]
+        topics = [{"name": n, "partitions": partition} for n in ("t", "u", "v")]
+        response = driver.send(Ask.OffsetDelete(group_id="g", topics=topics))
         assert [topic.partitions[0].error_code for topic in response.topics] == [
             ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
             ErrorCode.NONE,
@@ -325,7 +317,7 @@ class TestDeletion:
             OffsetCommitKey(group="g", topic="u", partition=0)
         ]
         for group, code in (("", ErrorCode.INVALID_GROUP_ID), ("x", ErrorCode.GROUP_ID_NOT_FOUND)):
-            assert driver.send(OffsetDeleteRequest(group_id=group)).error_code == code
+            assert driver.send(Ask.OffsetDelete(group_id=group)).error_code == code
 
     def test_a_deleted_topic_takes_its_offsets_along(self) -> None:
         driver = GroupDriver()
@@ -440,14 +432,14 @@ class TestPartitionEpochs:
     """
 
     def commit(self, driver: GroupDriver, partition_epoch: int, leader_epoch: int) -> int:
-        row = OffsetCommitRequestPartition(
-            partition_index=0,
-            committed_offset=5,
-            committed_leader_epoch=leader_epoch,
-            partition_epoch=partition_epoch,
-        )
-        topic = OffsetCommitRequestTopic(name="t", partitions=[row])
-        response = driver.send(OffsetCommitRequest(group_id="g", topics=[topic]))
+        row = {
+            "partition_index": 0,
+            "committed_offset": 5,
+            "committed_leader_epoch": leader_epoch,
+            "partition_epoch": partition_epoch,
+        }
+        topic = {"name": "t", "partitions": [row]}
+        response = driver.send(Ask.OffsetCommit(group_id="g", topics=[topic]))
         return int(response.topics[0].partitions[0].error_code)
 
     @pytest.mark.parametrize(

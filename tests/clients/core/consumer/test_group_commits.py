@@ -38,15 +38,11 @@ from kstore.protocol.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
     OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
 )
 from kstore.protocol.transactions.transactions import TxnOffsetCommitRequestPartition
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.plain_messages import Answer
 
 ID = UUID(int=7)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -65,14 +61,9 @@ def request(*, partition_epochs: bool = True) -> OffsetCommitRequest:
 
 def answer(*codes: int, by_id: bool = False) -> OffsetCommitResponse:
     """One code per partition of ``t``."""
-    rows = [
-        OffsetCommitResponsePartition(partition_index=index, error_code=code)
-        for index, code in enumerate(codes)
-    ]
+    rows = [{"partition_index": index, "error_code": code} for index, code in enumerate(codes)]
     name = "" if by_id else "t"
-    return OffsetCommitResponse(
-        topics=[OffsetCommitResponseTopic(name=name, topic_id=ID, partitions=rows)]
-    )
+    return Answer.OffsetCommit(topics=[{"name": name, "topic_id": ID, "partitions": rows}])
 
 
 def test_a_commit_carries_both_epochs_and_who_it_is_from() -> None:
@@ -170,19 +161,19 @@ def test_the_errors_of_old_epochs_name_the_partitions() -> None:
 def fetched(code: int = 0, group_code: int = 0) -> OffsetFetchResponse:
     """t-0 at 5 with epochs, t-1 without a commit."""
     rows = [
-        OffsetFetchResponsePartitions(
-            partition_index=0,
-            committed_offset=5,
-            committed_leader_epoch=6,
-            metadata="note",
-            partition_epoch=40,
-            error_code=code,
-        ),
-        OffsetFetchResponsePartitions(partition_index=1, committed_offset=-1),
+        {
+            "partition_index": 0,
+            "committed_offset": 5,
+            "committed_leader_epoch": 6,
+            "metadata": "note",
+            "partition_epoch": 40,
+            "error_code": code,
+        },
+        {"partition_index": 1, "committed_offset": -1},
     ]
-    topics = [OffsetFetchResponseTopics(topic_id=ID, partitions=rows)]
-    group = OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=group_code)
-    return OffsetFetchResponse(groups=[group])
+    topics = [{"topic_id": ID, "partitions": rows}]
+    group = {"group_id": "g", "topics": topics, "error_code": group_code}
+    return Answer.OffsetFetch(groups=[group])
 
 
 def test_committed_offsets_come_with_their_epochs() -> None:

@@ -8,29 +8,20 @@ import random
 import uuid
 from typing import Any
 
-from kstore.protocol.groups.classic import JoinGroupRequest
-from kstore.protocol.shares.describe import ShareGroupDescribeRequest
 from kstore.protocol.shares.fetch import (
     FetchPartition,
-    FetchTopic,
-    ShareFetchRequest,
     ShareFetchRequestAcknowledgementBatch,
 )
 from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
 from kstore.protocol.shares.offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
     DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
 )
 from tests.conformance.probes.data import fill
 from tests.conformance.probes.shares.stories import FINAL, acquires, fetch, ready
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 __all__ = ["SHARE_STRUCTURE_CASES"]
 
@@ -40,7 +31,7 @@ ABSENT = "probe-share-absent"
 
 def beat(group: str, member: str, epoch: int, *topics: str) -> ShareGroupHeartbeatRequest:
     """A heartbeat; without topics the subscription stays."""
-    return ShareGroupHeartbeatRequest(
+    return Ask.ShareGroupHeartbeat(
         group_id=group, member_id=member, member_epoch=epoch,
         subscribed_topic_names=list(topics) or None,
     )  # fmt: skip
@@ -75,46 +66,40 @@ def _heartbeats(peer: Peer, version: int) -> Story:
         yield beat(name, one, number)
     yield beat(name, two, epoch)
     yield beat(name, one, epoch, name, name)
-    yield ShareGroupDescribeRequest(group_ids=[name, ABSENT, "", name])
-    yield ShareGroupDescribeRequest(group_ids=[])
-    yield ShareGroupDescribeRequest(group_ids=[name], include_authorized_operations=True)
-    yield JoinGroupRequest(
+    yield Ask.ShareGroupDescribe(group_ids=[name, ABSENT, "", name])
+    yield Ask.ShareGroupDescribe(group_ids=[])
+    yield Ask.ShareGroupDescribe(group_ids=[name], include_authorized_operations=True)
+    yield Ask.JoinGroup(
         group_id=name, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="",
         protocol_type="consumer",
     )  # fmt: skip
     yield beat(name, other, -1)
     yield beat(name, one, -1)
     yield beat(name, one, -1)
-    yield ShareGroupDescribeRequest(group_ids=[name])
+    yield Ask.ShareGroupDescribe(group_ids=[name])
 
 
 def _described(group: str, *topics: tuple[str, list[int]]) -> DescribeShareGroupOffsetsRequest:
-    rows = [
-        DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes)
-        for name, indexes in topics
-    ]
-    return DescribeShareGroupOffsetsRequest(
-        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=rows)]
-    )
+    rows = [{"topic_name": name, "partitions": indexes} for name, indexes in topics]
+    return Ask.DescribeShareGroupOffsets(groups=[{"group_id": group, "topics": rows}])
 
 
 def _altered(group: str, *topics: tuple[str, list[tuple[int, int]]]) -> Any:
     rows = [
-        AlterShareGroupOffsetsRequestTopic(
-            topic_name=name,
-            partitions=[
-                AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
-                for index, offset in places
+        {
+            "topic_name": name,
+            "partitions": [
+                {"partition_index": index, "start_offset": offset} for index, offset in places
             ],
-        )
+        }
         for name, places in topics
     ]
-    return AlterShareGroupOffsetsRequest(group_id=group, topics=rows)
+    return Ask.AlterShareGroupOffsets(group_id=group, topics=rows)
 
 
 def _deleted(group: str, *topics: str) -> DeleteShareGroupOffsetsRequest:
-    rows = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
-    return DeleteShareGroupOffsetsRequest(group_id=group, topics=rows)
+    rows = [{"topic_name": name} for name in topics]
+    return Ask.DeleteShareGroupOffsets(group_id=group, topics=rows)
 
 
 def _offsets(peer: Peer, version: int) -> Story:
@@ -127,7 +112,7 @@ def _offsets(peer: Peer, version: int) -> Story:
     refused = [
         _described(ABSENT, (own[0], [0])), _described("", (own[0], [0])),
         _altered("", (own[0], [(0, 1)])), _deleted("", own[0]), _deleted(ABSENT, own[0]),
-        DescribeShareGroupOffsetsRequest(groups=[]),
+        Ask.DescribeShareGroupOffsets(groups=[]),
     ]  # fmt: skip
     yield from _each(refused)
     first = _altered(group, (own[0], [(0, 2), (1, 0)]))
@@ -141,12 +126,12 @@ def _offsets(peer: Peer, version: int) -> Story:
               for name in names),
         )  # fmt: skip
         yield _described(group, *((name, draw.sample([0, 1], 2)) for name in names))
-    everything = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-    yield DescribeShareGroupOffsetsRequest(groups=[everything])
+    everything = {"group_id": group, "topics": None}
+    yield Ask.DescribeShareGroupOffsets(groups=[everything])
     yield _deleted(group, own[1], ABSENT)
     yield _described(group, (own[0], [0, 1]), (own[1], [0]))
     yield _deleted(group, own[0])
-    yield DescribeShareGroupOffsetsRequest(groups=[everything, everything])
+    yield Ask.DescribeShareGroupOffsets(groups=[everything, everything])
 
 
 def _ranges(draw: random.Random) -> list[ShareFetchRequestAcknowledgementBatch]:
@@ -183,10 +168,10 @@ def _fetches(peer: Peer, version: int) -> Story:
         ]
         rows += [FetchPartition(partition_index=1)] * draw.choice([0, 1, 2])
         draw.shuffle(rows)
-        request = ShareFetchRequest(
+        request = Ask.ShareFetch(
             group_id=name, member_id=member, share_session_epoch=epoch, max_wait_ms=50,
             min_bytes=1, max_bytes=1 << 20, max_records=2, batch_size=2,
-            topics=[FetchTopic(topic_id=topic, partitions=rows)] if rows else [],
+            topics=[{"topic_id": topic, "partitions": rows}] if rows else [],
         )  # fmt: skip
         yield request
     yield fetch(name, member, FINAL, None, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)

@@ -7,16 +7,7 @@ import pytest
 from kstore.broker.state.groups.classic.group import EMPTY, PREPARING_REBALANCE, STABLE
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import GroupMetadataValue
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from tests.plain_messages import Answer, Ask
 from tests.reference.group_driver import GroupDriver, Parked
 
 
@@ -35,7 +26,7 @@ def test_followers_wait_until_the_leader_brings_the_assignment() -> None:
     assert driver.log[-1].value.generation == 0  # type: ignore[union-attr]
     answer = driver.sync(leader, 1, {leader: b"L", follower: b"F"})
     assert answer.assignment == b"L"
-    assert waiting.response == SyncGroupResponse(
+    assert waiting.response == Answer.SyncGroup(
         protocol_type="consumer", protocol_name="range", assignment=b"F"
     )
     assert driver.sync(follower, 1) == waiting.response  # asked again: the same again
@@ -44,7 +35,7 @@ def test_followers_wait_until_the_leader_brings_the_assignment() -> None:
 def test_a_member_that_the_leader_forgot_gets_nothing_and_no_error() -> None:
     driver, (leader, follower) = joined_group(2)
     driver.sync(leader, 1, {leader: b"L", "stranger": b"S"})
-    assert driver.sync(follower, 1) == SyncGroupResponse(
+    assert driver.sync(follower, 1) == Answer.SyncGroup(
         protocol_type="consumer", protocol_name="range"
     )
 
@@ -54,7 +45,7 @@ def test_a_sync_names_group_generation_member_and_protocol_rightly_or_fails() ->
 
     def error(**changes: object) -> int:
         fields: dict[str, object] = {"group_id": "g", "member_id": leader, "generation_id": 1}
-        request = SyncGroupRequest(**{**fields, **changes})  # type: ignore[arg-type]
+        request = Ask.SyncGroup(**{**fields, **changes})  # type: ignore[arg-type]
         return int(driver.send(request).error_code)
 
     assert error(group_id="") == ErrorCode.INVALID_GROUP_ID
@@ -95,8 +86,8 @@ def test_a_heartbeat_names_member_and_generation_rightly_or_fails() -> None:
     assert driver.heartbeat(member, 1) == ErrorCode.NONE
     assert driver.heartbeat(member, 0) == ErrorCode.ILLEGAL_GENERATION
     assert driver.heartbeat("ghost", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert driver.send(HeartbeatRequest()).error_code == ErrorCode.INVALID_GROUP_ID
-    other = HeartbeatRequest(group_id="none", member_id=member, generation_id=1)
+    assert driver.send(Ask.Heartbeat()).error_code == ErrorCode.INVALID_GROUP_ID
+    other = Ask.Heartbeat(group_id="none", member_id=member, generation_id=1)
     assert driver.send(other).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -130,8 +121,8 @@ def test_who_waits_for_the_group_needs_no_heartbeat() -> None:
 def test_leaving_makes_the_others_rebalance_at_once() -> None:
     driver = GroupDriver()
     first, second = driver.stable_group(2)
-    assert driver.leave((first, None)) == LeaveGroupResponse(
-        members=[MemberResponse(member_id=first, group_instance_id=None)]
+    assert driver.leave((first, None)) == Answer.LeaveGroup(
+        members=[{"member_id": first, "group_instance_id": None}]
     )
     assert driver.heartbeat(second, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert driver.join(member_id=second).leader == second
@@ -170,11 +161,11 @@ def test_each_member_to_leave_has_its_own_answer() -> None:
 
 def test_leaving_a_group_that_is_not_there_fails_for_each_member() -> None:
     driver = GroupDriver()
-    request = LeaveGroupRequest(group_id="none", members=[MemberIdentity(member_id="m")])
+    request = Ask.LeaveGroup(group_id="none", members=[{"member_id": "m"}])
     answer = driver.send(request)
     assert answer.error_code == ErrorCode.NONE
     assert answer.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    no_group = LeaveGroupRequest(members=[MemberIdentity(member_id="m")])
+    no_group = Ask.LeaveGroup(members=[{"member_id": "m"}])
     assert driver.send(no_group).error_code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -183,7 +174,7 @@ def test_who_leaves_while_parked_is_answered() -> None:
     first, second = driver.stable_group(2)
     waiting = driver.join(member_id=first)
     driver.leave((first, None))
-    assert waiting.response == JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert waiting.response == Answer.JoinGroup(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     driver.join(member_id=second)
     waiting = driver.sync(second, 1)
     assert waiting.error_code == ErrorCode.ILLEGAL_GENERATION

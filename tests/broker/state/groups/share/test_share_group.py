@@ -10,27 +10,8 @@ from kstore.broker.state.groups.share.heartbeat import request_problem
 from kstore.broker.state.groups.timers import ShareStatesDeleted, ShareStatesDeleting
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.framing import encode_key, encode_value
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
-from kstore.protocol.groups.consumer_groups import ConsumerGroupHeartbeatRequest
-from kstore.protocol.groups.group_admin import DeleteGroupsRequest
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
-from kstore.protocol.shares.offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-)
 from tests.broker.state.groups.share.share_driver import ShareDriver, assigned_of
+from tests.plain_messages import Ask
 from tests.reference.group_driver import snapshot
 
 BEHIND_MS = 500_000
@@ -70,7 +51,7 @@ def names(driver: ShareDriver) -> list[str]:
     ],
 )
 def test_what_is_wrong_with_a_request_whatever_the_group(fields: dict[str, Any], bad: bool) -> None:
-    problem = request_problem(ShareGroupHeartbeatRequest(**(JOIN_VALID | fields)))
+    problem = request_problem(Ask.ShareGroupHeartbeat(**(JOIN_VALID | fields)))
     assert (problem is not None) == bad
     assert problem is None or problem.error_code == ErrorCode.INVALID_REQUEST
 
@@ -260,44 +241,44 @@ def test_new_partitions_and_topics_are_initialized_and_deleted_topics_forgotten(
 def test_groups_of_other_kinds_and_share_groups_keep_apart() -> None:
     driver = ShareDriver()
     driver.enter("a", "t")
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-    join = JoinGroupRequest(
+    protocols = [{"name": "range", "metadata": b""}]
+    join = Ask.JoinGroup(
         group_id="g", session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
         member_id="", protocol_type="consumer", protocols=protocols,
     )  # fmt: skip
     assert driver.send(join).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    beat = HeartbeatRequest(group_id="g", member_id="a", generation_id=2)
+    beat = Ask.Heartbeat(group_id="g", member_id="a", generation_id=2)
     assert driver.send(beat).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    consumer = ConsumerGroupHeartbeatRequest(
+    consumer = Ask.ConsumerGroupHeartbeat(
         group_id="g", member_id="c", member_epoch=0, rebalance_timeout_ms=1000,
         subscribed_topic_names=["t"], topic_partitions=[],
     )  # fmt: skip
     assert driver.send(consumer).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    rows = [OffsetCommitRequestPartition(partition_index=0)]
-    commit = OffsetCommitRequest(
+    rows = [{"partition_index": 0}]
+    commit = Ask.OffsetCommit(
         group_id="g", generation_id_or_member_epoch=-1,
-        topics=[OffsetCommitRequestTopic(name="t", partitions=rows)],
+        topics=[{"name": "t", "partitions": rows}],
     )  # fmt: skip
     told = driver.send(commit, version=8)
     assert told.topics[0].partitions[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     driver.send(consumer.replaced(group_id="other"))
-    refused = driver.send(ShareGroupHeartbeatRequest(**(JOIN_VALID | {"group_id": "other"})))
+    refused = driver.send(Ask.ShareGroupHeartbeat(**(JOIN_VALID | {"group_id": "other"})))
     assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    unknown = driver.send(ShareGroupHeartbeatRequest(group_id="no", member_id="m", member_epoch=1))
+    unknown = driver.send(Ask.ShareGroupHeartbeat(group_id="no", member_id="m", member_epoch=1))
     assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def alter(driver: ShareDriver, topic: str, *partitions: int) -> Any:
     """Ask to set offsets of a topic."""
-    rows = [AlterShareGroupOffsetsRequestPartition(partition_index=p) for p in partitions]
-    topics = [AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=rows)]
-    return driver.send(AlterShareGroupOffsetsRequest(group_id="g", topics=topics))
+    rows = [{"partition_index": p} for p in partitions]
+    topics = [{"topic_name": topic, "partitions": rows}]
+    return driver.send(Ask.AlterShareGroupOffsets(group_id="g", topics=topics))
 
 
 def delete_offsets(driver: ShareDriver, *topics: str) -> Any:
     """Ask to forget topics."""
-    rows = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
-    return driver.send(DeleteShareGroupOffsetsRequest(group_id="g", topics=rows))
+    rows = [{"topic_name": topic} for topic in topics]
+    return driver.send(Ask.DeleteShareGroupOffsets(group_id="g", topics=rows))
 
 
 def test_altering_offsets_makes_a_group_and_refuses_what_is_not_there() -> None:
@@ -360,7 +341,7 @@ def test_a_group_is_deleted_after_its_states_and_only_without_members() -> None:
     driver.initialized()
     driver.tell(ShareStatesDeleting("g"))
     assert names(driver) == []
-    delete = DeleteGroupsRequest(groups_names=["g"])
+    delete = Ask.DeleteGroups(groups_names=["g"])
     assert driver.send(delete).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     driver.beat("a", -1)
     driver.tell(ShareStatesDeleting("g"))
