@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tests.conformance.libraries.samples import Sample
 
@@ -25,42 +26,65 @@ class Read(NamedTuple):
     sample: Sample
 
 
-class Client(Protocol):
+class How(NamedTuple):
+    """How records are sent; no partition: the client chooses."""
+
+    codec: str = "none"
+    idempotent: bool = False
+    partition: int | None = 0
+    acks: str = "all"
+
+    def keywords(self) -> dict[str, Any]:
+        """What the clients written in Python call it."""
+        return {
+            "compression_type": None if self.codec == "none" else self.codec,
+            "enable_idempotence": self.idempotent,
+            "linger_ms": 20,
+            "acks": self.acks if self.acks == "all" else int(self.acks),
+        }
+
+
+class Client(ABC):
     """What a driver does."""
 
+    name: str
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    @abstractmethod
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """Creates a topic through the client's own admin interface."""
 
-    def send(
-        self,
-        topic: str,
-        records: Sequence[Sample],
-        *,
-        codec: str = "none",
-        idempotent: bool = False,
-        partition: int | None = 0,
-        acks: str = "all",
-    ) -> list[int]:
-        """Sends in order and waits for every acknowledgement; returns the offsets (-1 for
+    def send(self, topic: str, records: Sequence[Sample], **how: Any) -> list[int]:
+        """Sends in order, see How, and waits for every acknowledgement; returns the offsets (-1 for
         acks=0).
         """
+        return self._send(topic, records, How(**how))
+
+    @abstractmethod
+    def _send(self, topic: str, records: Sequence[Sample], how: How) -> list[int]: ...
 
     def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
         """Reads `count` records from the beginning of the topic's first partitions, without a
         group.
         """
+        return self._read(topic, count, None, range(partitions))
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
         """Joins a group, reads `count` records from where it stands, commits and leaves."""
+        return self._read(topic, count, group, ())
+
+    @abstractmethod
+    def _read(
+        self, topic: str, count: int, group: str | None, partitions: Iterable[int]
+    ) -> list[Read]: ...
 
 
-class ConfluentClient:
+class ConfluentClient(Client):
     """confluent-kafka, that is librdkafka."""
 
     name = "confluent-kafka"
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """See Client."""
@@ -70,25 +94,15 @@ class ConfluentClient:
         new = NewTopic(topic, partitions, 1, config=_dotted(configs))
         admin.create_topics([new])[topic].result(30)
 
-    def send(
-        self,
-        topic: str,
-        records: Sequence[Sample],
-        *,
-        codec: str = "none",
-        idempotent: bool = False,
-        partition: int | None = 0,
-        acks: str = "all",
-    ) -> list[int]:
-        """See Client."""
+    def _send(self, topic: str, records: Sequence[Sample], how: How) -> list[int]:
         from confluent_kafka import Producer
 
         settings = {
             "bootstrap.servers": self.bootstrap,
-            "compression.type": codec,
-            "enable.idempotence": idempotent,
+            "compression.type": how.codec,
+            "enable.idempotence": how.idempotent,
             "linger.ms": 20,
-            "acks": acks,
+            "acks": how.acks,
             "log_level": 0,  # a broker that a test kills is no news
         }
         offsets: list[int] = [-2] * len(records)
@@ -106,7 +120,7 @@ class ConfluentClient:
                 topic,
                 record.value,
                 record.key,
-                -1 if partition is None else partition,
+                -1 if how.partition is None else how.partition,
                 on_delivery=partial(delivered, index),
                 timestamp=record.timestamp_ms,
                 headers=list(record.headers),
@@ -145,37 +159,29 @@ class ConfluentClient:
             found.append(Read(message.partition(), message.offset(), sample))
         return found
 
-    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
-        """See Client."""
+    def _read(
+        self, topic: str, count: int, group: str | None, partitions: Iterable[int]
+    ) -> list[Read]:
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-        consumer = self._consumer("no-group")
+        consumer = self._consumer(group or "no-group")
         try:
-            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
-            return self._poll(consumer, count)
-        finally:
-            consumer.close()
-
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
-        """See Client."""
-        consumer = self._consumer(group)
-        try:
-            consumer.subscribe([topic])
+            if group is None:
+                consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+            else:
+                consumer.subscribe([topic])
             found = self._poll(consumer, count)
-            if found:
+            if group is not None and found:
                 consumer.commit(asynchronous=False)
             return found
         finally:
             consumer.close()
 
 
-class KafkaPythonClient:
+class KafkaPythonClient(Client):
     """kafka-python, pure Python."""
 
     name = "kafka-python"
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """See Client."""
@@ -187,25 +193,12 @@ class KafkaPythonClient:
         finally:
             admin.close()
 
-    def send(
-        self,
-        topic: str,
-        records: Sequence[Sample],
-        *,
-        codec: str = "none",
-        idempotent: bool = False,
-        partition: int | None = 0,
-        acks: str = "all",
-    ) -> list[int]:
-        """See Client."""
+    def _send(self, topic: str, records: Sequence[Sample], how: How) -> list[int]:
         from kafka import KafkaProducer
 
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap,
-            compression_type=None if codec == "none" else codec,
-            enable_idempotence=idempotent,
-            linger_ms=20,
-            acks=acks if acks == "all" else int(acks),
+            **how.keywords(),
         )
         try:
             futures = [
@@ -214,7 +207,7 @@ class KafkaPythonClient:
                     value=record.value,
                     key=record.key,
                     headers=list(record.headers),
-                    partition=partition,
+                    partition=how.partition,
                     timestamp_ms=record.timestamp_ms,
                 )
                 for record in records
@@ -224,57 +217,40 @@ class KafkaPythonClient:
         finally:
             producer.close(timeout=5)
 
-    def _consumer(self, group: str | None) -> Any:
-        from kafka import KafkaConsumer
+    def _read(
+        self, topic: str, count: int, group: str | None, partitions: Iterable[int]
+    ) -> list[Read]:
+        from kafka import KafkaConsumer, TopicPartition
 
-        return KafkaConsumer(
+        consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             check_crcs=True,
         )
-
-    def _poll(self, consumer: Any, count: int) -> list[Read]:
         found: list[Read] = []
         deadline = time.monotonic() + DEADLINE_S
-        while len(found) < count and time.monotonic() < deadline:
-            for records in consumer.poll(timeout_ms=500).values():
-                found.extend(_read(record) for record in records)
-        return found
-
-    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
-        """See Client."""
-        from kafka import TopicPartition
-
-        consumer = self._consumer(None)
         try:
-            consumer.assign([TopicPartition(topic, p) for p in range(partitions)])
-            consumer.seek_to_beginning()
-            return self._poll(consumer, count)
-        finally:
-            consumer.close()
-
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
-        """See Client."""
-        consumer = self._consumer(group)
-        try:
-            consumer.subscribe([topic])
-            found = self._poll(consumer, count)
-            if found:
+            if group is None:
+                consumer.assign([TopicPartition(topic, p) for p in partitions])
+                consumer.seek_to_beginning()
+            else:
+                consumer.subscribe([topic])
+            while len(found) < count and time.monotonic() < deadline:
+                for records in consumer.poll(timeout_ms=500).values():
+                    found.extend(_read(record) for record in records)
+            if group is not None and found:
                 consumer.commit()
             return found
         finally:
             consumer.close()
 
 
-class AiokafkaClient:
+class AiokafkaClient(Client):
     """aiokafka, asyncio."""
 
     name = "aiokafka"
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """See Client."""
@@ -295,26 +271,13 @@ class AiokafkaClient:
 
         asyncio.run(run())
 
-    def send(
-        self,
-        topic: str,
-        records: Sequence[Sample],
-        *,
-        codec: str = "none",
-        idempotent: bool = False,
-        partition: int | None = 0,
-        acks: str = "all",
-    ) -> list[int]:
-        """See Client."""
+    def _send(self, topic: str, records: Sequence[Sample], how: How) -> list[int]:
         from aiokafka import AIOKafkaProducer
 
         async def run() -> list[int]:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap,
-                compression_type=None if codec == "none" else codec,
-                enable_idempotence=idempotent,
-                linger_ms=20,
-                acks=acks if acks == "all" else int(acks),
+                **how.keywords(),
             )
             await producer.start()
             try:
@@ -324,7 +287,7 @@ class AiokafkaClient:
                         value=record.value,
                         key=record.key,
                         headers=list(record.headers),
-                        partition=partition,
+                        partition=how.partition,
                         timestamp_ms=record.timestamp_ms,
                     )
                     for record in records
@@ -336,8 +299,13 @@ class AiokafkaClient:
 
         return asyncio.run(run())
 
+    def _read(
+        self, topic: str, count: int, group: str | None, partitions: Iterable[int]
+    ) -> list[Read]:
+        return asyncio.run(self._consume(topic, count, group, partitions))
+
     async def _consume(
-        self, topic: str, count: int, group: str | None, partitions: int
+        self, topic: str, count: int, group: str | None, partitions: Iterable[int]
     ) -> list[Read]:
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -349,7 +317,7 @@ class AiokafkaClient:
             check_crcs=True,
         )
         if group is None:
-            consumer.assign([TopicPartition(topic, p) for p in range(partitions)])
+            consumer.assign([TopicPartition(topic, p) for p in partitions])
         else:
             consumer.subscribe([topic])
         await consumer.start()
@@ -366,14 +334,6 @@ class AiokafkaClient:
         finally:
             await consumer.stop()
         return found
-
-    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
-        """See Client."""
-        return asyncio.run(self._consume(topic, count, None, partitions))
-
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
-        """See Client."""
-        return asyncio.run(self._consume(topic, count, group, 0))
 
 
 PYTHON_CLIENTS = {
