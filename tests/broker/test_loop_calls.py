@@ -30,7 +30,8 @@ from kstore.clients.admin import (
 from kstore.types import TopicPartition
 from tests.broker.api.requests.world import AUTHORIZER
 from tests.conformance.kafka_broker import free_port
-from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster, until
+from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.on_disk, pytest.mark.timeout(300)]
 

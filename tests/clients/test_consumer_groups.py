@@ -30,6 +30,7 @@ from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.clients.io.test_groups import PROTOCOLS
 from tests.clients.io.test_groups import SETTINGS as QUICK_GROUPS
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.waiting import until
 
 PATIENCE_S = 60
 SETTINGS = QUICK_GROUPS | {"group.max.size": "3", "group.consumer.max.size": "3"}
@@ -100,14 +101,6 @@ class Listener(RebalanceListener):
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         self._note("lost", lost)
-
-
-def await_that(condition: Callable[[], object]) -> None:
-    """Wait without polling."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def poll_until(condition: Callable[[], object], *consumers: Consumer) -> list[Any]:
@@ -213,7 +206,7 @@ def test_iterating_for_long_is_polling(place: Place) -> None:
 def test_a_commit_after_polling_too_late_fails(place: Place) -> None:
     with place.consumer(max_poll_interval_ms=300) as consumer:
         poll_until(lambda: len(consumer.assignment()) == 2, consumer)
-        await_that(lambda: consumer.group_metadata().generation_id == -1)
+        until(lambda: consumer.group_metadata().generation_id == -1)
         with pytest.raises(CommitFailedError):
             consumer.commit({TopicPartition(place.topic, 0): 1})
 

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,16 +16,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.waiting import TIMEOUT_S, until
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient
     from kstore.clients.admin import TopicDescription
 
-__all__ = ["PARTITIONS", "THREE_REPLICAS", "ClusterBroker", "KstoreCluster", "until"]
+__all__ = ["PARTITIONS", "THREE_REPLICAS", "ClusterBroker", "KstoreCluster"]
 
-TIMEOUT_S = 60.0
-"""Generous: it only ends a test that would wait for ever."""
-PAUSE_S = 0.01
 PARTITIONS = 3
 THREE_REPLICAS = {
     "min.insync.replicas": "2",
@@ -39,28 +37,6 @@ THREE_REPLICAS = {
     "replica.lag.time.max.ms": "3000",
 }
 """Settings of a cluster that goes on while one of three brokers is away."""
-
-
-def until(
-    condition: Callable[[], object],
-    what: str,
-    timeout_s: float = TIMEOUT_S,
-    pause_s: float = PAUSE_S,
-) -> None:
-    """Wait until the condition is true; AssertionError, with the last error if it raised one."""
-    from kstore.errors import KafkaError
-
-    deadline = time.monotonic() + timeout_s
-    last: Exception | None = None
-    while True:
-        try:
-            if condition():
-                return
-        except (KafkaError, OSError) as problem:  # not yet: an election is under way, say
-            last = problem
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}") from last
-        time.sleep(pause_s)
 
 
 class ClusterBroker(KstoreBroker):

@@ -27,9 +27,10 @@ from kstore.clients.core.group.group_step import CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import CommitFailedError, IllegalGenerationError, StaleMemberEpochError
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.io.group_driver import Poller, until
+from tests.clients.io.group_driver import Poller
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.documents.strict_commits import StrictBroker
+from tests.reference.waiting import reached
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -130,9 +131,9 @@ async def visit(bootstrap: str, counts: Counter[str], owners: dict[Any, Any]) ->
     """A third member comes, and goes when zombies have tried to commit for what it has."""
     async with Committer(bootstrap, counts, owners) as guest:
         await guest.subscribe("t")
-        await until(lambda: len(guest.owned) == PARTITIONS // 3)
+        await reached(lambda: len(guest.owned) == PARTITIONS // 3)
         before = counts["zombie refused"] + counts["zombie taken"]
-        await until(lambda: counts["zombie refused"] + counts["zombie taken"] > before + 2)
+        await reached(lambda: counts["zombie refused"] + counts["zombie taken"] > before + 2)
 
 
 async def churn(bootstrap: str) -> Counter[str]:
@@ -148,7 +149,7 @@ async def churn(bootstrap: str) -> Counter[str]:
     ):
         for member in (plain, transactional):
             await member.subscribe("t")
-        await until(lambda: len(plain.owned) == len(transactional.owned) == PARTITIONS // 2)
+        await reached(lambda: len(plain.owned) == len(transactional.owned) == PARTITIONS // 2)
         tasks = [
             asyncio.create_task(plain.commit_plainly()),
             asyncio.create_task(transactional.commit_in_transactions(producer)),
@@ -157,7 +158,7 @@ async def churn(bootstrap: str) -> Counter[str]:
         ]
         for _ in range(ROUNDS):
             await visit(bootstrap, counts, owners)
-            await until(lambda: len(plain.owned) + len(transactional.owned) == PARTITIONS)
+            await reached(lambda: len(plain.owned) + len(transactional.owned) == PARTITIONS)
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)

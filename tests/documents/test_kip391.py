@@ -19,8 +19,9 @@ from kstore.clients import Producer, ProducerRecord
 from kstore.errors import InvalidProduceOffsetError
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import KstoreCluster
 from tests.documents.readers import Seen, everything
+from tests.reference.waiting import until
 from tests.reference.worker import Worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

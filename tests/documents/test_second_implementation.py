@@ -17,8 +17,8 @@ import pytest
 from kstore.clients import Producer
 from kstore.errors import ErrorCode
 from tests.conformance.go_programs import build
-from tests.conformance.kstore_cluster import until
 from tests.documents.cut_off import CutOffCluster
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from tests.conformance.kstore_cluster import PARTITIONS, KstoreCluster, until
+from tests.conformance.kstore_cluster import PARTITIONS, KstoreCluster
 from tests.reference.linearizability import Operation
+from tests.reference.waiting import until
 from tests.reference.worker import Worker
 
 __all__ = [

@@ -12,12 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.kstore_cluster import (
-    PARTITIONS,
-    THREE_REPLICAS,
-    KstoreCluster,
-    until,
-)
+from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import (
     CommitClient,
     Copier,
@@ -27,6 +22,7 @@ from tests.faults.histories import (
     all_records,
 )
 from tests.reference.linearizability import is_linearizable
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,13 +11,9 @@ import pytest
 
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from tests.broker.harness.topic_client import TopicClient
-from tests.conformance.kstore_cluster import (
-    PARTITIONS,
-    THREE_REPLICAS,
-    KstoreCluster,
-    until,
-)
+from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import Traffic
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -18,9 +18,9 @@ from kstore.clients import AdminClient, Consumer, Producer
 from kstore.clients.admin import NewTopic
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import until
 from tests.faults.disks import Disk, FaultyDisk, HangingDevice
 from tests.faults.test_log_dir_faults import broker_on, lies_on
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

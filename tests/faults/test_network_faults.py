@@ -20,10 +20,10 @@ from tests.conformance.kstore_cluster import (
     THREE_REPLICAS,
     ClusterBroker,
     KstoreCluster,
-    until,
 )
 from tests.faults.histories import Traffic
 from tests.faults.networks import Network, why_not
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -42,20 +42,13 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderEpochResponse,
 )
 from tests.plain_messages import Answer, Ask
+from tests.reference.waiting import reached
 
-__all__ = ["Cluster", "Node", "fail_once", "run", "until"]
+__all__ = ["Cluster", "Node", "fail_once", "run"]
 
 FIRST_PORT = 1000
 LATEST = -1
 Place = tuple[str, int]
-
-
-async def until(condition: Callable[[], bool], what: str = "") -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
-    assert condition(), what
 
 
 class Node:
@@ -347,7 +340,7 @@ class Cluster:
             brokers = self.controller.state.brokers
             return {each: image.epoch for each, image in brokers.items()} == epochs
 
-        await until(known)
+        await reached(known)
         await self.controller.exclusively(_nothing)
         told = self.controller.channels.told()
         if told:

@@ -6,11 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.reference.waiting import until
 
 pytest_plugins = ("pytester",)
 
@@ -279,13 +280,13 @@ def test_it(kstore_broker):
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        _until((project.path / "notes").exists)
-        _until(lambda: notes(project) != [])
+        until((project.path / "notes").exists)
+        until(lambda: notes(project) != [])
         [row] = notes(project)
         assert _is_alive(int(str(row["pid"])))
         tests.send_signal(number)
         tests.wait(TIMEOUT_S)
-        _until(lambda: not _is_alive(int(str(row["pid"]))))
+        until(lambda: not _is_alive(int(str(row["pid"]))))
     finally:
         tests.kill()
         tests.wait()
@@ -306,13 +307,6 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
 def test_pytest_finds_the_plugin_where_kstore_is_installed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"kstore": "kstore.testing.plugin"}
-
-
-def _until(condition: object) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _is_alive(pid: int) -> bool:

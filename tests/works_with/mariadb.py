@@ -15,7 +15,7 @@ from typing import Self
 import pytest
 
 from tests.conformance.broker_process import free_port
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 
 __all__ = ["MariaDb"]
 

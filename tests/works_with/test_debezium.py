@@ -16,7 +16,7 @@ import pytest
 from kstore.clients import AdminClient, Consumer
 from tests.conformance.kafka_jars import fetch, java_program
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 from tests.works_with.environments import CACHE
 from tests.works_with.mariadb import MariaDb
 

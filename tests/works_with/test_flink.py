@@ -17,7 +17,7 @@ import pytest
 from kstore.clients import AdminClient, Consumer, Producer
 from tests.conformance.kafka_jars import fetch
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 from tests.works_with.environments import CACHE, PROGRAMS, environment
 
 pytestmark = [

@@ -18,7 +18,7 @@ from kstore.clients import Consumer
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_jars import KAFKA_VERSION, fetch, jar_folder, java_program
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.java, pytest.mark.slow]
 

@@ -26,7 +26,7 @@ from tests.clients.schema_registry import AVRO_ORDER, JSON_ORDER, order_class
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_jars import java_program
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 from tests.works_with.environments import unpacked
 
 pytestmark = [pytest.mark.nightly, pytest.mark.java, pytest.mark.slow]

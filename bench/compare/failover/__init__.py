@@ -24,8 +24,9 @@ from bench.measure import Settings, percentile, progress
 from bench.report import Goal, Row
 from kstore.types import TopicPartition
 from tests.conformance.kafka_jars import KafkaUnavailableError
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
+from tests.reference.waiting import until
 
 __all__ = ["rows"]
 

@@ -15,9 +15,10 @@ from kstore.broker.coordination import own_contractions, znodes
 from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.errors import ErrorCode
-from tests.broker.harness.topic_client import TopicClient, held, until_true
+from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.reference.waiting import until
 
 Start = Callable[..., KstoreBroker]
 SETTINGS = {
@@ -93,8 +94,8 @@ def test_a_topic_shrinks_its_last_partitions_go_when_empty_and_it_grows_again(
     assert "when the others, 1 to 2, are empty" in refusal.error_message
     before = client.metadata("t").topics[0].partitions
     empty(client, 1, 2)
-    until_true(lambda: counts(client) == (1, -1), "the others are deleted")
-    until_true(lambda: client.call(growing).results[0].error_code == 0, "it grows again")
+    until(lambda: counts(client) == (1, -1), "the others are deleted")
+    until(lambda: client.call(growing).results[0].error_code == 0, "it grows again")
     after = client.metadata("t").topics[0].partitions
     assert min(row.partition_epoch for row in after[1:]) > before[2].partition_epoch
     assert min(row.leader_epoch for row in after) > before[2].leader_epoch
@@ -136,7 +137,7 @@ def test_what_is_prepared_when_the_broker_is_killed_goes_on(start_broker: Start)
     asking = Thread(target=_suppressed, args=(lambda: shrink(TopicClient(broker), 1),))
     asking.start()
     refused = ErrorCode.INVALID_PARTITION_COUNT
-    until_true(lambda: client.produce("t", 2, count=3).error_code == refused, "it is prepared")
+    until(lambda: client.produce("t", 2, count=3).error_code == refused, "it is prepared")
     end = client.list_offsets("t", 2)
     broker.kill()
     asking.join()
@@ -152,8 +153,8 @@ def test_what_is_prepared_when_the_broker_is_killed_goes_on(start_broker: Start)
         found[:] = client.commit("t", {1: 2, 2: end.offset}, **who)
         return found == [0, 0]
 
-    until_true(commits, "the group is loaded")
-    until_true(lambda: counts(client) == (3, 1), "it has shrunk")
+    until(commits, "the group is loaded")
+    until(lambda: counts(client) == (3, 1), "it has shrunk")
 
 
 def _suppressed(call: Callable[[], object]) -> None:
@@ -172,8 +173,8 @@ def test_what_is_decided_stays_so(start_broker: Start) -> None:
     assert client.produce("t", 2, count=1).error_code == ErrorCode.INVALID_PARTITION_COUNT
     assert client.produce("t", 0, count=1).error_code == 0
     empty(client, 1, 2)
-    until_true(lambda: counts(client) == (1, -1), "the others are deleted")
-    until_true(lambda: len(list(broker.log_dir.glob("t-*"))) == 1, "so are their logs")
+    until(lambda: counts(client) == (1, -1), "the others are deleted")
+    until(lambda: len(list(broker.log_dir.glob("t-*"))) == 1, "so are their logs")
 
 
 def test_logs_that_a_broker_had_to_delete_when_it_ended_are_gone(start_broker: Start) -> None:
@@ -227,7 +228,7 @@ def test_offsets_of_partitions_that_are_gone_are_gone(start_broker: Start) -> No
     assert client.commit("t", {0: 1, 2: 2}) == [0, 0]
     assert shrink(client, 1) == (0, "")
     empty(client, 1, 2)
-    until_true(lambda: counts(client) == (1, -1), "the others are deleted")
+    until(lambda: counts(client) == (1, -1), "the others are deleted")
     topic = {"name": "t", "partition_indexes": [0, 2]}
     request = Ask.OffsetFetch(groups=[{"group_id": "g", "topics": [topic]}])
 
@@ -235,4 +236,4 @@ def test_offsets_of_partitions_that_are_gone_are_gone(start_broker: Start) -> No
         [row] = client.call(request, 8).groups[0].topics
         return [each.committed_offset for each in row.partitions]
 
-    until_true(lambda: offsets() == [1, -1], "the group has forgotten them")
+    until(lambda: offsets() == [1, -1], "the group has forgotten them")

@@ -4,8 +4,6 @@ and ordered expansion, on one broker and in a cluster.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 from kstore._fast.record.builder import build_batch
@@ -13,7 +11,7 @@ from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
-__all__ = ["TopicClient", "held", "until_true"]
+__all__ = ["TopicClient", "held"]
 
 TIMEOUT_S = 60.0
 
@@ -133,11 +131,3 @@ def held(answer: Any) -> list[int] | None:
     if answer.assignment is None:
         return None
     return sorted(i for row in answer.assignment.topic_partitions for i in row.partitions)
-
-
-def until_true(condition: Callable[[], object], what: str) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {TIMEOUT_S:g} s: {what}"
-        time.sleep(0.01)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from kstore.record import decode
-from tests.broker.harness.topic_client import TopicClient, until_true
+from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.waiting import until
 
 COUNT = 300
 PAGE = 4096
@@ -109,7 +110,7 @@ def test_an_index_that_is_damaged_under_a_running_broker_is_made_anew(
     broker.process.send_signal(signal.SIGUSR1)
     assert_all_served(client, COUNT)
     assert client.produce("t").base_offset == COUNT
-    until_true(lambda: damages() == 1, "the damage is counted")
+    until(lambda: damages() == 1, "the damage is counted")
     assert_all_served(client, COUNT + 1)
     assert broker.stop() == 0
     assert broker.error_output().count("is damaged: by a test") == 1

@@ -11,7 +11,8 @@ import pytest
 
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from tests.conformance.broker_process import BrokerDiedError
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import KstoreCluster
+from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ import pytest
 
 from kstore.clients import Producer
 from tests.broker.harness.wire import ask
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import KstoreCluster
 from tests.plain_messages import Ask
+from tests.reference.waiting import until
 from tests.reference.worker import Worker
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from tests.broker.runtime.replication.replication_harness import (
     Node,
     new_image,
     run,
-    until,
 )
 from tests.record_requests import fetch_request, only, produce_request
+from tests.reference.waiting import reached
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 12, 17
@@ -84,13 +84,13 @@ def test_a_round_of_replication(tmp_path: Path) -> None:
 
         follower.fetch(0, node=FOLLOWER)
         consumer.fetch(0)
-        await until(lambda: node.plane.fetch.parked == 2)
+        await reached(lambda: node.plane.fetch.parked == 2)
         for _ in range(3):
             producer.produce()
         error, first, high_watermark = await follower.fetched()
         assert (error, high_watermark) == (0, 0)
         assert first in (size, 2 * size, 3 * size)
-        await until(lambda: node.partition().log_end_offset == 3)
+        await reached(lambda: node.partition().log_end_offset == 3)
         assert node.plane.produce.waiting.parked == 3
 
         follower.fetch(2, node=FOLLOWER)  # it has two of the three
@@ -154,11 +154,11 @@ def test_a_follower_that_dies_leaves_the_leader_waiting_until_it_is_out_of_the_i
         node.lead(0, 0, REPLICAS, REPLICAS)
         producer, follower = await Peer.to(node), await Peer.to(node)
         follower.fetch(0, node=FOLLOWER)
-        await until(lambda: node.plane.fetch.parked == 1)
+        await reached(lambda: node.plane.fetch.parked == 1)
         follower.close()
-        await until(lambda: node.plane.fetch.parked == 0)
+        await reached(lambda: node.plane.fetch.parked == 0)
         producer.produce()
-        await until(lambda: node.plane.produce.waiting.parked == 1)
+        await reached(lambda: node.plane.produce.waiting.parked == 1)
         assert node.partition().isr_applied((LEADER,), 1, 0)
         assert await producer.produced() == (0, 0)
         producer.close()

@@ -18,10 +18,10 @@ from kstore.protocol.logs.copy_batches import (
     CopyBatchesTopic,
 )
 from kstore.record import batches, decode
-from tests.broker.requests.test_extensions import TIME, Topic, configured, running, topic
+from tests.broker.requests.test_extensions import TIME, Topic, configured, topic
 from tests.record_requests import fetch_request, only
 
-__all__ = ["running", "topic"]
+__all__ = ["topic"]
 
 KEY = b"these"
 PRODUCER = 4711

@@ -19,7 +19,7 @@ from kstore.protocol.groups.classic import (
 )
 from kstore.protocol.registry import APIS, encode_request
 from kstore.protocol.schema import Message, field_type
-from tests.broker.harness.topic_client import TopicClient, until_true
+from tests.broker.harness.topic_client import TopicClient
 from tests.broker.harness.wire import Wire
 from tests.broker.requests.test_extensions import NEWEST
 from tests.broker.requests.test_extensions import Topic as ProducedTopic
@@ -27,6 +27,7 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.protocol.test_messages_match_kafka import kafka_schemas
 from tests.reference.kafka_decoder import NotKafkasError, decode_message
+from tests.reference.waiting import until
 
 METADATA, FETCH, LIST_OFFSETS, OFFSET_FETCH = 3, 1, 2, 9
 TAGGED_FROM = {METADATA: 9, FETCH: 12, LIST_OFFSETS: 6, OFFSET_FETCH: 6}
@@ -207,7 +208,7 @@ def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
     sent = Ask.Heartbeat(
         group_id=group, generation_id=first.generation_id, member_id=first.member_id
     )
-    until_true(
+    until(
         lambda: asking.call(sent, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS,
         "the second member is waited for",
     )

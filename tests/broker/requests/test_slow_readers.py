@@ -21,6 +21,7 @@ from tests.broker.requests.test_extensions import Topic
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request
+from tests.reference.waiting import until
 
 MB = 1 << 20
 FETCH = 16
@@ -87,13 +88,6 @@ def memory_mb(broker: KstoreBroker) -> float:
 
 def open_files(broker: KstoreBroker) -> int:
     return len(os.listdir(f"/proc/{broker.pid}/fd"))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_slow_reader_gets_every_byte_in_the_order_of_its_requests(broker: KstoreBroker) -> None:

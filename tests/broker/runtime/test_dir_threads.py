@@ -13,11 +13,7 @@ import pytest
 
 from kstore.broker.runtime import dir_threads
 from kstore.broker.runtime.dir_threads import DirThreads
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
+from tests.reference.waiting import reached
 
 
 def run(work: Callable[[DirThreads, list[str]], object]) -> list[str]:
@@ -59,7 +55,7 @@ def test_a_log_dir_that_hangs_is_told_and_holds_back_no_other(
     async def work(threads: DirThreads, told: list[str]) -> None:
         hanging = threads.run("/a", "opening t-0", go_on.wait)
         behind = threads.run("/a", "opening t-1", lambda: 1)
-        await until(lambda: told)
+        await reached(lambda: told)
         assert threads.hangs("/a")
         assert not threads.hangs("/b")
         assert await threads.run("/b", "opening t-2", lambda: 2) == 2

@@ -33,13 +33,6 @@ FAST = {
 PATIENCE_S = 60
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition; TimeoutError after a minute."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 class Poller:
     """One member. It polls all the time, until `is_polling` is False."""
 

@@ -19,8 +19,9 @@ from kstore.errors import (
     UnreleasedInstanceIdError,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.io.group_driver import Poller, produce, until
+from tests.clients.io.group_driver import Poller, produce
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.waiting import reached
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -91,12 +92,12 @@ def test_members_come_and_go(broker: KstoreBroker, protocol: dict[str, object]) 
     async def scene() -> None:
         async with stage(broker, 4, protocol) as here, here.member() as first:
             await first.subscribe(here.topic)
-            await until(lambda: len(first.owned) == 4)
+            await reached(lambda: len(first.owned) == 4)
             async with here.member() as second:
                 await second.subscribe(here.topic)
-                await until(lambda: len(first.owned) == len(second.owned) == 2)
+                await reached(lambda: len(first.owned) == len(second.owned) == 2)
                 assert not first.owned & second.owned
-            await until(lambda: len(first.owned) == 4)
+            await reached(lambda: len(first.owned) == 4)
             assert second.heard[-1][0] == "revoked"
             assert not first.errors
 
@@ -109,11 +110,11 @@ def test_positions_are_committed_before_partitions_go_and_found_by_the_next_owne
     async def scene() -> None:
         async with stage(broker, 2, protocol) as here, here.member() as first:
             await first.subscribe(here.topic)
-            await until(lambda: len(first.owned) == 2)
+            await reached(lambda: len(first.owned) == 2)
             first.read(first.owned, 7)
             async with here.member() as second:
                 await second.subscribe(here.topic)
-                await until(lambda: len(second.owned) == 1)
+                await reached(lambda: len(second.owned) == 1)
                 found = await second.group.committed(second.owned)
                 assert {row.offset for row in found.values() if row is not None} == {7}
 
@@ -127,12 +128,12 @@ def test_a_commit_inside_the_listener_is_taken(
         settings = protocol | {"enable_auto_commit": False}
         async with stage(broker, 2, settings) as here, here.member() as first:
             await first.subscribe(here.topic)
-            await until(lambda: len(first.owned) == 2)
+            await reached(lambda: len(first.owned) == 2)
             offsets = {here.tp(i): OffsetAndMetadata(3, "by hand", 0) for i in range(2)}
             first.on_revoked = lambda: first.group.commit(offsets)
             async with here.member() as second:
                 await second.subscribe(here.topic)
-                await until(lambda: len(second.owned) == 1)
+                await reached(lambda: len(second.owned) == 1)
                 found = await second.group.committed(offsets)
                 assert found == offsets
 
@@ -148,9 +149,9 @@ def test_a_member_that_was_killed_is_replaced_after_its_session(
             await first.subscribe(here.topic)
             second = await here.member().__aenter__()
             await second.subscribe(here.topic)
-            await until(lambda: len(first.owned) == len(second.owned) == 1)
+            await reached(lambda: len(first.owned) == len(second.owned) == 1)
             await second.vanish()
-            await until(lambda: len(first.owned) == 2)
+            await reached(lambda: len(first.owned) == 2)
 
     run(scene())
 
@@ -164,14 +165,14 @@ def test_who_does_not_poll_loses_its_partitions_and_gets_some_back(
             await first.subscribe(here.topic)
             async with here.member() as second:
                 await second.subscribe(here.topic)
-                await until(lambda: len(first.owned) == len(second.owned) == 1)
+                await reached(lambda: len(first.owned) == len(second.owned) == 1)
                 (mine,) = first.owned
                 first.is_polling = False
-                await until(lambda: len(second.owned) == 2)
+                await reached(lambda: len(second.owned) == 2)
                 with pytest.raises(CommitFailedError):
                     await first.group.commit({mine: OffsetAndMetadata(1)})
                 first.is_polling = True
-                await until(lambda: len(second.owned) == 1 and len(first.owned) == 1)
+                await reached(lambda: len(second.owned) == 1 and len(first.owned) == 1)
                 assert ("lost", frozenset({mine})) in first.heard
 
     run(scene())
@@ -185,12 +186,12 @@ def test_a_static_member_comes_back_without_a_rebalance(
             await other.subscribe(here.topic)
             async with here.member(group_instance_id="one") as static:
                 await static.subscribe(here.topic)
-                await until(lambda: len(other.owned) == len(static.owned) == 1)
+                await reached(lambda: len(other.owned) == len(static.owned) == 1)
                 had = static.owned
             heard = list(other.heard)
             async with here.member(group_instance_id="one") as again:
                 await again.subscribe(here.topic)
-                await until(lambda: again.owned == had)
+                await reached(lambda: again.owned == had)
                 assert other.heard == heard
 
     run(scene())
@@ -200,9 +201,9 @@ def test_a_grown_topic_is_shared_anew(broker: KstoreBroker, protocol: dict[str, 
     async def scene() -> None:
         async with stage(broker, 1, protocol) as here, here.member() as first:
             await first.subscribe(here.topic)
-            await until(lambda: len(first.owned) == 1)
+            await reached(lambda: len(first.owned) == 1)
             await here.admin.create_partitions(here.topic, 3)
-            await until(lambda: len(first.owned) == 3)
+            await reached(lambda: len(first.owned) == 3)
 
     run(scene())
 
@@ -214,16 +215,16 @@ def test_a_group_goes_over_to_the_new_protocol_member_by_member(broker: KstoreBr
             async with here.member(**old) as first, here.member(**old) as second:
                 for member in (first, second):
                     await member.subscribe(here.topic)
-                await until(lambda: len(first.owned) == len(second.owned) == 2)
+                await reached(lambda: len(first.owned) == len(second.owned) == 2)
                 await second.close()
                 async with here.member(group_protocol="consumer") as third:
                     await third.subscribe(here.topic)
-                    await until(lambda: len(first.owned) == len(third.owned) == 2)
+                    await reached(lambda: len(first.owned) == len(third.owned) == 2)
                     assert not first.owned & third.owned
                     for member in (first, third):
                         await member.group.commit({tp: OffsetAndMetadata(3) for tp in member.owned})
                     await first.close()
-                    await until(lambda: len(third.owned) == 4)
+                    await reached(lambda: len(third.owned) == 4)
                     found = await third.group.committed(third.owned)
                     assert {row.offset for row in found.values() if row} == {3}
 
@@ -236,9 +237,9 @@ def test_a_pattern_is_matched_by_the_coordinator(broker: KstoreBroker) -> None:
         settings: dict[str, object] = {"group_protocol": "consumer"}
         async with stage(broker, 2, settings) as here, here.member() as member:
             await member.subscribe_pattern(f"{here.topic}.*")
-            await until(lambda: len(member.owned) == 2)
+            await reached(lambda: len(member.owned) == 2)
             await here.admin.create_topics([f"{here.topic}-too"])
-            await until(lambda: len(member.owned) > 2)
+            await reached(lambda: len(member.owned) > 2)
 
     run(scene())
 
@@ -248,10 +249,10 @@ def test_a_taken_instance_id_is_an_error_of_poll(broker: KstoreBroker) -> None:
         settings: dict[str, object] = {"group_protocol": "consumer", "group_instance_id": "one"}
         async with stage(broker, 1, settings) as here, here.member() as first:
             await first.subscribe(here.topic)
-            await until(lambda: first.owned)
+            await reached(lambda: first.owned)
             async with here.member() as second:
                 await second.subscribe(here.topic)
-                await until(lambda: second.errors)
+                await reached(lambda: second.errors)
                 assert isinstance(second.errors[0], UnreleasedInstanceIdError)
             assert first.owned
 
@@ -290,7 +291,7 @@ def test_a_group_outlives_its_broker(tmp_path: Path, protocol: dict[str, object]
         ):
             for member in (first, second):
                 await member.subscribe(here.topic)
-            await until(lambda: len(first.owned) == len(second.owned) == 1)
+            await reached(lambda: len(first.owned) == len(second.owned) == 1)
             before = first.owned, second.owned
             await asyncio.to_thread(broker.kill)
             await asyncio.to_thread(broker.start)
@@ -319,26 +320,26 @@ class TestExpansion:
             async with stage(broker, 1, settings) as here, here.member() as first:
                 await produce(first, here.tp(0), 10)
                 await first.subscribe(here.topic)
-                await until(lambda: first.owned)
+                await reached(lambda: first.owned)
                 first.read([here.tp(0)], 4)
                 async with here.member() as second:
                     await second.subscribe(here.topic)
                     await here.admin.create_partitions(here.topic, 2)
-                    await until(lambda: len(first.owned) == len(second.owned) == 1)
+                    await reached(lambda: len(first.owned) == len(second.owned) == 1)
                     members = (first, second)
                     (old,) = [one for one in members if here.tp(0) in one.owned]
                     (new,) = [one for one in members if here.tp(1) in one.owned]
                     gate = new.group.gate
                     assert gate is not None
-                    await until(lambda: gate.needed() == {here.tp(0)})
+                    await reached(lambda: gate.needed() == {here.tp(0)})
                     row = new.subscription.partitions[here.tp(1)]
                     old.read([here.tp(0)], 9)
                     answers = new.group.heartbeats
-                    await until(lambda: new.group.heartbeats > answers + 2)
+                    await reached(lambda: new.group.heartbeats > answers + 2)
                     assert row.gate_closed
                     old.read([here.tp(0)], 10)
                     answers = new.group.heartbeats
-                    await until(lambda: not row.gate_closed)
+                    await reached(lambda: not row.gate_closed)
                     assert new.group.heartbeats <= answers + 3
 
         run(scene())
@@ -350,13 +351,13 @@ class TestExpansion:
             async with stage(broker, 1) as here, here.member() as member:
                 await produce(member, here.tp(0), 10)
                 await member.subscribe(here.topic)
-                await until(lambda: member.owned)
+                await reached(lambda: member.owned)
                 await here.admin.create_partitions(here.topic, 2)
-                await until(lambda: len(member.owned) == 2)
+                await reached(lambda: len(member.owned) == 2)
                 row = member.subscription.partitions[here.tp(1)]
                 assert row.gate_closed
                 member.read([here.tp(0)], 10)
-                await until(lambda: not row.gate_closed)
+                await reached(lambda: not row.gate_closed)
 
         run(scene())
 
@@ -371,9 +372,9 @@ class TestExpansion:
                     outsider.subscription.assign([here.tp(1)])
                     await outsider.group.commit({here.tp(1): OffsetAndMetadata(1)})
                 await member.subscribe(here.topic)
-                await until(lambda: len(member.owned) == 2)
+                await reached(lambda: len(member.owned) == 2)
                 row = member.subscription.partitions[here.tp(1)]
-                await until(lambda: not row.gate_closed)
+                await reached(lambda: not row.gate_closed)
 
         run(scene())
 
@@ -384,7 +385,7 @@ class TestExpansion:
                 await produce(member, here.tp(0), 10)
                 await here.admin.create_partitions(here.topic, 2)
                 await member.subscribe(here.topic)
-                await until(lambda: len(member.owned) == 2)
+                await reached(lambda: len(member.owned) == 2)
                 assert member.group.gate is None
                 assert not member.subscription.partitions[here.tp(1)].gate_closed
 

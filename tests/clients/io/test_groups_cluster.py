@@ -11,9 +11,10 @@ import pytest
 
 from kstore.clients.io.cluster import GROUP
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.io.group_driver import Poller, until
+from tests.clients.io.group_driver import Poller
 from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
 from tests.conformance.kstore_cluster import KstoreCluster
+from tests.reference.waiting import reached
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ async def outlive_the_coordinator(cluster: KstoreCluster, protocol: str, *, hang
     ):
         for member in (first, second):
             await member.subscribe(name)
-        await until(lambda: len(first.owned) == len(second.owned) == 1)
+        await reached(lambda: len(first.owned) == len(second.owned) == 1)
         heard = [list(member.heard) for member in (first, second)]
         old = await first.cluster.coordinator(GROUP, group_id)
         await asyncio.to_thread(cluster.pause if hangs else cluster.kill, old)
@@ -49,8 +50,8 @@ async def outlive_the_coordinator(cluster: KstoreCluster, protocol: str, *, hang
         new = await first.cluster.coordinator(GROUP, group_id)
         assert new != old
         beats = first.group.heartbeats, second.group.heartbeats
-        await until(lambda: first.group.heartbeats > beats[0] + 2)
-        await until(lambda: second.group.heartbeats > beats[1] + 2)
+        await reached(lambda: first.group.heartbeats > beats[0] + 2)
+        await reached(lambda: second.group.heartbeats > beats[1] + 2)
         assert [member.heard for member in (first, second)] == heard
         found = await second.group.committed([TopicPartition(name, 0), TopicPartition(name, 1)])
         assert sorted(row.offset for row in found.values() if row is not None) == [0, 1]

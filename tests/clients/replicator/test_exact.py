@@ -28,13 +28,13 @@ from kstore.protocol.transactions.transactions import (
 )
 from kstore.record import batches, build_batch
 from kstore.types import TopicPartition
-from tests.broker.harness.topic_client import until_true
 from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.record_requests import only, produce_request
+from tests.reference.waiting import until
 
 COPY = {"kstore.mirror": "true", "kstore.least.producer.id": str(1 << 40)}
 """What is set on an exact copy beside its source's configs."""
@@ -178,9 +178,9 @@ def test_deletions_of_the_source_are_followed(source: Side, target: Side) -> Non
         source.write("deleted", [b"%d" % number])
     source.delete_before("deleted", 2)
     with Running(lambda: exact(source, target, "deleted")):
-        until_true(lambda: start_of(target, "deleted") == 2, "the copy begins where it does")
+        until(lambda: start_of(target, "deleted") == 2, "the copy begins where it does")
         source.delete_before("deleted", 4)
-        until_true(lambda: start_of(target, "deleted") == 4, "the copy follows")
+        until(lambda: start_of(target, "deleted") == 4, "the copy follows")
     assert values(target, "deleted") == values(source, "deleted") == [b"4"]
 
 
@@ -285,7 +285,7 @@ def test_after_the_switch_transactional_producers_go_on(source: Side, target: Si
         late.flush()
         switching = threading.Thread(target=lambda: asyncio.run(made.run(switch=True)))
         switching.start()
-        until_true(lambda: "fenced" in [event.kind for event in events], "the source is fenced")
+        until(lambda: "fenced" in [event.kind for event in events], "the source is fenced")
         assert source.produce("moved").error_code == 44
         assert switching.is_alive()  # a transaction is open
         late.commit_transaction()

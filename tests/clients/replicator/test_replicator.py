@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
-from tests.broker.harness.topic_client import until_true
 from tests.clients.replicator.sides import TIME, Running, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
+from tests.reference.waiting import until
 
 
 def replicator(
@@ -120,13 +120,13 @@ def test_two_at_once_copy_each_record_once(source: Side, target: Side) -> None:
 def test_topics_partitions_and_configs_are_followed(source: Side, target: Side) -> None:
     source.create("follow-1", retention_ms="1234567", cleanup_policy="compact")
     with Running(lambda: replicator(source, target, "follow-.*", sync_interval_ms=50)):
-        until_true(lambda: _has(target, "follow-1", 1), "the topic is copied")
+        until(lambda: _has(target, "follow-1", 1), "the topic is copied")
         assert target.configs("follow-1") == source.configs("follow-1")
         source.configure("follow-1", retention_ms=None, segment_bytes="1048576")
         source.grow("follow-1", 3)
         source.create("follow-2")
         source.write("follow-2", [b"x"])
-        until_true(
+        until(
             lambda: (
                 target.configs("follow-1") == source.configs("follow-1")
                 and _has(target, "follow-1", 3)
@@ -135,7 +135,7 @@ def test_topics_partitions_and_configs_are_followed(source: Side, target: Side) 
             "changes are followed",
         )
         source.write("follow-1", [(b"late", b"k")], index=2)
-        until_true(
+        until(
             lambda: (
                 target.read("follow-1", 2) == source.read("follow-1", 2)
                 and target.read("follow-2") == source.read("follow-2")
@@ -193,7 +193,7 @@ def test_a_moved_group_goes_on_at_the_next_record(source: Side, target: Side) ->
                 got.append((message.offset(), message.value()))
             return len(got) == 2
 
-        until_true(read, "the rest is read")
+        until(read, "the rest is read")
     finally:
         reader.close()
     assert got == [(10, b"10"), (11, b"11")]

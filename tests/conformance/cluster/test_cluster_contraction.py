@@ -28,8 +28,9 @@ from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnTopic,
 )
 from kstore.types import TopicPartition
-from tests.broker.harness.topic_client import TopicClient, until_true
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.broker.harness.topic_client import TopicClient
+from tests.conformance.kstore_cluster import KstoreCluster
+from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +96,7 @@ class Story:
                 return True
             return False
 
-        until_true(asked, "it shrinks")
+        until(asked, "it shrinks")
 
     def close(self) -> None:
         self._producer.close()
@@ -173,7 +174,7 @@ def test_retired_partitions_are_deleted_once_they_are_empty(cluster: KstoreClust
         gone = {TopicPartition("ends", index): -1 for index in (1, 2, 3)}
         with suppress(UnknownTopicOrPartitionError):  # they go as soon as they are empty
             admin.delete_records(gone)
-        until_true(
+        until(
             lambda: len(admin.describe_topics(["ends"])[0].partitions) == 1, "the others are gone"
         )
 
@@ -183,7 +184,7 @@ def test_retired_partitions_are_deleted_once_they_are_empty(cluster: KstoreClust
                 return True
             return False
 
-        until_true(grown, "it grows again")
+        until(grown, "it grows again")
     for each in story.write(5):
         each.result()
     reader = reader_of(cluster, "ends", "afterwards", **{"group.protocol": "consumer"})
@@ -241,7 +242,7 @@ def adds(cluster: KstoreCluster, index: int) -> int:
         coordinator[:] = [TopicClient(cluster.brokers[row.node_id])] if not row.error_code else []
         return bool(coordinator)
 
-    until_true(found, "there is a coordinator")
+    until(found, "there is a coordinator")
     [client] = coordinator
     begun: list[Any] = []
 
@@ -250,7 +251,7 @@ def adds(cluster: KstoreCluster, index: int) -> int:
         begun[:] = [client.call(request, 4)]
         return bool(begun[0].error_code == 0)
 
-    until_true(begins, "it has a producer id")
+    until(begins, "it has a producer id")
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="older",
         v3_and_below_producer_id=begun[0].producer_id,

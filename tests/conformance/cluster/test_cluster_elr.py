@@ -16,8 +16,9 @@ from kstore.clients.admin import FeatureUpdate
 from kstore.errors import KafkaError, NotEnoughReplicasError, RequestTimedOutError
 from kstore.types import TopicPartition
 from tests.conformance.kafka_broker import run_tool
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.zookeeper_server import ZooKeeperEnsemble
+from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 REPLICAS = {"three": [2, 3, 4], "two": [2, 3], "one": [2]}

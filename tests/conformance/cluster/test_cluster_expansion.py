@@ -14,8 +14,9 @@ import pytest
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.store import Create, Set
 from kstore.errors import ErrorCode
-from tests.broker.harness.topic_client import TopicClient, held, until_true
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.broker.harness.topic_client import TopicClient, held
+from tests.conformance.kstore_cluster import KstoreCluster
+from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ def leader_client(cluster: KstoreCluster, name: str, index: int = 0) -> TopicCli
         found[:] = [client_of(cluster, cluster.wait_for_leader(name, index))]
         return bool(found[0].list_offsets(name, index).error_code == 0)
 
-    until_true(leads, f"{name}-{index} is led")
+    until(leads, f"{name}-{index} is led")
     return found[0]
 
 
@@ -61,7 +62,7 @@ def shown(cluster: KstoreCluster, name: str, count: int) -> list[int]:
             found.append((client.epochs(name), answer.max_partition_epoch))
         return all(each == found[0] for each in found)
 
-    until_true(same, f"all brokers tell the same of {name}: {found}")
+    until(same, f"all brokers tell the same of {name}: {found}")
     return found[0][0]
 
 
@@ -87,7 +88,7 @@ def test_a_successor_is_newer_everywhere(cluster: KstoreCluster) -> None:
     client_of(cluster, 3).create("again", 1, 3)
     [new] = shown(cluster, "again", 1)
     assert new > old + 1, "the deletion took a number, too"
-    until_true(
+    until(
         lambda: leader_client(cluster, "again").list_offsets("again").offset == 0,
         "the successor is empty",
     )
@@ -100,7 +101,7 @@ def test_a_broker_that_missed_it_keeps_nothing_of_the_predecessor(cluster: Kstor
     away = next(node for node in ALL if node != cluster.leader("missed"))
     cluster.kill(away)
     here = next(node for node in ALL if cluster.runs(node))
-    until_true(lambda: cluster.broker_ids(here) == set(ALL) - {away}, "it is known to be gone")
+    until(lambda: cluster.broker_ids(here) == set(ALL) - {away}, "it is known to be gone")
     client_of(cluster, here).delete("missed")
     others = {0: [node for node in ALL if node != away]}
     cluster.create_topic("missed", replicas={0: [*others[0]]})
@@ -147,7 +148,7 @@ def test_the_old_number_is_refused_before_there_are_new_partitions(cluster: Ksto
     try:
         ask_to_grow(asking, "before", 5)
         for index, leader in leaders.items():
-            until_true(
+            until(
                 lambda index=index, leader=leader: (  # type: ignore[misc]
                     leader.produce("before", index, count=3, acks=1).error_code
                     == ErrorCode.INVALID_PARTITION_COUNT
@@ -184,25 +185,23 @@ def test_an_expansion_ends_in_time_though_a_leader_stands_still(cluster: KstoreC
             f"'kept' keeps its 2 partitions: broker {still}, alone in sync of partition 0, did not"
         )
         new = client_of(cluster, other)
-        until_true(
-            lambda: new.produce("fenced", count=3, acks=1).error_code == 0, "another one leads"
-        )
+        until(lambda: new.produce("fenced", count=3, acks=1).error_code == 0, "another one leads")
         refused = new.produce("fenced", count=2, acks=1)
         assert refused.error_code == ErrorCode.INVALID_PARTITION_COUNT
-        until_true(
+        until(
             lambda: client.produce("kept", 1, count=2, acks=1).error_code == 0, "it is rolled back"
         )
     finally:
         cluster.resume(still)
     old = client_of(cluster, still)
-    until_true(
+    until(
         lambda: (
             old.produce("fenced", count=2, acks=1).error_code
             in (ErrorCode.INVALID_PARTITION_COUNT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         ),
         "it accepts the old count no more",
     )
-    until_true(lambda: try_to_grow(client, "kept", 3).error_code == 0, "it grows now")
+    until(lambda: try_to_grow(client, "kept", 3).error_code == 0, "it grows now")
     with cluster.admin() as admin:
         admin.alter_configs("", {"kstore.expansion.timeout.ms": None}, resource="broker")
     shown(cluster, "kept", 3)
@@ -231,7 +230,7 @@ def test_a_new_partition_waits_for_leaders_on_other_brokers(cluster: KstoreClust
         answers.append(coordinator.beat("a", joined.member_epoch))
         return answers[-1].member_epoch > joined.member_epoch
 
-    until_true(moved, "the group is given the new partition")
+    until(moved, "the group is given the new partition")
     assert held(answers[-1]) == [0, 1, 2, 3]
 
 
@@ -250,7 +249,7 @@ def coordinator_of(cluster: KstoreCluster, group: str) -> TopicClient:
         commit = client_of(cluster, found[0]).commit("ordered", {0: 0})
         return commit == [0]
 
-    until_true(asked, f"{group} has a coordinator that has loaded it")
+    until(asked, f"{group} has a coordinator that has loaded it")
     return client_of(cluster, found[0])
 
 
@@ -284,7 +283,7 @@ def test_an_expansion_is_gone_on_from_wherever_its_controller_ended(tmp_path: Pa
             assert leader.epoch_end(name, 1, epochs[1]).end_offset == 6
             answer = leader.produce(name, 1, count=2)
             assert answer.error_code == ErrorCode.INVALID_PARTITION_COUNT
-            until_true(
+            until(
                 lambda leader=leader, name=name: leader.produce(name, 1, count=4).error_code == 0,  # type: ignore[misc]
                 "the new count is taken",
             )
@@ -347,7 +346,7 @@ def kill_while_it_grows(
     cluster.wait_for_controller(not_=controller)
     cluster.start(controller)
     cluster.wait_for_controller()
-    until_true(lambda: grows(cluster, controller, name), "it grows")
+    until(lambda: grows(cluster, controller, name), "it grows")
     shown(cluster, name, 30)
     for index in range(3):
         leader = leader_client(cluster, name, index)

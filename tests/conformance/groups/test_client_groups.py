@@ -16,11 +16,12 @@ import pytest
 
 from kstore.clients import AIOAdminClient, NewTopic
 from kstore.types import OffsetAndMetadata, TopicPartition
-from tests.clients.io.group_driver import Poller, until
+from tests.clients.io.group_driver import Poller
 from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
 from tests.conformance.java.test_java_verifiable import ASSIGNORS, Consumer
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.waiting import reached
 
 pytestmark = pytest.mark.slow
 
@@ -128,15 +129,15 @@ async def share(bootstrap: str, protocol: str, start_other: Any, *, ours_first: 
 
         if ours_first:
             await ours.subscribe(name)
-            await until(lambda: held() == everything)
+            await reached(lambda: held() == everything)
             half = [TopicPartition(name, index) for index in range(PARTITIONS)]
             await ours.group.commit({tp: OffsetAndMetadata(5, "note", 0) for tp in half})
         with Other(await asyncio.to_thread(start_other, bootstrap, name, protocol)) as other:
-            await until(lambda: other.member.held() == (everything - held()))
+            await reached(lambda: other.member.held() == (everything - held()))
             await ours.subscribe(name)
-            await until(lambda: len(held()) == 2 and other.member.held() == everything - held())
+            await reached(lambda: len(held()) == 2 and other.member.held() == everything - held())
             assert not ours.errors
-        await until(lambda: held() == everything)
+        await reached(lambda: held() == everything)
         if ours_first:
             found = await ours.group.committed(half)
             assert {row.metadata for row in found.values() if row} == {"note"}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.conformance.groups.test_groups import Confluent, all_four, fill, settle, split_evenly
-from tests.conformance.java.test_java_verifiable import await_that, consumers
+from tests.conformance.java.test_java_verifiable import consumers
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.reference.waiting import until
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
@@ -200,18 +201,16 @@ class TestJava:
         fill(broker.bootstrap, topic)
         new, old = ["--group-protocol", "consumer"], ["--group-protocol", "classic"]
         with consumers(broker, topic, old) as (classic,):
-            await_that(lambda: classic.held() == {0, 1, 2, 3}, "the classic member")
+            until(lambda: classic.held() == {0, 1, 2, 3}, "the classic member")
             with consumers(broker, topic, new) as (joined,):
 
                 def shared() -> bool:
                     held = classic.held(), joined.held()
                     return [len(part) for part in held] == [2, 2] and not held[0] & held[1]
 
-                await_that(shared, f"{classic.held()} {joined.held()}")
+                until(shared, f"{classic.held()} {joined.held()}")
                 assert f"g-{topic}" in self.tool(broker, "--list", "--type", "consumer")
                 fill(broker.bootstrap, topic, "mixed")
-                await_that(
-                    lambda: len(set(classic.values() + joined.values())) == 80, "all records"
-                )
-            await_that(lambda: classic.held() == {0, 1, 2, 3}, "the classic member, alone again")
+                until(lambda: len(set(classic.values() + joined.values())) == 80, "all records")
+            until(lambda: classic.held() == {0, 1, 2, 3}, "the classic member, alone again")
             assert f"g-{topic}" in self.tool(broker, "--list", "--type", "classic")

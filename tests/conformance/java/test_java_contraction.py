@@ -13,7 +13,7 @@ import pytest
 from kstore.clients import AdminClient, NewTopic, Producer
 from tests.conformance.kafka_broker import tool_command
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

@@ -9,7 +9,6 @@ import json
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.java.test_java_tools import create, tool
 from tests.conformance.kafka_broker import KafkaBroker, run_tool, tool_command
+from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
@@ -106,14 +106,6 @@ def consumers(peer, topic: str, *options: list[str]) -> Iterator[list[Consumer]]
             consumer.stop()
 
 
-def await_that(condition, what: str, deadline_s: float = 60) -> None:
-    """Waits until the condition holds."""
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize("acks", ["-1", pytest.param("1", marks=pytest.mark.thorough)])
 def test_the_verifiable_producer_has_every_record_acknowledged(peer, topic, acks):
     create(peer, topic, 2)
@@ -136,7 +128,7 @@ def test_two_verifiable_consumers_share_a_topic_and_one_takes_over(peer, topic, 
     create(peer, topic, 4)
     options = ["--assignment-strategy", ASSIGNORS[assignor]]
     with consumers(peer, topic, options, options) as (first, second):
-        await_that(
+        until(
             lambda: (
                 sorted([len(first.held()), len(second.held())]) == [2, 2]
                 and not first.held() & second.held()
@@ -145,12 +137,12 @@ def test_two_verifiable_consumers_share_a_topic_and_one_takes_over(peer, topic, 
         )
         produce(peer, topic, 200)
         wanted = {str(number) for number in range(200)}
-        await_that(lambda: {*first.values(), *second.values()} >= wanted, "not all read")
+        until(lambda: {*first.values(), *second.values()} >= wanted, "not all read")
         first.stop()
-        await_that(lambda: second.held() == {0, 1, 2, 3}, "not taken over")
+        until(lambda: second.held() == {0, 1, 2, 3}, "not taken over")
         produce(peer, topic, 100, "--value-prefix", "2")
         later = {f"2.{number}" for number in range(100)}
-        await_that(lambda: set(second.values()) >= later, "later ones not read")
+        until(lambda: set(second.values()) >= later, "later ones not read")
         assert len(first.values()) + len(second.values()) == 300
 
 
@@ -159,12 +151,12 @@ def test_a_static_verifiable_consumer_comes_back_without_a_rebalance(peer, topic
     create(peer, topic, 4)
     options = [["--group-instance-id", name, "--session-timeout", "60000"] for name in "ab"]
     with consumers(peer, topic, *options) as (first, second):
-        await_that(lambda: sorted([len(first.held()), len(second.held())]) == [2, 2], "not shared")
+        until(lambda: sorted([len(first.held()), len(second.held())]) == [2, 2], "not shared")
         had, before = second.held(), len(second.named("partitions_assigned"))
         lost = first.held()
         first.stop()
         with consumers(peer, topic, options[0]) as (again,):
-            await_that(lambda: again.held() == lost, "not given back")
+            until(lambda: again.held() == lost, "not given back")
         assert second.held() == had
         assert len(second.named("partitions_assigned")) == before
 

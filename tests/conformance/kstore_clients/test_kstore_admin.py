@@ -60,7 +60,7 @@ from kstore.protocol.groups.streams_groups import (
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kafka_broker import KafkaBroker
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

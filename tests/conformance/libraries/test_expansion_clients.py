@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import until
+from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

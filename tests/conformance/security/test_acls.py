@@ -32,8 +32,9 @@ from tests.broker.harness.wire import Wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import run_tool
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import KstoreCluster, until
+from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
+from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import itertools
 import socket
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import pytest
@@ -26,6 +25,7 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, produce_request
+from tests.reference.waiting import until
 
 TOPIC = "t"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -107,14 +107,6 @@ def throttle_ms(address: tuple[str, int], user: str, client_id: str, request: Me
         return int(answer.throttle_time_ms)
     finally:
         client.sock.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Kafka's brokers hear of a change a little later than who made it."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in 30 s"
-        time.sleep(0.05)
 
 
 CASES: dict[str, tuple[Mapping[str, str | None], tuple[bool, bool, bool]]] = {

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -24,18 +23,11 @@ from kstore.log import (
     open_log_dir,
 )
 from kstore.types import TopicPartition
+from tests.reference.waiting import until
 
 
 def values(log: Log) -> list[bytes | None]:
     return [record.value for record in log.records()]
-
-
-def until(holds: object, seconds: float = 30) -> None:
-    """Wait until ``holds()`` is true."""
-    deadline = time.monotonic() + seconds
-    while not holds():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 BEGIN = """

@@ -18,7 +18,8 @@ from kstore.protocol.controller.broker_requests import (
     UpdateMetadataRequest,
 )
 from kstore.types import TopicPartition
-from tests.reference.controller_host import Cluster, fail_once, run, until
+from tests.reference.controller_host import Cluster, fail_once, run
+from tests.reference.waiting import reached
 
 
 def test_a_broker_is_told_everything_first_and_in_order() -> None:
@@ -232,14 +233,14 @@ def test_the_feature_and_min_insync_replicas_change_who_is_eligible() -> None:
         await cluster.settle()
         assert (partition().isr, partition().elr) == ((), (only.node_id,))
         cluster.store.create("/feature", b'{"features":{"eligible.leader.replicas.version":0}}')
-        await until(lambda: not cluster.controller.state.keeps_elr)
+        await reached(lambda: not cluster.controller.state.keeps_elr)
         only.start()
         await cluster.settle()
         only.stop()
         await cluster.settle()
         assert (partition().isr, partition().elr) == ((only.node_id,), ())
         cluster.store.set("/feature", b'{"features":{"eligible.leader.replicas.version":1}}')
-        await until(lambda: (partition().isr, partition().elr) == ((), (only.node_id,)))
+        await reached(lambda: (partition().isr, partition().elr) == ((), (only.node_id,)))
 
     run(story)
 
@@ -300,7 +301,7 @@ def test_a_write_with_unknown_outcome_makes_everything_be_read_and_told_anew() -
         heard = len(cluster.nodes[1].heard)
         cluster.controller.state = cluster.controller.state.without_topic("t")
         await fail_once(cluster)
-        await until(lambda: "t" in cluster.controller.state.topics)
+        await reached(lambda: "t" in cluster.controller.state.topics)
         await cluster.settle()
         assert [request.type for request in cluster.nodes[1].heard[heard:]] == [FULL, FULL]
 
@@ -328,7 +329,7 @@ def test_while_the_store_is_away_changes_are_refused_at_once_and_nothing_is_read
             node = controller.state.brokers[1]
             controller.replicas_failed(node, {("t", 0)})
             await asyncio.sleep(0)
-        await until(lambda: ("t", 0) in controller.state.offline.get(1, ()))
+        await reached(lambda: ("t", 0) in controller.state.offline.get(1, ()))
         assert controller.generation == generation
         await controller.create_topic(NewTopic("u", 1, 3))
 
@@ -359,7 +360,7 @@ def test_a_reassignment_completes_when_what_comes_is_in_sync_and_what_goes_is_de
         assert partition.adding == partition.removing == ()
         for node in (0, 1):
             assert cluster.nodes[node].deleted == [(made.topic_id, 0)]
-        await until(lambda: not cluster.controller.state.deletions)
+        await reached(lambda: not cluster.controller.state.deletions)
         assert await cluster.controller.list_reassignments() == []
 
     run(story, nodes=4)
@@ -387,7 +388,7 @@ def test_a_replica_that_cannot_be_opened_does_not_lead() -> None:
     async def story(cluster: Cluster) -> None:
         cluster.nodes[0].unable.add(("t", 0))
         await cluster.controller.create_topic(NewTopic("t", assignments={0: [0, 1]}))
-        await until(lambda: cluster.controller.state.topics["t"].partitions[0].leader == 1)
+        await reached(lambda: cluster.controller.state.topics["t"].partitions[0].leader == 1)
         await cluster.settle()
         assert cluster.nodes[2].metadata["t", 0].offline_replicas == [0]
         cluster.nodes[0].unable.clear()
@@ -405,10 +406,10 @@ def test_a_broker_that_does_not_answer_holds_nobody_else_up() -> None:
         cluster.nodes[1].mute = True
         for number in range(5):
             await cluster.controller.create_topic(NewTopic(f"t{number}", 1, 2))
-        await until(lambda: len(cluster.nodes[0].metadata) == 5)
+        await reached(lambda: len(cluster.nodes[0].metadata) == 5)
         heard = len(cluster.nodes[1].heard)
         cluster.nodes[1].mute = False
-        await until(lambda: len(cluster.nodes[1].metadata) == 5)
+        await reached(lambda: len(cluster.nodes[1].metadata) == 5)
         assert len(cluster.nodes[1].heard) - heard <= 4  # told together
 
     run(story)
@@ -423,7 +424,7 @@ def test_an_election_is_told_before_partitions_that_are_still_to_be_opened() -> 
         large = dict.fromkeys(range(600), (1, 2))
         await cluster.controller.create_topic(NewTopic("large", assignments=large))
         cluster.nodes[0].stop()
-        await until(lambda: cluster.controller.state.topics["old"].partitions[0].leader == 1)
+        await reached(lambda: cluster.controller.state.topics["old"].partitions[0].leader == 1)
         heard = len(cluster.nodes[1].heard)
         cluster.nodes[1].mute = False
         await cluster.settle()
@@ -448,7 +449,7 @@ def test_an_unclean_election_takes_place_once_it_is_allowed() -> None:
         controller = cluster.controller
         assert controller.state.topics["t"].partitions[0].leader == -1
         znodes.set_configs(cluster.store, "t", {"unclean.leader.election.enable": "true"})
-        await until(lambda: controller.state.topics["t"].partitions[0].leader == 1)
+        await reached(lambda: controller.state.topics["t"].partitions[0].leader == 1)
         assert controller.state.topics["t"].partitions[0].isr == (1,)
 
     run(story)
@@ -459,7 +460,7 @@ def test_what_is_written_is_taken_over_though_nobody_waits_for_it_any_more() -> 
         asking = asyncio.ensure_future(cluster.controller.create_topic(NewTopic("t", 1, 3)))
         await asyncio.sleep(0)
         asking.cancel()
-        await until(lambda: "t" in cluster.controller.state.topics)
+        await reached(lambda: "t" in cluster.controller.state.topics)
         await cluster.settle()
         assert ("t", 0) in cluster.nodes[0].metadata
 
@@ -471,7 +472,7 @@ def test_a_controller_that_ends_tells_who_waits_that_it_is_none() -> None:
         await cluster.controller.create_topic(NewTopic("t", 1, 3))
         cluster.leader("t", 0).mute = True
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 2)))
-        await until(lambda: cluster.controller.state.count("t") == 2)
+        await reached(lambda: cluster.controller.state.count("t") == 2)
         await cluster.controller.close()
         with pytest.raises(TopicError) as caught:
             await growing

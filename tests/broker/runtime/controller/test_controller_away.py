@@ -12,7 +12,8 @@ import pytest
 
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
-from tests.reference.controller_host import Cluster, run, until
+from tests.reference.controller_host import Cluster, run
+from tests.reference.waiting import reached
 
 
 def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_back(
@@ -35,7 +36,7 @@ def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_
                 await controller.growth.add_partitions(NewPartitions("t", 3))
             assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
             assert "t" in controller.state.expansions
-        await until(lambda: not controller.state.expansions)
+        await reached(lambda: not controller.state.expansions)
         assert len(controller.state.topics["t"].partitions) == 3
 
     run(story)

@@ -24,7 +24,8 @@ from kstore.broker.runtime.controller.store import ControllerStore
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
-from tests.reference.controller_host import Cluster, until
+from tests.reference.controller_host import Cluster
+from tests.reference.waiting import reached
 
 NAMES = ("a", "b", "c")
 NODES = 4
@@ -175,8 +176,8 @@ class History:
         if not self.controller.active:
             await self.elect()
             self.breaks = False
-        await until(lambda: not self.controller.state.expansions)
-        await until(lambda: not self.controller.state.deletions)
+        await reached(lambda: not self.controller.state.expansions)
+        await reached(lambda: not self.controller.state.deletions)
         await self.cluster.settle()
 
     def check(self) -> None:

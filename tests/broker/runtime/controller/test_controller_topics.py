@@ -14,7 +14,8 @@ import pytest
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import StoreClosedError
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
-from tests.reference.controller_host import Cluster, fail_once, run, until
+from tests.reference.controller_host import Cluster, fail_once, run
+from tests.reference.waiting import reached
 
 
 def test_a_log_dir_that_hangs_holds_back_nothing_but_its_own_deletions() -> None:
@@ -29,7 +30,7 @@ def test_a_log_dir_that_hangs_holds_back_nothing_but_its_own_deletions() -> None
         assert ("new", 0) in hanging.hosted
         assert hanging.deleted == []
         hanging.hangs = False
-        await until(lambda: not cluster.controller.state.deletions)
+        await reached(lambda: not cluster.controller.state.deletions)
         assert hanging.deleted == [(old.topic_id, 0)]
 
     run(story)
@@ -64,8 +65,8 @@ def test_a_broker_that_was_away_deletes_what_was_deleted_meanwhile() -> None:
         await cluster.elect()
         cluster.nodes[2].start()
         await cluster.settle()
-        await until(lambda: cluster.nodes[2].deleted == [(made.topic_id, 0)])
-        await until(lambda: not cluster.controller.state.deletions)
+        await reached(lambda: cluster.nodes[2].deleted == [(made.topic_id, 0)])
+        await reached(lambda: not cluster.controller.state.deletions)
 
     run(story)
 
@@ -78,7 +79,7 @@ def test_an_expansion_waits_for_the_leaders() -> None:
         silent.mute = True
         other = next(node for node in cluster.nodes.values() if node is not silent)
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 4)))
-        await until(lambda: other.counts["t"] == 4)
+        await reached(lambda: other.counts["t"] == 4)
         assert other.hosted["t", 0].leader_epoch == 1
         assert len(cluster.controller.state.topics["t"].partitions) == 2
         assert not cluster.store.exists("/brokers/topics/t/partitions/2")
@@ -123,7 +124,7 @@ def test_an_expansion_is_finished_by_the_next_controller_wherever_it_stopped(ste
         await cluster.elect()
         controller = cluster.controller
         if writes > 1 or begun:
-            await until(lambda: len(controller.state.topics["t"].partitions) == 4)
+            await reached(lambda: len(controller.state.topics["t"].partitions) == 4)
         await cluster.settle()
         partitions = controller.state.topics["t"].partitions
         if len(partitions) == 2:
@@ -150,9 +151,9 @@ def test_new_partitions_come_after_all_know_the_new_count_though_the_store_faile
         silent.mute = True
         other = next(node for node in cluster.nodes.values() if node is not silent)
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 2)))
-        await until(lambda: other.counts["t"] == 2)
+        await reached(lambda: other.counts["t"] == 2)
         await fail_once(cluster)
-        await until(lambda: cluster.controller.generation == 2)
+        await reached(lambda: cluster.controller.generation == 2)
         assert len(cluster.controller.state.topics["t"].partitions) == 1
         assert not growing.done()
         silent.mute = False
@@ -173,7 +174,7 @@ def test_a_half_made_topic_and_a_half_deleted_one_are_finished() -> None:
         cluster.store.create("/admin/delete_topics/gone", json.dumps(mark).encode())
         cluster.store.delete("/brokers/topics/gone/partitions/0/state")
         await cluster.elect()
-        await until(lambda: len(cluster.controller.state.topics["half"].partitions) == 2)
+        await reached(lambda: len(cluster.controller.state.topics["half"].partitions) == 2)
         assert not cluster.store.exists("/brokers/topics/gone")
         assert not cluster.store.exists("/admin/delete_topics/gone")
         assert cluster.controller.state.topics["half"].partitions[1].partition_epoch == 5

@@ -11,7 +11,8 @@ from kstore.broker.runtime.controller.growth import TIMEOUT
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
-from tests.reference.controller_host import Cluster, run, until
+from tests.reference.controller_host import Cluster, run
+from tests.reference.waiting import reached
 
 SHORT, LONG = "200", "600000"
 
@@ -62,7 +63,7 @@ def test_a_partition_that_nobody_else_can_lead_makes_the_topic_keep_what_it_has(
             " did not answer the controller within kstore.expansion.timeout.ms=200."
             " Try again when it does."
         )
-        await until(lambda: other.counts["t"] == 3, "the others take the old count again")
+        await reached(lambda: other.counts["t"] == 3, "the others take the old count again")
         assert cluster.store.children("/admin/expansions") == []
         assert cluster.store.children("/brokers/topics/t/partitions") == ["0", "1", "2"]
         assert cluster.store.get("/brokers/topics/t")[0].count(b"[") == 3
@@ -86,7 +87,7 @@ def test_a_lease_that_ends_is_waited_for_no_longer() -> None:
         silent = cluster.leader("t", 1)
         silent.mute = True
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 4)))
-        await until(lambda: "t" in cluster.controller.state.expansions)
+        await reached(lambda: "t" in cluster.controller.state.expansions)
         silent.stop()
         await growing
         assert len(cluster.controller.state.topics["t"].partitions) == 4
@@ -106,14 +107,14 @@ def test_the_next_controller_has_a_part_of_the_time_at_least(passed_ms: int) -> 
         silent = cluster.leader("t", 1)
         silent.mute = True
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 4)))
-        await until(lambda: "t" in cluster.controller.state.expansions)
+        await reached(lambda: "t" in cluster.controller.state.expansions)
         await cluster.controller.close()
         with pytest.raises(TopicError) as caught:
             await growing
         assert caught.value.code == ErrorCode.NOT_CONTROLLER
         cluster.now_ms += passed_ms
         await cluster.elect()
-        await until(lambda: not cluster.controller.state.expansions)
+        await reached(lambda: not cluster.controller.state.expansions)
         assert cluster.controller.growth.rolled_back == 1
         assert len(cluster.controller.state.topics["t"].partitions) == 3
 
@@ -126,7 +127,7 @@ def test_who_asks_again_is_answered_with_what_becomes_of_it() -> None:
         await cluster.settle()
         cluster.leader("t", 1).mute = True
         first = asyncio.ensure_future(refused(cluster, NewPartitions("t", 4)))
-        await until(lambda: "t" in cluster.controller.state.expansions)
+        await reached(lambda: "t" in cluster.controller.state.expansions)
         again = asyncio.ensure_future(refused(cluster, NewPartitions("t", 4)))
         other = await refused(cluster, NewPartitions("t", 5))
         assert other.code == ErrorCode.REASSIGNMENT_IN_PROGRESS
@@ -173,7 +174,7 @@ def test_what_is_decided_is_not_rolled_back() -> None:
         silent = cluster.leader("t", 1)
         silent.mute = True
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 5)))
-        await until(lambda: "t" in cluster.controller.state.expansions)
+        await reached(lambda: "t" in cluster.controller.state.expansions)
         await cluster.controller.close()
         with pytest.raises(TopicError):
             await growing
@@ -183,7 +184,7 @@ def test_what_is_decided_is_not_rolled_back() -> None:
             b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}',
         )
         await cluster.elect()
-        await until(lambda: not cluster.controller.state.expansions)
+        await reached(lambda: not cluster.controller.state.expansions)
         assert len(cluster.controller.state.topics["t"].partitions) == 5
         assert cluster.controller.growth.rolled_back == 0
 

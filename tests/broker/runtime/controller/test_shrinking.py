@@ -17,7 +17,8 @@ from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.groups_behind import GroupsBehindResponse
-from tests.reference.controller_host import Cluster, run, until
+from tests.reference.controller_host import Cluster, run
+from tests.reference.waiting import reached
 
 SHORT, LONG = "300", "600000"
 ORDERED = {"kstore.partition.count.required": "true", "kstore.ordered.expansion": "true"}
@@ -66,7 +67,7 @@ def test_a_topic_shrinks_and_its_last_partitions_stay_until_they_are_empty() -> 
         await controller.add_partitions(narrower(2))  # asked for again
         assert len(controller.state.topics["t"].partitions) == 5, "one has records"
         cluster.logs["t", 4] = (10, 10)
-        await until(lambda: len(controller.state.topics["t"].partitions) == 2)
+        await reached(lambda: len(controller.state.topics["t"].partitions) == 2)
         await cluster.settle()
         assert cluster.store.children("/brokers/topics/t/partitions") == ["0", "1"]
         assert not cluster.store.exists(NODE)
@@ -75,7 +76,7 @@ def test_a_topic_shrinks_and_its_last_partitions_stay_until_they_are_empty() -> 
             assert {i for name, i in node.hosted if name == "t"} == {0, 1}
             assert {i for each, i in node.deleted if each == topic_id} == {2, 3, 4}
         assert told(cluster) == {(2, -1)}
-        await until(lambda: not controller.state.deletions)
+        await reached(lambda: not controller.state.deletions)
         await controller.add_partitions(NewPartitions("t", 4))
         grown = controller.state.topics["t"].partitions
         assert dict(grown[3].prior_leader_epochs) == {0: 1, 1: 1}
@@ -127,7 +128,7 @@ def test_one_change_at_a_time() -> None:
         await made(cluster)
         cluster.behind = ["slow"]
         first = asyncio.ensure_future(cluster.controller.add_partitions(narrower(3)))
-        await until(lambda: cluster.store.exists(NODE))
+        await reached(lambda: cluster.store.exists(NODE))
         for new in (NewPartitions("t", 7), narrower(2)):
             assert (await refused(cluster, new)).code == ErrorCode.REASSIGNMENT_IN_PROGRESS
         again = asyncio.ensure_future(cluster.controller.add_partitions(narrower(3)))
@@ -146,7 +147,7 @@ def test_a_growing_topic_does_not_shrink() -> None:
         await made(cluster, replicas=1)
         cluster.leader("t", 1).mute = True
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 7)))
-        await until(lambda: "t" in cluster.controller.state.expansions)
+        await reached(lambda: "t" in cluster.controller.state.expansions)
         problem = await refused(cluster, narrower(2))
         assert (problem.code, "is growing" in str(problem)) == (
             ErrorCode.REASSIGNMENT_IN_PROGRESS, True,
@@ -161,7 +162,7 @@ def test_it_is_prepared_until_no_group_is_behind() -> None:
         await made(cluster)
         cluster.behind = ["slow"]
         asking = asyncio.ensure_future(cluster.controller.add_partitions(narrower(2)))
-        await until(lambda: told(cluster) == {(5, 2)}, "retired ones take none; the count is old")
+        await reached(lambda: told(cluster) == {(5, 2)}, "retired ones take none; the count is old")
         assert not asking.done()
         cluster.behind = []
         await asking
@@ -231,7 +232,7 @@ def test_the_next_controller_goes_on_with_what_is_prepared() -> None:
         await made(cluster)
         cluster.behind = ["slow"]
         asking = asyncio.ensure_future(cluster.controller.add_partitions(narrower(2)))
-        await until(lambda: told(cluster) == {(5, 2)})
+        await reached(lambda: told(cluster) == {(5, 2)})
         await cluster.controller.close()
         with pytest.raises(TopicError) as caught:
             await asking
@@ -240,7 +241,7 @@ def test_the_next_controller_goes_on_with_what_is_prepared() -> None:
         await cluster.settle()
         assert told(cluster) == {(5, 2)}
         cluster.behind = []
-        await until(lambda: cluster.controller.state.count("t") == 2)
+        await reached(lambda: cluster.controller.state.count("t") == 2)
         await cluster.settle()
         assert told(cluster) == {(2, 2)}
         epochs = {each.leader_epoch for each in cluster.controller.state.topics["t"].partitions}
@@ -259,7 +260,7 @@ def test_the_next_controller_knows_what_is_decided_and_ends_it() -> None:
         assert told(cluster) == {(2, 2)}
         assert cluster.controller.state.count("t") == 2
         cluster.logs |= {("t", index): (10, 10) for index in (2, 3, 4)}
-        await until(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
+        await reached(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
 
     shrunk(story)
 
@@ -278,7 +279,7 @@ def test_a_crash_while_partitions_are_taken_away_leaves_no_node_behind(
 
         monkeypatch.setattr(cluster.controller.store.contractions, "remove_retired", crash)
         cluster.logs |= {("t", index): (10, 10) for index in (2, 3, 4)}
-        await until(lambda: bool(ended))
+        await reached(lambda: bool(ended))
         await cluster.controller.close()
         assert cluster.store.exists("/brokers/topics/t/partitions/3")
         await cluster.elect()
@@ -299,7 +300,7 @@ def test_new_partitions_wait_for_the_logs_of_those_before_them() -> None:
         await cluster.controller.add_partitions(narrower(2))
         away.hangs = True
         cluster.logs |= {("t", index): (10, 10) for index in (2, 3, 4)}
-        await until(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
+        await reached(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
         await cluster.settle()
         problem = await refused(cluster, NewPartitions("t", 4))
         assert problem.code == ErrorCode.REASSIGNMENT_IN_PROGRESS
@@ -349,7 +350,7 @@ def test_a_broker_of_an_older_version_that_comes_meanwhile_rolls_it_back() -> No
         await made(cluster)
         cluster.behind = ["slow"]
         asking = asyncio.ensure_future(refused(cluster, narrower(2)))
-        await until(lambda: told(cluster) == {(5, 2)})
+        await reached(lambda: told(cluster) == {(5, 2)})
         older = cluster.nodes[2]
         older.stop()
         older.start(lacks=CONTRACTIONS_FEATURE)
@@ -375,13 +376,13 @@ def test_a_broker_of_an_older_version_that_comes_later_is_told_of(
         older = cluster.nodes[2]
         older.stop()
         older.start(lacks=CONTRACTIONS_FEATURE)
-        await until(lambda: "upgrade broker 2" in caplog.text)
+        await reached(lambda: "upgrade broker 2" in caplog.text)
         cluster.logs |= {("t", index): (10, 10) for index in (2, 3, 4)}
         await asyncio.sleep(0.05)  # several looks
         assert len(cluster.controller.state.topics["t"].partitions) == 5
         older.stop()
         older.start()
-        await until(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
+        await reached(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
 
     shrunk(story)
 

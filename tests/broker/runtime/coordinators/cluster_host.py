@@ -35,7 +35,7 @@ from kstore.protocol.transactions.transactions import (
 )
 from kstore.types import TopicPartition
 
-__all__ = ["ASKED", "DATA", "GROUPS", "HERE", "STATE", "THERE", "Host", "run", "turns", "until"]
+__all__ = ["ASKED", "DATA", "GROUPS", "HERE", "STATE", "THERE", "Host", "run", "turns"]
 
 ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 HERE, THERE = 1, 2
@@ -248,8 +248,3 @@ async def turns(count: int = 20) -> None:
     """Let everything happen that can."""
     for _ in range(count):
         await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)

@@ -29,8 +29,8 @@ from tests.broker.runtime.coordinators.cluster_host import (
     Host,
     run,
     turns,
-    until,
 )
+from tests.reference.waiting import reached
 
 
 def commit(offset: int) -> OffsetCommitRequest:
@@ -129,7 +129,7 @@ def test_a_join_is_answered_once_the_followers_know_the_generation(tmp_path: Pat
     async def story(host: Host) -> None:
         coordinator = await served(host)
         joining = asyncio.create_task(coordinator.handle("g", join(), ASKED))
-        await until(lambda: host.places[GROUPS].log_end_offset or joining.done())
+        await reached(lambda: host.places[GROUPS].log_end_offset or joining.done())
         host.places[GROUPS].advance()
         joined: Any = await joining
         assert joined.error_code == ErrorCode.NONE

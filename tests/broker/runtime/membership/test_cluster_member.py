@@ -29,6 +29,7 @@ from kstore.protocol.controller.broker_requests import (
     ControlledShutdownResponse,
 )
 from kstore.protocol.schema import Message
+from tests.reference.waiting import reached
 
 
 class Settings(dict[str, Any]):
@@ -139,12 +140,6 @@ def knows(member: ClusterMember, node_ids: set[int]) -> bool:
     return member._brokers == node_ids
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(controller, "Controller", FakeController)
@@ -161,14 +156,14 @@ async def started(machine: Machine, *node_ids: int) -> list[ClusterMember]:
     members = [machine.member(node_id) for node_id in node_ids]
     for member in members:
         await member.start()
-    await until(lambda: all(member.controller_id == node_ids[0] for member in members))
+    await reached(lambda: all(member.controller_id == node_ids[0] for member in members))
     return members
 
 
 def test_the_first_is_controller_and_all_know_it(machine: Machine) -> None:
     async def story() -> None:
         first, second, third = await started(machine, 1, 2, 3)
-        await until(lambda: first.is_controller and FakeController.made[0].started)
+        await reached(lambda: first.is_controller and FakeController.made[0].started)
         assert not second.is_controller
         assert not third.is_controller
         assert [each.controller_epoch for each in (first, second, third)] == [1, 1, 1]
@@ -181,7 +176,7 @@ def test_the_first_is_controller_and_all_know_it(machine: Machine) -> None:
         )
         known = {1, 2, 3}
         for member in (third, second, first):
-            await until(partial(knows, member, known))
+            await reached(partial(knows, member, known))
             await member.close()
             known.discard(member.node_id)
         assert FakeController.made[0].left == [3, 2]  # the last has nobody to hand over to
@@ -203,7 +198,7 @@ def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine
         third._peers().ask = hang  # type: ignore[method-assign]
         waiting = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
         other = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
-        await until(lambda: asked == [1, 1])
+        await reached(lambda: asked == [1, 1])
         await asyncio.sleep(0.01)
         assert not waiting.done()
         machine.root.delete("/controller")
@@ -233,7 +228,7 @@ def test_who_stood_still_for_a_sessions_time_answers_nothing_before_it_is_regist
         assert machine.fenced == [2]
         assert not second.registered
         second._session_s = 600.0
-        await until(lambda: second.registered)
+        await reached(lambda: second.registered)
         assert second.broker_epoch > epoch
         assert machine.fenced == [2]
         for member in (second, first):
@@ -245,12 +240,12 @@ def test_who_stood_still_for_a_sessions_time_answers_nothing_before_it_is_regist
 def test_a_clean_stop_hands_over_and_leaves_nothing(machine: Machine) -> None:
     async def story() -> None:
         first, second = await started(machine, 1, 2)
-        await until(lambda: first._brokers == {1, 2})
+        await reached(lambda: first._brokers == {1, 2})
         await first.close()
         assert FakeController.made[0].left == [1]
         assert FakeController.made[0].closed
         assert machine.fenced == [1]
-        await until(lambda: second.is_controller)
+        await reached(lambda: second.is_controller)
         assert (second.controller_id, second.controller_epoch) == (2, 2)
         assert machine.root.children("/brokers/ids") == ["2"]
         await second.close()
@@ -265,8 +260,8 @@ def test_a_lost_session_fences_and_begins_anew(machine: Machine) -> None:
         first, second = await started(machine, 1, 2)
         old_epoch = first.broker_epoch
         machine.expire(1)
-        await until(lambda: first.registered and machine.fenced)
-        await until(lambda: first.controller_epoch == second.controller_epoch == 2)
+        await reached(lambda: first.registered and machine.fenced)
+        await reached(lambda: first.controller_epoch == second.controller_epoch == 2)
         assert machine.fenced == [1]
         assert FakeController.made[0].closed
         assert [each.epoch for each in FakeController.made] == [1, 2]
@@ -284,10 +279,10 @@ def test_a_registration_that_somebody_deleted_is_made_again(machine: Machine) ->
         (first,) = await started(machine, 1)
         old_epoch = first.broker_epoch
         machine.root.delete("/brokers/ids/1")
-        await until(lambda: first.registered and first.broker_epoch > old_epoch)
+        await reached(lambda: first.registered and first.broker_epoch > old_epoch)
         assert machine.fenced == [1]
         assert machine.root.children("/brokers/ids") == ["1"]
-        await until(lambda: first.is_controller)
+        await reached(lambda: first.is_controller)
         await first.close()
 
     run(story())
@@ -300,7 +295,7 @@ def test_while_it_has_no_session_it_is_nobodys_earlier_life(machine: Machine) ->
         first.on_session_lost.append(lambda: epochs.append(first.broker_epoch))
         old_epoch = first.broker_epoch
         machine.expire(1)
-        await until(lambda: first.registered and epochs)
+        await reached(lambda: first.registered and epochs)
         assert old_epoch < epochs[0] <= first.broker_epoch
         await first.close()
 
@@ -318,10 +313,10 @@ def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machin
 
         first._node.run_blocking = stuck  # type: ignore[method-assign]
         machine.expire(1)
-        await until(lambda: machine.fenced == [1])
+        await reached(lambda: machine.fenced == [1])
         assert not first.registered
         gate.set()
-        await until(lambda: first.registered)
+        await reached(lambda: first.registered)
         assert machine.fenced == [1]
         await first.close()
 
@@ -332,9 +327,9 @@ def test_a_broker_that_has_gone_is_no_longer_told_to_clients(machine: Machine) -
     async def story() -> None:
         first, second, third = await started(machine, 1, 2, 3)
         metadata = first._metadata
-        await until(lambda: knows(first, {1, 2, 3}))
+        await reached(lambda: knows(first, {1, 2, 3}))
         machine.sessions[3][0].close()
-        await until(lambda: 3 not in metadata.image.brokers)
+        await reached(lambda: 3 not in metadata.image.brokers)
         first.suspect(2)
         assert 2 in metadata.image.brokers  # it may only have closed a connection
         first._store.owner_has_ended = lambda path: path == "/brokers/ids/2"  # type: ignore[method-assign]
@@ -350,7 +345,7 @@ def test_a_controller_that_can_not_start_gives_way(machine: Machine) -> None:
     async def story() -> None:
         FakeController.fails = 1
         (first,) = await started(machine, 1)
-        await until(lambda: first.is_controller and FakeController.made[-1].started)
+        await reached(lambda: first.is_controller and FakeController.made[-1].started)
         assert [each.epoch for each in FakeController.made] == [1, 2]
         assert FakeController.made[0].closed
         await first.close()
@@ -368,7 +363,7 @@ def test_an_id_that_is_taken_is_waited_for_and_then_refused(machine: Machine) ->
         starting: Awaitable[None] = asyncio.ensure_future(late.start())
         machine.sessions[1][0].close()
         await starting
-        await until(lambda: late.is_controller)
+        await reached(lambda: late.is_controller)
         await late.close()
         await first.close()
 
@@ -380,7 +375,7 @@ def test_a_claim_whose_answer_was_lost_is_found(machine: Machine) -> None:
         member = machine.member(1)
         assert registration.claim_controller(member._store, 1, 1000)
         await member.start()
-        await until(lambda: member.is_controller)
+        await reached(lambda: member.is_controller)
         assert member.controller_epoch == 1
         await member.close()
 

@@ -249,14 +249,6 @@ def new_image() -> MetadataCache:
     return MetadataCache(MetadataImage("cluster"), lambda: None)
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
-    """Wait until the condition is true."""
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "not in time"
-        await asyncio.sleep(0.001)
-
-
 def run(story: Callable[[], Awaitable[None]], timeout_s: float = 60) -> None:
     """Run a story on a loop of its own."""
     loop = new_loop()

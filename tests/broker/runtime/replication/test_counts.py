@@ -15,6 +15,7 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.runtime.replication.counts import PreparedCounts
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
+from tests.reference.waiting import reached
 
 
 class Scene:
@@ -51,11 +52,6 @@ class Scene:
         await asyncio.sleep(0)
         return found
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not condition():
-                await asyncio.sleep(0.001)
-
 
 def tell(story: Callable[[Scene], Awaitable[None]], *, growing: bool = False) -> None:
     async def run() -> None:
@@ -71,7 +67,7 @@ def tell(story: Callable[[Scene], Awaitable[None]], *, growing: bool = False) ->
 def test_a_rollback_that_the_controller_could_not_say_is_found_in_the_store() -> None:
     async def story(scene: Scene) -> None:
         scene.counts.tell(scene.entry, 4)
-        await scene.until(lambda: scene.entry.partition_count == 2)
+        await reached(lambda: scene.entry.partition_count == 2)
         assert scene.reports == [
             "'t' has 2 partitions, and the controller, which had prepared it for 4, has not said"
             " so: its producers go on"
@@ -83,7 +79,7 @@ def test_a_rollback_that_the_controller_could_not_say_is_found_in_the_store() ->
 def test_while_the_store_has_it_growing_the_old_count_stays_refused() -> None:
     async def story(scene: Scene) -> None:
         scene.counts.tell(scene.entry, 4)
-        await scene.until(lambda: scene.reads == 3)
+        await reached(lambda: scene.reads == 3)
         assert scene.entry.partition_count == 4
 
     tell(story, growing=True)
@@ -100,7 +96,7 @@ def test_what_the_controller_says_meanwhile_counts() -> None:
 
         scene.when_read = prepared_anew
         scene.counts.tell(scene.entry, 4)
-        await scene.until(lambda: scene.reads == 3)
+        await reached(lambda: scene.reads == 3)
         assert scene.entry.partition_count == 4
 
     tell(story)
@@ -127,7 +123,7 @@ def test_a_commit_that_is_told_of_meanwhile_leaves_the_other_topics_to_be_looked
         scene.when_read = committed
         for entry in (scene.entry, *others):
             scene.counts.tell(entry, 4)
-        await scene.until(lambda: scene.reads == 3)
+        await reached(lambda: scene.reads == 3)
         assert scene.entry.partition_count == 4
 
     tell(story)
@@ -143,7 +139,7 @@ def test_a_look_that_is_over_late_changes_no_count_that_was_committed_meanwhile(
 
         scene.when_read = committed
         scene.counts.tell(scene.entry, 4)
-        await scene.until(lambda: scene.reads == 1)
+        await reached(lambda: scene.reads == 1)
         await asyncio.sleep(0.01)
         assert scene.entry.partition_count == 4
         assert scene.reports == []

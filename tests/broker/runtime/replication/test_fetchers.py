@@ -23,9 +23,9 @@ from tests.broker.runtime.replication.replication_harness import (
     Node,
     new_image,
     run,
-    until,
 )
 from tests.reference.fault_fs import FaultyFileSystem
+from tests.reference.waiting import reached
 
 Story = Callable[[Node, Node], Awaitable[None]]
 
@@ -51,8 +51,8 @@ def run_pair(story: Story, folder: Path, partitions: int = 1, **config: Any) -> 
 async def caught_up(leader: Node, follower: Node, index: int = 0) -> None:
     """Until the follower has everything, and knows that it is committed."""
     led, copy = leader.partition(index), follower.partition(index)
-    await until(lambda: copy.log_end_offset == led.log_end_offset)
-    await until(lambda: led.high_watermark == led.log_end_offset)
+    await reached(lambda: copy.log_end_offset == led.log_end_offset)
+    await reached(lambda: led.high_watermark == led.log_end_offset)
 
 
 def test_a_follower_has_the_leaders_bytes_and_its_fetches_commit_them(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_follower_has_the_leaders_bytes_and_its_fetches_commit_them(tmp_path: 
         # What is committed the follower hears with the next news.
         before = a.partition().high_watermark
         a.append(b"news")
-        await until(lambda: b.partition().high_watermark >= before)
+        await reached(lambda: b.partition().high_watermark >= before)
         assert b.partition().high_watermark <= b.partition().log_end_offset
 
     run_pair(story, tmp_path)
@@ -101,7 +101,7 @@ def test_a_partition_that_is_stopped_is_not_copied_any_more(tmp_path: Path) -> N
         b.follow(1, 0, 0)
         await caught_up(a, b, 0)
         b.fetchers.stop_all()
-        await until(lambda: not a.plane.open_connections())
+        await reached(lambda: not a.plane.open_connections())
         b.follow(1, 0, 0)
         a.append(b"z")
         await caught_up(a, b, 0)
@@ -160,7 +160,7 @@ def test_an_empty_follower_begins_where_its_leader_begins(tmp_path: Path) -> Non
         a.lead(0, 0, (1, 2), (1,))
         for _ in range(10):
             a.append(b"x")
-        await until(lambda: a.partition().high_watermark == 10)
+        await reached(lambda: a.partition().high_watermark == 10)
         a.partition().log.delete_before(7)
         b.follow(1, 0)
         a.partition().isr_applied((1, 2), 1, 0)
@@ -169,7 +169,7 @@ def test_an_empty_follower_begins_where_its_leader_begins(tmp_path: Path) -> Non
         assert a.contents(start=7) == b.contents()
         a.partition().log.delete_before(9)
         a.append(b"y")
-        await until(lambda: b.partition().log_start_offset == 9)
+        await reached(lambda: b.partition().log_start_offset == 9)
 
     run_pair(story, tmp_path)
 
@@ -181,7 +181,7 @@ def test_after_an_unclean_election_a_longer_log_is_cut_to_its_leaders(tmp_path: 
             a.append(b"x")
         b.lead(1, 1, (1, 2), (2,))  # it has nothing
         a.follow(2, 1)
-        await until(lambda: a.partition().log_end_offset == 0)
+        await reached(lambda: a.partition().log_end_offset == 0)
         b.append(b"y")
         b.partition().isr_applied((1, 2), 2, 1)
         await caught_up(b, a)
@@ -215,7 +215,7 @@ def test_a_follower_that_knows_of_a_leader_before_the_leader_does_tries_again(
 ) -> None:
     async def story(a: Node, b: Node) -> None:
         b.follow(1, 4)
-        await until(lambda: a.plane.fetch.requests > 2)
+        await reached(lambda: a.plane.fetch.requests > 2)
         a.lead(4, 0, (1, 2), (1, 2))
         a.append(b"x")
         await caught_up(a, b)
@@ -239,7 +239,7 @@ def test_a_log_that_cannot_be_written_waits_alone(
             await caught_up(a, b, index)
         disk.fail("append", errno.ENOSPC, written_bytes=10)
         a.append(b"y")
-        await until(lambda: b.reports)
+        await reached(lambda: b.reports)
         a.append(b"y", index=1)
         await caught_up(a, b, 1)
         await caught_up(a, b, 0)  # there is space again
@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_not_appended_and_told_once(tmp_path: Path) -> None
             file.seek(a.partition().log.size_bytes - 3)
             file.write(b"!!!")
         b.follow(1, 0)
-        await until(lambda: b.reports)
+        await reached(lambda: b.reports)
         assert f"error {ErrorCode.CORRUPT_MESSAGE}" in b.reports[0]
         assert b.partition().log_end_offset == 0  # both came at once
         await asyncio.sleep(0.05)
@@ -298,11 +298,11 @@ def test_a_throttled_replica_that_is_behind_is_copied_at_its_rate(
             for _ in range(10):
                 a.append(bytes(20_000), index=index)
             b.follow(1, 0, index)
-        await until(lambda: b.partition(0).log_end_offset > 0)
-        await until(lambda: b.partition(1).log_end_offset == 10)  # the others are not slowed down
+        await reached(lambda: b.partition(0).log_end_offset > 0)
+        await reached(lambda: b.partition(1).log_end_offset == 10)  # the others are not slowed down
         assert b.partition(0).log_end_offset < 10
         b.configs.cluster.clear()
-        await until(lambda: b.partition(0).log_end_offset == 10)
+        await reached(lambda: b.partition(0).log_end_offset == 10)
 
     run_pair(story, tmp_path, 2, replica_fetch_max_bytes=50_000)
 
@@ -316,19 +316,19 @@ def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
         throttle = {"leader.replication.throttled.replicas": "0:1,1:2"}
         a.metadata.publish(a.image.with_topics(TopicImage(TOPIC, TOPIC_ID, (), throttle)))
         a.configs.cluster["leader.replication.throttled.rate"] = "1000"
-        await until(lambda: a.plane.fetch.throttle is not None)
+        await reached(lambda: a.plane.fetch.throttle is not None)
         for index in range(2):
             a.lead(0, 0, (1, 2), (1,), index)
             for _ in range(10):
                 a.append(bytes(20_000), index=index)
             b.follow(1, 0, index)
-        await until(lambda: b.partition(0).log_end_offset > 0)
-        await until(lambda: b.partition(1).log_end_offset == 10)
+        await reached(lambda: b.partition(0).log_end_offset > 0)
+        await reached(lambda: b.partition(1).log_end_offset == 10)
         assert b.partition(0).log_end_offset < 10
         a.partition(0).isr_applied((1, 2), 1, 0)  # one in sync is not slowed down
-        await until(lambda: b.partition(0).log_end_offset == 10)
+        await reached(lambda: b.partition(0).log_end_offset == 10)
         a.configs.cluster.clear()
-        await until(lambda: a.plane.fetch.throttle is None)
+        await reached(lambda: a.plane.fetch.throttle is None)
 
     run_pair(story, tmp_path, 2, replica_fetch_max_bytes=50_000, replica_fetch_wait_max_ms=10)
 

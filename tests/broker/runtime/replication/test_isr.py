@@ -30,6 +30,7 @@ from kstore.protocol.controller.broker_requests import (
     IsrPartition,
     IsrTopic,
 )
+from tests.reference.waiting import reached
 
 ME, NEAR, FAR = 5, 6, 7
 REPLICAS = (ME, NEAR, FAR)
@@ -115,13 +116,6 @@ class Leader:
             partition.lead(3, 10, REPLICAS, (ME,))
             self.partitions.append(partition)
 
-    async def until(self, check: Callable[[], bool]) -> None:
-        for _ in range(10_000):
-            if check():
-                return
-            await asyncio.sleep(0.001)
-        raise AssertionError("it did not come")
-
     def close(self) -> None:
         self.changes.close()
         self.dir.close()
@@ -159,7 +153,7 @@ def test_proposals_of_one_turn_go_together(run: Any) -> None:
         first, second = leader.partitions
         first.propose_isr((ME, NEAR))
         second.propose_isr((ME, FAR))
-        await leader.until(lambda: (first.isr, second.isr) == ((ME, NEAR), (ME, FAR)))
+        await reached(lambda: (first.isr, second.isr) == ((ME, NEAR), (ME, FAR)))
         assert (first.isr_version, first.proposed_isr) == (11, None)
         rows = [
             IsrPartition(
@@ -187,11 +181,11 @@ def test_what_is_proposed_while_one_is_under_way_comes_next(run: Any) -> None:
         first, second = leader.partitions
         leader.controller.hold.clear()
         first.propose_isr((ME, NEAR))
-        await leader.until(lambda: len(leader.controller.asked) == 1)
+        await reached(lambda: len(leader.controller.asked) == 1)
         second.propose_isr((ME, FAR))
         assert not first.propose_isr((ME, NEAR, FAR))
         leader.controller.hold.set()
-        await leader.until(lambda: second.isr == (ME, FAR))
+        await reached(lambda: second.isr == (ME, FAR))
         assert [len(asked.topics[0].partitions) for asked in leader.controller.asked] == [1, 1]
 
     run(story)
@@ -214,7 +208,7 @@ def test_an_undecided_proposal_is_asked_again(run: Any, problem: Any) -> None:
         partition = leader.partitions[0]
         leader.controller.answers = [problem, problem]
         partition.propose_isr((ME, NEAR))
-        await leader.until(lambda: partition.isr == (ME, NEAR))
+        await reached(lambda: partition.isr == (ME, NEAR))
         assert len(leader.controller.asked) == 3
 
     run(story)
@@ -228,7 +222,7 @@ def test_without_a_controller_it_waits_for_one(run: Any) -> None:
         await asyncio.sleep(0.005)
         assert (leader.controller.asked, partition.proposed_isr) == ([], (ME, NEAR))
         leader.membership.controller_id = 2
-        await leader.until(lambda: partition.isr == (ME, NEAR))
+        await reached(lambda: partition.isr == (ME, NEAR))
 
     run(story)
 
@@ -243,7 +237,7 @@ def test_the_controllers_own_broker_asks_without_a_connection(run: Any) -> None:
 
         leader.membership.controller = SimpleNamespace(alter_partition=alter_partition)
         leader.partitions[0].propose_isr((ME, NEAR))
-        await leader.until(lambda: leader.partitions[0].isr == (ME, NEAR))
+        await reached(lambda: leader.partitions[0].isr == (ME, NEAR))
         assert (len(asked), leader.controller.asked) == (1, [])
 
     run(story)
@@ -255,7 +249,7 @@ def test_a_replica_that_is_not_taken_leaves_the_isr_as_it_was(run: Any, code: in
         partition = leader.partitions[0]
         leader.controller.answers = [refused(code)]
         partition.propose_isr((ME, NEAR))
-        await leader.until(lambda: partition.proposed_isr is None)
+        await reached(lambda: partition.proposed_isr is None)
         assert (partition.isr, partition.isr_version) == ((ME,), 10)
         assert len(leader.controller.asked) == 1
 
@@ -273,7 +267,7 @@ def test_who_is_fenced_waits_for_the_controllers_word(run: Any, code: int) -> No
         partition = leader.partitions[0]
         leader.controller.answers = [refused(code)]
         partition.propose_isr((ME, NEAR))
-        await leader.until(lambda: len(leader.controller.asked) == 1)
+        await reached(lambda: len(leader.controller.asked) == 1)
         await asyncio.sleep(0.01)
         assert (partition.proposed_isr, len(leader.controller.asked)) == ((ME, NEAR), 1)
         partition.lead(4, 11, REPLICAS, (ME, NEAR))
@@ -290,7 +284,7 @@ def test_beside_an_old_version_comes_what_holds_now(run: Any) -> None:
             lambda request: answer(request, lambda row: (code, [ME, FAR], 17))
         ]
         partition.propose_isr((ME, NEAR))
-        await leader.until(lambda: partition.proposed_isr is None)
+        await reached(lambda: partition.proposed_isr is None)
         assert (partition.isr, partition.isr_version) == ((ME, FAR), 17)
 
     run(story)
@@ -301,7 +295,7 @@ def test_an_answer_to_what_was_given_up_changes_nothing(run: Any) -> None:
         partition = leader.partitions[0]
         leader.controller.hold.clear()
         partition.propose_isr((ME, NEAR))
-        await leader.until(lambda: len(leader.controller.asked) == 1)
+        await reached(lambda: len(leader.controller.asked) == 1)
         partition.follow(NEAR, 4)
         leader.controller.hold.set()
         await asyncio.sleep(0.01)
@@ -321,7 +315,7 @@ def test_followers_that_lag_are_taken_out(run: Any) -> None:
         assert leader.controller.asked == []
         leader.table.replication.clock = lambda: now + 2 * LAG_MS
         leader.changes._tick()
-        await leader.until(lambda: partition.isr == (ME,))
+        await reached(lambda: partition.isr == (ME,))
         assert partition.high_watermark == 1
 
     run(story)

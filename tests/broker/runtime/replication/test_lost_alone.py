@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from kstore.record import batches
-from tests.broker.runtime.replication.replication_harness import Node, new_image, run, until
+from tests.broker.runtime.replication.replication_harness import Node, new_image, run
 from tests.broker.runtime.replication.test_segment_repairs import PLACE, Leader
+from tests.reference.waiting import reached
 
 REPLICAS = (1, 2, 3)
 EVERYWHERE, BEHIND, END = 3, 5, 7
@@ -47,7 +48,7 @@ def test_what_a_leader_lost_that_was_in_sync_alone_comes_from_who_still_has_it(
             node.follow(1, 0)
         for _ in range(EVERYWHERE):
             leader.append(b"everywhere")
-        await until(lambda: all(n.partition().high_watermark == EVERYWHERE for n in followers))
+        await reached(lambda: all(n.partition().high_watermark == EVERYWHERE for n in followers))
         if epoch:
             leader.repairs.close()
             leader.lead(epoch, 1, REPLICAS, REPLICAS)
@@ -55,10 +56,10 @@ def test_what_a_leader_lost_that_was_in_sync_alone_comes_from_who_still_has_it(
                 node.follow(1, epoch)
         for _ in range(EVERYWHERE, BEHIND):
             leader.append(b"followers have it")
-        await until(lambda: all(n.partition().log_end_offset == BEHIND for n in followers))
+        await reached(lambda: all(n.partition().log_end_offset == BEHIND for n in followers))
         for node in followers:
             node.fetchers.stop_all()
-        await until(lambda: not leader.plane.open_connections())
+        await reached(lambda: not leader.plane.open_connections())
         leader.table.replication.max_lag_ms = -1  # who is not in sync holds nothing back
         leader.partition().isr_applied((1,), 2, epoch)
         for _ in range(BEHIND, END):
@@ -77,11 +78,11 @@ def test_what_a_leader_lost_that_was_in_sync_alone_comes_from_who_still_has_it(
             node.follow(1, 2)
         try:
             kept = max(left, BEHIND)
-            await until(lambda: offsets(leader) == [*range(kept)], 8)
+            await reached(lambda: offsets(leader) == [*range(kept)], 8)
             assert leader.append(b"next") == END
             expected = [*range(kept), END]
-            await until(lambda: all(offsets(n) == expected for n in (leader, *followers)))
-            await until(lambda: not log.lost)
+            await reached(lambda: all(offsets(n) == expected for n in (leader, *followers)))
+            await reached(lambda: not log.lost)
             assert log.core.epochs.as_list()[-1] == (2, END)
         finally:
             leader.repairs.close()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from tests.broker.runtime.replication.in_cluster import (
     opened,
     state,
 )
+from tests.reference.waiting import reached
 
 
 class Hanging:
@@ -48,7 +49,7 @@ class Hanging:
     async def hang(self) -> None:
         """From now on the log dir hangs, as the operator is told."""
         self.call = self.broker.node.dirs.run(self.path, "a call that hangs", self._go_on.wait)
-        await until(lambda: self.broker.node.dirs.hangs(self.path))
+        await reached(lambda: self.broker.node.dirs.hangs(self.path))
 
     async def go_on(self) -> None:
         """It answers again, and all that was waiting there has ended."""
@@ -61,11 +62,6 @@ class Hanging:
         return [home is not None and home.path == self.path for home in homes]
 
 
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
 @asynccontextmanager
 async def hanging(folder: Path) -> AsyncIterator[Hanging]:
     """Partition 1 lies in the log dir that can hang, 0 in the other one."""
@@ -76,7 +72,7 @@ async def hanging(folder: Path) -> AsyncIterator[Hanging]:
         if made.lies(0, 1) != [False, True]:
             made.path = str(folder / "data")
         assert sorted(made.lies(0, 1)) == [False, True]
-        await until(lambda: len(made.manager.replicas.hosted) == 2)  # on a slow machine, too
+        await reached(lambda: len(made.manager.replicas.hosted) == 2)  # on a slow machine, too
         try:
             yield made
         finally:
@@ -118,7 +114,7 @@ async def test_roles_in_a_log_dir_that_hangs_are_taken_once_it_answers(folder: P
         assert codes(await manager.leader_and_isr(isr(state(epoch=2, index=here)))) == [0]
         assert not made.call.done()
         await made.go_on()
-        await until(lambda: place in replicas.hosted)
+        await reached(lambda: place in replicas.hosted)
         assert replicas.hosted[place][:2] == (OTHER, 2), "the last that was said"
         partition = replicas.find(place)
         assert partition is not None
@@ -138,7 +134,7 @@ async def test_a_hang_that_begins_meanwhile_holds_no_other_partition(folder: Pat
         assert not made.call.done()
         await hang
         await made.go_on()
-        await until(lambda: place in made.manager.replicas.hosted)
+        await reached(lambda: place in made.manager.replicas.hosted)
 
 
 @on_a_loop
@@ -154,7 +150,7 @@ async def test_a_new_partition_of_a_log_dir_that_begins_to_hang_is_made_there_on
         assert sorted(hosted) == [False, False, True, True]
         await hang
         await made.go_on()
-        await until(lambda: len(made.manager.replicas.hosted) == 6)
+        await reached(lambda: len(made.manager.replicas.hosted) == 6)
         names = [path.name for name in ("data", "hangs") for path in (folder / name).glob("t-*")]
         assert sorted(names) == [f"t-{index}" for index in range(6)]
 
@@ -207,7 +203,7 @@ async def test_strays_in_a_log_dir_that_hangs_hold_nobody(folder: Path) -> None:
         assert list(made.manager.replicas.hosted) == [TopicPartition("t", 1 - there)]
         assert not made.call.done()
         await made.go_on()
-        await until(lambda: list(folder.glob(f"*/t-{there}.*-stray")))
+        await reached(lambda: list(folder.glob(f"*/t-{there}.*-stray")))
 
 
 @on_a_loop
@@ -223,7 +219,7 @@ async def test_the_controller_hears_of_what_can_not_be_done_after_all(folder: Pa
         assert codes(await manager.leader_and_isr(isr(state(epoch=1, index=there)))) == [0]
         made.broker.log_manager.failed[made.path] = "gone"
         await made.go_on()
-        await until(lambda: told)
+        await reached(lambda: told)
         assert place not in manager.replicas.hosted
 
 
@@ -235,7 +231,7 @@ async def led_with_records(made: Hanging) -> tuple[TopicPartition, Partition]:
         made.broker.partition_writer().append(place, build_batch([value]))
     partition = made.manager.replicas.find(place)
     assert partition is not None
-    await until(lambda: partition.log_end_offset == 2)
+    await reached(lambda: partition.log_end_offset == 2)
     return place, partition
 
 
@@ -275,5 +271,5 @@ async def test_a_role_in_another_epoch_waits_for_the_cut(folder: Path) -> None:
         assert (replicas.hosted[place].leader_epoch, partition.online) == (0, False)
         await made.go_on()
         await cut
-        await until(lambda: replicas.hosted[place].leader_epoch == 7)
+        await reached(lambda: replicas.hosted[place].leader_epoch == 7)
         assert (partition.online, partition.leader_epoch) == (True, 7)

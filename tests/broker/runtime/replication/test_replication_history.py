@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from kstore._fast.broker.partition import Partition
-from tests.broker.runtime.replication.replication_harness import Node, new_image, run, until
+from tests.broker.runtime.replication.replication_harness import Node, new_image, run
+from tests.reference.waiting import reached
 
 STEPS = 60
 NODES = (1, 2, 3)
@@ -159,11 +160,11 @@ class Controller:
         self.elect(self.chance.choice(self.isr))
         leader = self.nodes[self.leader]
         # What it appends before it has heard that it leads may be cut.
-        await until(lambda: leader.partition().leader_epoch == self.epoch)
-        await until(lambda: leader.partition().online and len(self.isr) == len(NODES))
+        await reached(lambda: leader.partition().leader_epoch == self.epoch)
+        await reached(lambda: leader.partition().online and len(self.isr) == len(NODES))
         self.append()
         end = leader.partition().log_end_offset
-        await until(lambda: leader.partition().high_watermark == end)
+        await reached(lambda: leader.partition().high_watermark == end)
 
 
 def committed_bytes(partition: Partition, end: int) -> bytes:

@@ -19,7 +19,8 @@ from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
 from kstore.record import batches
 from kstore.types import TopicPartition
-from tests.broker.runtime.replication.replication_harness import TOPIC, Node, new_image, run, until
+from tests.broker.runtime.replication.replication_harness import TOPIC, Node, new_image, run
+from tests.reference.waiting import reached
 
 PLACE = TopicPartition(TOPIC, 0)
 REPLICAS = (1, 2, 3)
@@ -106,10 +107,10 @@ def run_leader(story: Story, folder: Path) -> None:
             leader.append(b"committed")
         for node in nodes[1:]:
             node.follow(1, 0)
-        await until(lambda: partition.high_watermark == COMMITTED)
+        await reached(lambda: partition.high_watermark == COMMITTED)
         for node in nodes[1:]:
             node.fetchers.stop_all()
-        await until(lambda: not leader.plane.open_connections())
+        await reached(lambda: not leader.plane.open_connections())
         leader.table.replication.max_lag_ms = -1  # who is not in sync holds nothing back
         partition.isr_applied((1,), 1, 0)
         for number in range(COMMITTED, END):
@@ -126,7 +127,7 @@ def run_leader(story: Story, folder: Path) -> None:
 
 async def blocked(leader: Node, follower: Node) -> None:
     """Until a follower is told that what comes next is damaged."""
-    await until(lambda: any("has damage at offset" in row for row in follower.reports))
+    await reached(lambda: any("has damage at offset" in row for row in follower.reports))
 
 
 @pytest.mark.parametrize("number", [COMMITTED, COMMITTED + 1, END - 1])
@@ -143,19 +144,19 @@ def test_a_leader_drops_damage_that_is_not_committed_and_that_nobody_else_has(
         await looked(leader, 2)
         assert partition.log.damaged_parts(), "the third may have got it before it was damaged"
         c.follow(1, 0)
-        await until(lambda: not partition.log.damaged_parts())
+        await reached(lambda: not partition.log.damaged_parts())
         # Who waits for what is gone is told; the partition is led as before.
-        await until(lambda: answers and partition.online)
+        await reached(lambda: answers and partition.online)
         assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert roles == [(PLACE, False, 0), (PLACE, True, 0)]
         assert (partition.online, partition.isr, partition.isr_version) == (True, (1,), 1)
         assert leader.append(b"next") == END, "no offset is given again"
         for node in (b, c):
-            await until(lambda node=node: node.partition().log_end_offset == END + 1)
+            await reached(lambda node=node: node.partition().log_end_offset == END + 1)
             assert node.contents() == leader.contents()
         assert [view.base_offset for view in batches(leader.contents())] == [*range(number), END]
         partition.isr_applied(REPLICAS, 2, 0)
-        await until(lambda: partition.high_watermark == END + 1)
+        await reached(lambda: partition.high_watermark == END + 1)
         [row] = [row for row in caplog.records if "no other replica has" in row.getMessage()]
         assert row.levelno == logging.ERROR
         assert f"offsets {number} to {END - 1}" in row.getMessage()
@@ -168,7 +169,7 @@ def test_damage_that_a_follower_has_whole_stays_until_that_is_committed(tmp_path
     async def story(leader: Leader, b: Node, c: Node) -> None:
         partition = leader.partition()
         b.follow(1, 0)
-        await until(lambda: b.partition().log_end_offset == END)
+        await reached(lambda: b.partition().log_end_offset == END)
         whole = leader.contents()
         leader.damage(COMMITTED)
         c.follow(1, 0)
@@ -176,9 +177,9 @@ def test_damage_that_a_follower_has_whole_stays_until_that_is_committed(tmp_path
         await looked(leader, 2)
         assert len(partition.log.damaged_parts()) == 1
         partition.isr_applied((1, 2), 2, 0)
-        await until(lambda: partition.high_watermark == END)
-        await until(lambda: not partition.log.damaged_parts())
-        await until(lambda: c.partition().log_end_offset == END)
+        await reached(lambda: partition.high_watermark == END)
+        await reached(lambda: not partition.log.damaged_parts())
+        await reached(lambda: c.partition().log_end_offset == END)
         assert leader.contents() == c.contents() == whole
 
     run_leader(story, tmp_path)
@@ -199,7 +200,7 @@ def test_committed_damage_is_never_dropped(tmp_path: Path) -> None:
         partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
         leader.append(b"not committed")
         leader.damage(END)
-        await until(lambda: leader.dir.lost_offsets == 2)
+        await reached(lambda: leader.dir.lost_offsets == 2)
         assert partition.log.damaged_parts() == [committed]
 
     run_leader(story, tmp_path)
@@ -212,11 +213,11 @@ def test_damage_that_no_reader_of_the_leader_met_is_dropped(tmp_path: Path) -> N
         turn_a_bit(leader, COMMITTED + 1)
         b.follow(1, 0)
         c.follow(1, 0)
-        await until(lambda: leader.dir.lost_offsets)
+        await reached(lambda: leader.dir.lost_offsets)
         assert leader.dir.lost_offsets == END - COMMITTED - 1
         assert leader.append(b"next") == END
         for node in (b, c):
-            await until(lambda node=node: node.partition().log_end_offset == END + 1)
+            await reached(lambda node=node: node.partition().log_end_offset == END + 1)
 
     run_leader(story, tmp_path)
 
@@ -235,7 +236,7 @@ def test_followers_copy_on_behind_committed_damage_that_nobody_has(
         assert b.partition().log_end_offset == number, "the third may have it"
         c.follow(1, 0)
         for node in (b, c):
-            await until(lambda node=node: node.partition().log_end_offset == END)
+            await reached(lambda node=node: node.partition().log_end_offset == END)
             found = list(batches(node.contents()))
             assert [view.base_offset for view in found] == [*range(END)]
             assert [view.base_offset for view in found if not view.records_count] == [number]
@@ -245,7 +246,7 @@ def test_followers_copy_on_behind_committed_damage_that_nobody_has(
         partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=3)
         partition.isr_applied(REPLICAS, 2, 0)
         assert leader.append(b"next") == END
-        await until(lambda: partition.high_watermark == END + 1)
+        await reached(lambda: partition.high_watermark == END + 1)
         [row] = [row for row in caplog.records if "no other replica has" in row.getMessage()]
         assert row.levelno == logging.ERROR
         assert f"offsets {number} to {number} are lost" in row.getMessage()
@@ -263,10 +264,10 @@ def test_a_leader_that_starts_anew_learns_that_nobody_has_its_damage(tmp_path: P
         replication = leader.partition().replication
         assert replication is not None
         replication.lost_parts = ((COMMITTED, COMMITTED + 1),)
-        await until(lambda: b.partition().log_end_offset == END)
+        await reached(lambda: b.partition().log_end_offset == END)
         replication.lost_parts = ()
         c.follow(1, 0)
-        await until(lambda: c.partition().log_end_offset == END)
+        await reached(lambda: c.partition().log_end_offset == END)
         assert c.contents() == b.contents()
 
     run_leader(story, tmp_path)
@@ -275,13 +276,13 @@ def test_a_leader_that_starts_anew_learns_that_nobody_has_its_damage(tmp_path: P
 def test_followers_copy_on_behind_what_is_damaged_on_both_others(tmp_path: Path) -> None:
     async def story(leader: Leader, b: Node, c: Node) -> None:
         b.follow(1, 0)
-        await until(lambda: b.partition().log_end_offset == END)
+        await reached(lambda: b.partition().log_end_offset == END)
         commit_alone(leader)
-        await until(lambda: b.partition().high_watermark == END)
+        await reached(lambda: b.partition().high_watermark == END)
         meet(b, turn_a_bit(b, COMMITTED))
         leader.damage(COMMITTED)
         c.follow(1, 0)
-        await until(lambda: c.partition().log_end_offset == END)
+        await reached(lambda: c.partition().log_end_offset == END)
         assert [view.records_count for view in batches(c.contents())][COMMITTED] == 0
 
     run_leader(story, tmp_path)
@@ -301,7 +302,7 @@ def test_nothing_is_dropped_while_an_isr_is_asked_for(tmp_path: Path) -> None:
         assert len(partition.log.damaged_parts()) == 1
         leader.table.on_isr_change = None
         partition.isr_refused()
-        await until(lambda: not partition.log.damaged_parts())
+        await reached(lambda: not partition.log.damaged_parts())
 
     run_leader(story, tmp_path)
 
@@ -317,4 +318,4 @@ async def looked(leader: Leader, times: int) -> None:
         return found
 
     leader.repairs._repair = count  # type: ignore[method-assign]
-    await until(lambda: len(seen) >= times)
+    await reached(lambda: len(seen) >= times)

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tests.broker.runtime.security.sasl_harness import (
 from tests.broker.runtime.security.tls_harness import Authority, consume, produce
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
+from tests.reference.waiting import until
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -116,13 +117,6 @@ def refusal(settings: dict[str, Any]) -> str:
     producer.purge()
     producer.flush(1)
     return heard[0]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # ---- unmodified clients ----

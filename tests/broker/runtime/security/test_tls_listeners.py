@@ -19,6 +19,7 @@ from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
 from tests.broker.runtime.security.tls_harness import TIMEOUT_S, Authority, consume, produce
+from tests.reference.waiting import until
 
 PASSWORD = "not-to-be-told"
 
@@ -115,10 +116,10 @@ def test_new_keys_are_taken_over_and_old_connections_stay(
         old.list_topics(timeout=TIMEOUT_S)
         made = broker.output().count("connections")
         store.write_bytes(b"no key")
-        _until(lambda: "the keys of before stay in use" in broker.output())
+        until(lambda: "the keys of before stay in use" in broker.output())
         produce(authority.client_settings(broker.address), "t", [b"1"])
         other.issue(store)
-        _until(lambda: "are in use now" in broker.output())
+        until(lambda: "are in use now" in broker.output())
         produce(other.client_settings(broker.address), "t", [b"2"])
         old.produce("t", b"3")
         assert old.flush(TIMEOUT_S) == 0
@@ -243,10 +244,3 @@ def test_brokers_speak_tls_among_themselves(authority: Authority, tmp_path: Path
         produce(clients, "t", [b"%d" % number for number in range(500, 600)])
         cluster.start()
         assert len(consume({"bootstrap.servers": cluster.bootstrap_servers}, "t", 600)) == 600
-
-
-def _until(condition: Any) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -14,7 +14,8 @@ from kstore.broker.runtime.transactions.transaction_coordinator import Transacti
 from kstore.broker.state.transactions.state import COMPLETE_COMMIT, PREPARE_COMMIT, TV_2
 from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode, KafkaError, NetworkError
-from tests.broker.runtime.coordinators.cluster_host import DATA, STATE, Host, run, turns, until
+from tests.broker.runtime.coordinators.cluster_host import DATA, STATE, Host, run, turns
+from tests.reference.waiting import reached
 
 
 async def coordinating(host: Host) -> TransactionCoordinator:
@@ -59,11 +60,11 @@ def test_markers_are_written_once_the_decision_can_not_be_lost(tmp_path: Path) -
         await turns()
         assert host.places[DATA].log_end_offset == 0
         host.places[STATE].advance()
-        await until(lambda: host.places[DATA].log_end_offset)
+        await reached(lambda: host.places[DATA].log_end_offset)
         await turns()
         assert state_of(coordinator) == PREPARE_COMMIT, "the marker may still be lost"
         host.places[DATA].advance()
-        await until(lambda: state_of(coordinator) == COMPLETE_COMMIT)
+        await reached(lambda: state_of(coordinator) == COMPLETE_COMMIT)
         assert (await ending).error_code == ErrorCode.NONE
 
     run(tmp_path, story)
@@ -80,7 +81,7 @@ def test_markers_go_to_the_leader_until_one_takes_them(tmp_path: Path) -> None:
         ]
         ending = await ended(host, coordinator)
         host.places[STATE].advance()
-        await until(lambda: state_of(coordinator) == COMPLETE_COMMIT)
+        await reached(lambda: state_of(coordinator) == COMPLETE_COMMIT)
         assert (await ending).error_code == ErrorCode.NONE
         assert len(host.asked) == 4
         (marker,) = host.asked[-1].markers
@@ -98,7 +99,7 @@ def test_a_partition_that_is_gone_needs_no_marker(tmp_path: Path) -> None:
         await asyncio.sleep(0.15)
         assert state_of(coordinator) == PREPARE_COMMIT, "it is only not known here"
         host.stored = False
-        await until(lambda: state_of(coordinator) == COMPLETE_COMMIT)
+        await reached(lambda: state_of(coordinator) == COMPLETE_COMMIT)
 
     run(tmp_path, story)
 
@@ -117,7 +118,7 @@ def test_the_next_coordinator_completes_what_is_prepared(tmp_path: Path) -> None
         host.lead(STATE)
         host.places[STATE].advance()
         await coordinator.wait_loaded()
-        await until(lambda: state_of(coordinator) == COMPLETE_COMMIT)
+        await reached(lambda: state_of(coordinator) == COMPLETE_COMMIT)
         assert host.asked[0].markers[0].coordinator_epoch == 2
         host.places[STATE].advance()
         again = coordinator.end_transaction("tx", Claim(7, 0), TV_2, committed=True)

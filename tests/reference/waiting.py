@@ -1,0 +1,44 @@
+"""Waiting for what comes about elsewhere: in a process, a thread, or another task."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+__all__ = ["TIMEOUT_S", "reached", "until"]
+
+TIMEOUT_S = 60.0
+"""Generous: it only ends a test that would wait for ever."""
+
+
+def until(
+    condition: Callable[[], object],
+    what: str = "it comes about",
+    timeout_s: float = TIMEOUT_S,
+    pause_s: float = 0.01,
+) -> None:
+    """Wait until the condition is true; AssertionError, with the last error if it raised one."""
+    from kstore.errors import KafkaError
+
+    deadline = time.monotonic() + timeout_s
+    last: Exception | None = None
+    while True:
+        try:
+            if condition():
+                return
+        except (KafkaError, OSError) as problem:  # not yet: an election is under way, say
+            last = problem
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout_s:g} s: {what}") from last
+        time.sleep(pause_s)
+
+
+async def reached(
+    condition: Callable[[], object], what: str = "it comes about", timeout_s: float = TIMEOUT_S
+) -> None:
+    """Let other tasks run until the condition is true; AssertionError."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        await asyncio.sleep(0.001)
