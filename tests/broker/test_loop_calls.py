@@ -28,10 +28,10 @@ from kstore.clients.admin import (
     quota_entity,
 )
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.broker.api.requests.world import AUTHORIZER
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.on_disk, pytest.mark.timeout(300)]
 

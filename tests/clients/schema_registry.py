@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.reference.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import Asked, HttpAnswers, Reply
 
 AVRO_ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}
 JSON_ORDER = {

@@ -27,10 +27,10 @@ from kstore.clients.io.handover import RebalanceListener
 from kstore.config.definition import ConfigError
 from kstore.errors import CommitFailedError, GroupMaxSizeReachedError
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.beside.waiting import until
 from tests.clients.io.test_groups import PROTOCOLS
 from tests.clients.io.test_groups import SETTINGS as QUICK_GROUPS
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 
 PATIENCE_S = 60
 SETTINGS = QUICK_GROUPS | {"group.max.size": "3", "group.consumer.max.size": "3"}

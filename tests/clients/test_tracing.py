@@ -22,9 +22,9 @@ from kstore.clients.tracing import (
     context_of,
 )
 from kstore.testing import Broker
+from tests.beside.http_answers import Asked, HttpAnswers, Reply
 from tests.broker.harness.plane_harness import Plane
 from tests.fast.network.test_request_times import FETCH, PRODUCE, fetch, produce
-from tests.reference.http_answers import Asked, HttpAnswers, Reply
 
 
 class Collector(HttpAnswers):

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tests.beside.waiting import TIMEOUT_S, until
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import TIMEOUT_S, until
 
 if TYPE_CHECKING:
     from kstore.clients import AdminClient

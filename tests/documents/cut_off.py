@@ -15,9 +15,9 @@ from types import TracebackType
 
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.broker_process import free_ports
 from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster
-from tests.reference.waiting import until
 
 __all__ = ["CutOffCluster"]
 

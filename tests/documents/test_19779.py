@@ -27,10 +27,10 @@ from kstore.clients.core.group.group_step import CommitClaim
 from kstore.clients.io.cluster import GROUP
 from kstore.errors import CommitFailedError, IllegalGenerationError, StaleMemberEpochError
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.beside.waiting import reached
 from tests.clients.io.group_driver import Poller
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.documents.strict_commits import StrictBroker
-from tests.reference.waiting import reached
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

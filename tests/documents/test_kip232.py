@@ -19,9 +19,9 @@ from kstore.clients.io.cluster import ClusterClient
 from kstore.config.client.configs import client_settings
 from kstore.errors import InvalidPartitionEpochError
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import TIMEOUT_S
 from tests.documents.cut_off import CutOffCluster
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

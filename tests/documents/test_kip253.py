@@ -22,8 +22,8 @@ import pytest
 from kstore.clients import AdminClient, Consumer, Producer, RebalanceListener
 from kstore.clients.core.order_check import OrderChecker, OrderReport
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

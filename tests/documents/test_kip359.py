@@ -16,8 +16,8 @@ from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import ProduceRequest, ProduceResponse
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.documents.cut_off import CutOffCluster
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

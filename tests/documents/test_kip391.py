@@ -18,11 +18,11 @@ import pytest
 from kstore.clients import Producer, ProducerRecord
 from kstore.errors import InvalidProduceOffsetError
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
+from tests.beside.worker import Worker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.documents.readers import Seen, everything
-from tests.reference.waiting import until
-from tests.reference.worker import Worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -16,9 +16,9 @@ import pytest
 
 from kstore.clients import Producer
 from kstore.errors import ErrorCode
+from tests.beside.waiting import until
 from tests.conformance.go_programs import build
 from tests.documents.cut_off import CutOffCluster
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 

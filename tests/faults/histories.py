@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from tests.beside.waiting import until
+from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import PARTITIONS, KstoreCluster
 from tests.reference.linearizability import Operation
-from tests.reference.waiting import until
-from tests.reference.worker import Worker
 
 __all__ = [
     "CommitClient",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import (
     CommitClient,
@@ -22,7 +23,6 @@ from tests.faults.histories import (
     all_records,
 )
 from tests.reference.linearizability import is_linearizable
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

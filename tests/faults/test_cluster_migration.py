@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import Traffic
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

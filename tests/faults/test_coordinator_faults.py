@@ -17,10 +17,10 @@ from confluent_kafka import Producer as KafkaProducer
 from kstore.broker.runtime.coordinators.partitions import partition_of
 from kstore.broker.runtime.transactions.admission import TIMEOUT_S
 from kstore.protocol.transactions.admin import DescribeTransactionsRequest
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
 from tests.faults.histories import all_records
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

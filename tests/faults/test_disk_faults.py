@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import Producer, all_records, check_records
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

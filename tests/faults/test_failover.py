@@ -18,9 +18,9 @@ from kstore.protocol.metadata.metadata import (
     MetadataRequestTopic,
     TopicRequest,
 )
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

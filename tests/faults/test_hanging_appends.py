@@ -17,10 +17,10 @@ import pytest
 from kstore.clients import AdminClient, Consumer, Producer
 from kstore.clients.admin import NewTopic
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.faults.disks import Disk, FaultyDisk, HangingDevice
 from tests.faults.test_log_dir_faults import broker_on, lies_on
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -19,12 +19,12 @@ from kstore.clients import AdminClient, Consumer, Producer
 from kstore.clients.admin import NewTopic, ReplicaOnBroker
 from kstore.errors import ErrorCode, KafkaError
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
 from tests.faults.disks import Disk, FaultyDisk
 from tests.plain_messages import Ask
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -15,8 +15,8 @@ import pytest
 
 from kstore.clients import AdminClient, NewTopic
 from kstore.errors import KafkaError
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import (
     PARTITIONS,
     THREE_REPLICAS,
@@ -23,7 +24,6 @@ from tests.conformance.kstore_cluster import (
 )
 from tests.faults.histories import Traffic
 from tests.faults.networks import Network, why_not
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from kstore.errors import KafkaError, TopicAuthorizationFailedError
+from tests.beside.waiting import until
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.conformance.sasl_listeners import SCRAM_PASSWORD, SCRAM_USER, client_settings
 from tests.conformance.zookeeper_server import ZooKeeperEnsemble
 from tests.faults.histories import Traffic, check_records
-from tests.reference.waiting import until
 
 pytestmark = [
     pytest.mark.slow,

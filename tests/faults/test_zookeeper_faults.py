@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 from tests.conformance.zookeeper_server import ZooKeeperEnsemble
 from tests.faults.histories import Traffic
-from tests.reference.waiting import until
 
 pytestmark = [
     pytest.mark.slow,

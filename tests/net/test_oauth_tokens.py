@@ -29,7 +29,7 @@ from kstore.errors import NetworkError, SaslAuthenticationFailedError
 from kstore.net.oauth_tokens import claims_of, token_source
 from kstore.net.sasl_client import Token
 from kstore.net.sasl_login import Login
-from tests.reference.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import Asked, HttpAnswers, Reply
 
 SECRET = "never-to-be-told"
 CLASSES = {name: text for text, name in RETRIEVERS.items()}

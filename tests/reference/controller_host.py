@@ -41,8 +41,8 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from tests.beside.waiting import reached
 from tests.plain_messages import Answer, Ask
-from tests.reference.waiting import reached
 
 __all__ = ["Cluster", "Node", "fail_once", "run"]
 

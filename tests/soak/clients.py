@@ -13,9 +13,9 @@ import confluent_kafka as ck
 
 from kstore.clients import AdminClient, NewTopic
 from kstore.errors import KafkaError
+from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.faults.histories import CLIENT, NumberedProducer
-from tests.reference.worker import Worker
 
 __all__ = ["Churn", "Expander", "OrderReader", "SteadyProducer"]
 

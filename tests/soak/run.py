@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
-from tests.reference.waiting import until
 from tests.soak.clients import Churn, Expander, OrderReader, SteadyProducer
 from tests.soak.log_lines import AFTER_A_STALL, EXPLAINED, unexplained
 from tests.soak.samples import Growth, Sample, growth, sample, stalls

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.waiting import until
+from tests.beside.waiting import until
 
 pytest_plugins = ("pytester",)
 

@@ -19,7 +19,7 @@ from kstore.clients import AdminClient, Consumer, NewTopic, Producer
 from kstore.testing import brokers
 from kstore.testing.brokers import Cluster
 from kstore.types import TopicPartition
-from tests.reference.worker import Worker
+from tests.beside.worker import Worker
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from typing import Self
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.broker_process import free_port
-from tests.reference.waiting import until
 
 __all__ = ["MariaDb"]
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from kstore.clients import AdminClient, Consumer
+from tests.beside.waiting import until
 from tests.conformance.kafka_jars import fetch, java_program
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 from tests.works_with.environments import CACHE
 from tests.works_with.mariadb import MariaDb
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kstore.clients import AdminClient, Consumer, Producer
+from tests.beside.waiting import until
 from tests.conformance.kafka_jars import fetch
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 from tests.works_with.environments import CACHE, PROGRAMS, environment
 
 pytestmark = [

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from kstore.clients import Consumer
+from tests.beside.waiting import until
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_jars import KAFKA_VERSION, fetch, jar_folder, java_program
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.java, pytest.mark.slow]
 

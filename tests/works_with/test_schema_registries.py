@@ -22,11 +22,11 @@ import pytest
 from kstore.clients import Consumer, Producer, SerializationContext
 from kstore.pipeline.columns.decoding import ValueFormat
 from kstore.pipeline.columns.registry import subject_schemas
+from tests.beside.waiting import until
 from tests.clients.schema_registry import AVRO_ORDER, JSON_ORDER, order_class
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_jars import java_program
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 from tests.works_with.environments import unpacked
 
 pytestmark = [pytest.mark.nightly, pytest.mark.java, pytest.mark.slow]

@@ -23,10 +23,10 @@ from bench.compare.pair import Pair
 from bench.measure import Settings, percentile, progress
 from bench.report import Goal, Row
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kafka_jars import KafkaUnavailableError
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.zookeeper_server import ZooKeeperServer, zookeeper_classpath
-from tests.reference.waiting import until
 
 __all__ = ["rows"]
 

@@ -13,11 +13,11 @@ import pytest
 from kstore.clients import Consumer, Producer
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.broker.harness.wire import ask
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.plain_messages import Ask
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 RECORDS = 200

@@ -15,10 +15,10 @@ from kstore.broker.coordination import own_contractions, znodes
 from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.errors import ErrorCode
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
-from tests.reference.waiting import until
 
 Start = Callable[..., KstoreBroker]
 SETTINGS = {

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kstore.record import decode
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 
 COUNT = 300
 PAGE = 4096

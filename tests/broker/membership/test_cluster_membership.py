@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kstore.broker.coordination.lmdb_store import LmdbStore
+from tests.beside.waiting import until
 from tests.conformance.broker_process import BrokerDiedError
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kstore.broker.coordination.zookeeper_store import ZooKeeperStore
+from tests.beside.waiting import until
 from tests.conformance.broker_process import BrokerDiedError
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.zookeeper_server import ZooKeeperServer
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kstore.clients import Producer
+from tests.beside.waiting import until
+from tests.beside.worker import Worker
 from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.plain_messages import Ask
-from tests.reference.waiting import until
-from tests.reference.worker import Worker
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60

@@ -11,6 +11,7 @@ from typing import Any
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS, decode_response, encode_request
+from tests.beside.waiting import reached
 from tests.broker.runtime.replication.replication_harness import (
     TOPIC,
     TOPIC_ID,
@@ -19,7 +20,6 @@ from tests.broker.runtime.replication.replication_harness import (
     run,
 )
 from tests.record_requests import fetch_request, only, produce_request
-from tests.reference.waiting import reached
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 12, 17

@@ -19,6 +19,7 @@ from kstore.protocol.groups.classic import (
 )
 from kstore.protocol.registry import APIS, encode_request
 from kstore.protocol.schema import Message, field_type
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.broker.harness.wire import Wire
 from tests.broker.requests.test_extensions import NEWEST
@@ -27,7 +28,6 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.protocol.test_messages_match_kafka import kafka_schemas
 from tests.reference.kafka_decoder import NotKafkasError, decode_message
-from tests.reference.waiting import until
 
 METADATA, FETCH, LIST_OFFSETS, OFFSET_FETCH = 3, 1, 2, 9
 TAGGED_FROM = {METADATA: 9, FETCH: 12, LIST_OFFSETS: 6, OFFSET_FETCH: 6}

@@ -16,12 +16,12 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.protocol.logs.fetch import FetchResponse
 from kstore.protocol.registry import decode_response, encode_request
+from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
 from tests.broker.requests.test_extensions import Topic
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request
-from tests.reference.waiting import until
 
 MB = 1 << 20
 FETCH = 16

@@ -13,7 +13,7 @@ import pytest
 
 from kstore.broker.runtime import dir_threads
 from kstore.broker.runtime.dir_threads import DirThreads
-from tests.reference.waiting import reached
+from tests.beside.waiting import reached
 
 
 def run(work: Callable[[DirThreads, list[str]], object]) -> list[str]:

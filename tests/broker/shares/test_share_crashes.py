@@ -14,8 +14,8 @@ import pytest
 
 from kstore.clients import AdminClient, Producer, ShareConsumer, ShareRecord, TopicPartition
 from kstore.clients.admin import ConfigResource
+from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.worker import Worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

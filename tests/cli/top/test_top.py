@@ -24,7 +24,7 @@ from kstore.cli.top.sample import rows_between
 from kstore.cli.top.sampler import Sampler
 from kstore.clients import AdminClient, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from kstore.testing.brokers import Broker
-from tests.reference.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import Asked, HttpAnswers, Reply
 
 pytestmark = pytest.mark.slow
 WAIT_S = 60.0

@@ -22,9 +22,9 @@ from kstore.protocol.metadata.metadata import (
 )
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
+from tests.beside.waiting import until
 from tests.plain_messages import Answer
 from tests.reference.fake_broker import FakeBroker
-from tests.reference.waiting import until
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 

@@ -19,9 +19,9 @@ from kstore.errors import (
     UnreleasedInstanceIdError,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.beside.waiting import reached
 from tests.clients.io.group_driver import Poller, produce
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import reached
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

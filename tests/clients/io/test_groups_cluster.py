@@ -11,10 +11,10 @@ import pytest
 
 from kstore.clients.io.cluster import GROUP
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.beside.waiting import reached
 from tests.clients.io.group_driver import Poller
 from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import reached
 
 pytestmark = pytest.mark.slow
 

@@ -28,13 +28,13 @@ from kstore.protocol.transactions.transactions import (
 )
 from kstore.record import batches, build_batch
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.record_requests import only, produce_request
-from tests.reference.waiting import until
 
 COPY = {"kstore.mirror": "true", "kstore.least.producer.id": str(1 << 40)}
 """What is set on an exact copy beside its source's configs."""

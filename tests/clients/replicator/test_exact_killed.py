@@ -16,10 +16,10 @@ import pytest
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.record import batches
+from tests.beside.waiting import until
+from tests.beside.worker import Worker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
-from tests.reference.worker import Worker
 
 TOPIC = "orders"
 PARTITIONS = 2

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
+from tests.beside.waiting import until
 from tests.clients.replicator.sides import TIME, Running, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
-from tests.reference.waiting import until
 
 
 def replicator(

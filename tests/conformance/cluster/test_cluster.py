@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
 )
 
 from kstore.errors import ErrorCode
+from tests.beside.waiting import until
 from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.plain_messages import Ask
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60

@@ -28,9 +28,9 @@ from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnTopic,
 )
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from kstore.protocol.transactions.transactions import EndTxnRequest
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60

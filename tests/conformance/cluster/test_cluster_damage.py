@@ -13,10 +13,10 @@ import pytest
 
 from kstore.errors import ErrorCode
 from kstore.record import InvalidBatchError, batches, decode
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 NUMBERS = count(1)

@@ -15,10 +15,10 @@ from kstore.clients import AdminClient, Consumer, NewTopic, Producer
 from kstore.clients.admin import FeatureUpdate
 from kstore.errors import KafkaError, NotEnoughReplicasError, RequestTimedOutError
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kafka_broker import run_tool
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.zookeeper_server import ZooKeeperEnsemble
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 REPLICAS = {"three": [2, 3, 4], "two": [2, 3], "one": [2]}

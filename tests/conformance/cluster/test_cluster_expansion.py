@@ -14,9 +14,9 @@ import pytest
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.store import Create, Set
 from kstore.errors import ErrorCode
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
+from tests.beside.waiting import until
 from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.record_requests import fetch_request, only, produce_request
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60

@@ -16,12 +16,12 @@ import pytest
 
 from kstore.clients import AIOAdminClient, NewTopic
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.beside.waiting import reached
 from tests.clients.io.group_driver import Poller
 from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
 from tests.conformance.java.test_java_verifiable import ASSIGNORS, Consumer
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import reached
 
 pytestmark = pytest.mark.slow
 

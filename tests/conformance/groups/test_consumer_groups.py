@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.groups.test_groups import Confluent, all_four, fill, settle, split_evenly
 from tests.conformance.java.test_java_verifiable import consumers
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from kstore.clients import AdminClient, NewTopic, Producer
+from tests.beside.waiting import until
 from tests.conformance.kafka_broker import tool_command
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.java.test_java_tools import create, tool
 from tests.conformance.kafka_broker import KafkaBroker, run_tool, tool_command
-from tests.reference.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 

@@ -59,8 +59,8 @@ from kstore.protocol.groups.streams_groups import (
     StreamsGroupHeartbeatRequestTopology,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kafka_broker import KafkaBroker
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

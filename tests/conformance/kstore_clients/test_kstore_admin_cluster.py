@@ -12,8 +12,8 @@ from kstore.clients import AdminClient
 from kstore.clients.admin import ConfigResource, NewTopic, ReplicaOnBroker
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.documents.readers import everything
-from tests.reference.waiting import until
 
 pytestmark = LIVE_KAFKA
 

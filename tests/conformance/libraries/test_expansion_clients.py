@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

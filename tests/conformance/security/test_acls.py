@@ -28,13 +28,13 @@ from kstore.protocol.metadata.metadata import (
     MetadataRequestTopic,
 )
 from kstore.protocol.security.acls import DeleteAclsFilter, DeleteAclsRequest
+from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import run_tool
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
-from tests.reference.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -17,6 +17,7 @@ from kstore.clients import AdminClient, NewTopic, TopicPartition
 from kstore.clients.admin import quota_entity
 from kstore.protocol.logs.produce import ProduceRequest
 from kstore.protocol.schema import Message
+from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
 from tests.conformance import wire
 from tests.conformance.broker_process import free_port
@@ -25,7 +26,6 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, produce_request
-from tests.reference.waiting import until
 
 TOPIC = "t"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

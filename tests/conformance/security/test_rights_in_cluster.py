@@ -12,12 +12,12 @@ import pytest
 from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS, encode_request
+from tests.beside.waiting import until
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.secured import SecuredPeer, secured_settings
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
-from tests.reference.waiting import until
 
 EVE, BOB = "nobody", "half"
 TOPIC, CLUSTER = 2, 4

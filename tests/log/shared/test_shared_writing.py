@@ -23,7 +23,7 @@ from kstore.log import (
     open_log_dir,
 )
 from kstore.types import TopicPartition
-from tests.reference.waiting import until
+from tests.beside.waiting import until
 
 
 def values(log: Log) -> list[bytes | None]:

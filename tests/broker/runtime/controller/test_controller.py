@@ -18,8 +18,8 @@ from kstore.protocol.controller.broker_requests import (
     UpdateMetadataRequest,
 )
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster, fail_once, run
-from tests.reference.waiting import reached
 
 
 def test_a_broker_is_told_everything_first_and_in_order() -> None:

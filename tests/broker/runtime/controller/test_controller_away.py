@@ -12,8 +12,8 @@ import pytest
 
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
+from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster, run
-from tests.reference.waiting import reached
 
 
 def test_an_expansion_that_the_stores_absence_interrupts_is_finished_when_it_is_back(

@@ -24,8 +24,8 @@ from kstore.broker.runtime.controller.store import ControllerStore
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster
-from tests.reference.waiting import reached
 
 NAMES = ("a", "b", "c")
 NODES = 4

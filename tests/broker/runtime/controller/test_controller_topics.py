@@ -14,8 +14,8 @@ import pytest
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import StoreClosedError
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
+from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster, fail_once, run
-from tests.reference.waiting import reached
 
 
 def test_a_log_dir_that_hangs_holds_back_nothing_but_its_own_deletions() -> None:

@@ -11,8 +11,8 @@ from kstore.broker.runtime.controller.growth import TIMEOUT
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
+from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster, run
-from tests.reference.waiting import reached
 
 SHORT, LONG = "200", "600000"
 

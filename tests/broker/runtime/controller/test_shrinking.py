@@ -17,8 +17,8 @@ from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.groups_behind import GroupsBehindResponse
+from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster, run
-from tests.reference.waiting import reached
 
 SHORT, LONG = "300", "600000"
 ORDERED = {"kstore.partition.count.required": "true", "kstore.ordered.expansion": "true"}

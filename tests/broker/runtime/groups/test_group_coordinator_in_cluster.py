@@ -21,6 +21,7 @@ from kstore.protocol.groups.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.beside.waiting import reached
 from tests.broker.runtime.coordinators.cluster_host import (
     ASKED,
     GROUPS,
@@ -30,7 +31,6 @@ from tests.broker.runtime.coordinators.cluster_host import (
     run,
     turns,
 )
-from tests.reference.waiting import reached
 
 
 def commit(offset: int) -> OffsetCommitRequest:

@@ -29,7 +29,7 @@ from kstore.protocol.controller.broker_requests import (
     ControlledShutdownResponse,
 )
 from kstore.protocol.schema import Message
-from tests.reference.waiting import reached
+from tests.beside.waiting import reached
 
 
 class Settings(dict[str, Any]):

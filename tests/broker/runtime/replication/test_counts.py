@@ -15,7 +15,7 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.runtime.replication.counts import PreparedCounts
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
-from tests.reference.waiting import reached
+from tests.beside.waiting import reached
 
 
 class Scene:

@@ -17,6 +17,7 @@ from kstore.broker.state.metadata.image import TopicImage
 from kstore.env import SystemEnv
 from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
 from tests.broker.runtime.replication.replication_harness import (
     TOPIC,
     TOPIC_ID,
@@ -25,7 +26,6 @@ from tests.broker.runtime.replication.replication_harness import (
     run,
 )
 from tests.reference.fault_fs import FaultyFileSystem
-from tests.reference.waiting import reached
 
 Story = Callable[[Node, Node], Awaitable[None]]
 

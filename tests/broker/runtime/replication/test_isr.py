@@ -30,7 +30,7 @@ from kstore.protocol.controller.broker_requests import (
     IsrPartition,
     IsrTopic,
 )
-from tests.reference.waiting import reached
+from tests.beside.waiting import reached
 
 ME, NEAR, FAR = 5, 6, 7
 REPLICAS = (ME, NEAR, FAR)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kstore.record import batches
+from tests.beside.waiting import reached
 from tests.broker.runtime.replication.replication_harness import Node, new_image, run
 from tests.broker.runtime.replication.test_segment_repairs import PLACE, Leader
-from tests.reference.waiting import reached
 
 REPLICAS = (1, 2, 3)
 EVERYWHERE, BEHIND, END = 3, 5, 7

@@ -24,6 +24,7 @@ from kstore.protocol.controller.broker_requests import (
 )
 from kstore.record import build_batch
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
 from tests.broker.runtime.replication.in_cluster import (
     BROKER_EPOCH,
     ME,
@@ -35,7 +36,6 @@ from tests.broker.runtime.replication.in_cluster import (
     opened,
     state,
 )
-from tests.reference.waiting import reached
 
 
 class Hanging:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kstore._fast.broker.partition import Partition
+from tests.beside.waiting import reached
 from tests.broker.runtime.replication.replication_harness import Node, new_image, run
-from tests.reference.waiting import reached
 
 STEPS = 60
 NODES = (1, 2, 3)

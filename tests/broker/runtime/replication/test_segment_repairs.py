@@ -19,8 +19,8 @@ from kstore.errors import ErrorCode
 from kstore.log import CorruptLogError
 from kstore.record import batches
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
 from tests.broker.runtime.replication.replication_harness import TOPIC, Node, new_image, run
-from tests.reference.waiting import reached
 
 PLACE = TopicPartition(TOPIC, 0)
 REPLICAS = (1, 2, 3)

@@ -17,8 +17,8 @@ from kstore.broker.runtime.security.bearer_tokens import BearerTokens
 from kstore.config import ConfigError
 from kstore.config.sasl_configs import SASL_CONFIGS
 from kstore.net.sasl_server import TokenRefusedError
+from tests.beside.http_answers import Asked, HttpAnswers, Reply
 from tests.broker.runtime.security.sasl_harness import Signer
-from tests.reference.http_answers import Asked, HttpAnswers, Reply
 
 
 class Endpoint(HttpAnswers):

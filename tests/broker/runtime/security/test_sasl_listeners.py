@@ -20,6 +20,7 @@ from kstore.clients import AdminClient
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
+from tests.beside.waiting import until
 from tests.broker.runtime.security.sasl_harness import (
     PASSWORD,
     PATIENCE_S,
@@ -31,7 +32,6 @@ from tests.broker.runtime.security.sasl_harness import (
 from tests.broker.runtime.security.tls_harness import Authority, consume, produce
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
-from tests.reference.waiting import until
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

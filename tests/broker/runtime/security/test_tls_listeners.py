@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
+from tests.beside.waiting import until
 from tests.broker.runtime.security.tls_harness import TIMEOUT_S, Authority, consume, produce
-from tests.reference.waiting import until
 
 PASSWORD = "not-to-be-told"
 
