@@ -187,16 +187,11 @@ def _patient_controller(put: Put) -> None:
 
 
 def _silent_rollback(put: Put) -> None:
-    async def forget(self: Any, expansion: Any, *given: Any) -> bool:
-        """The marker goes, and nobody hears of it."""
-        controller = self._controller
-        name = expansion.topic.name
-        await controller.in_store(controller.store.cancel_expansion, controller.state.topics[name])
-        controller.state = controller.state.without_expansion(name)
+    def untold(self: Any, expansion: Any, why: str) -> None:
+        """The marker is gone, and nobody hears of it."""
         self._undone[expansion.topic] = "planted"
-        return True
 
-    put(growth.ControllerGrowth, "roll_back", forget)
+    put(growth.ControllerGrowth, "undone", untold)
     put(counts.PreparedCounts, "_look_later", lambda self: None)
 
 

@@ -121,18 +121,15 @@ class ControllerGrowth(Preparing[Expansion]):
         )
         return True
 
-    async def roll_back(self, change: Expansion, silent: set[int], why: str) -> bool:
-        """Forget the partitions to come."""
+    def stands(self, change: Expansion, silent: Collection[int]) -> bool:
+        """If it is decided already, or who is silent leads no more."""
+        return self.is_decided(change) or not self.silent_leaders(change.topic.name, silent)
+
+    async def forget(self, name: str) -> None:
+        """The partitions to come do not come."""
         controller = self._controller
-        name = change.topic.name
-        if controller.state.expansions.get(name) != change:
-            return True
-        if self.is_decided(change) or not self.silent_leaders(name, silent):
-            return False
         await controller.in_store(controller.store.cancel_expansion, controller.state.topics[name])
         controller.state = controller.state.without_expansion(name)
-        self.undone(change, why)
-        return True
 
 
 def _refuse_after_contraction(state: ControllerState, name: str) -> None:

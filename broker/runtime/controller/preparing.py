@@ -84,10 +84,12 @@ class Preparing(ABC, Generic[P]):
         """Do it; False if what was waited for has to be told anew."""
 
     @abstractmethod
-    async def roll_back(self, change: P, silent: set[int], why: str) -> bool:
-        """Let the topic keep what it has, and its leaders hear so; False where it is decided
-        already, or who is silent leads no more.
-        """
+    def stands(self, change: P, silent: Collection[int]) -> bool:
+        """Whether what was in the way of a change is so no more."""
+
+    @abstractmethod
+    async def forget(self, name: str) -> None:
+        """Let a topic keep what it has."""
 
     # ---- its steps ----
 
@@ -138,7 +140,7 @@ class Preparing(ABC, Generic[P]):
                 silent = await self._silent_brokers(change)
                 why = await self.obstacle(change, silent)
             if why:
-                done = await controller.exclusively(self.roll_back, change, silent, why)
+                done = await controller.exclusively(self._roll_back, change, silent, why)
             else:
                 done = await controller.exclusively(self.commit, change, generation, silent)
             if done:
@@ -198,6 +200,17 @@ class Preparing(ABC, Generic[P]):
             known = self._since[change] + left / 1000
             self._deadlines[change] = known
         return known
+
+    async def _roll_back(self, change: P, silent: set[int], why: str) -> bool:
+        """Let the topic keep what it has, and its leaders hear so; False where it is to go on."""
+        name = change.topic.name
+        if self.under_way.get(name) != change:
+            return True
+        if self.stands(change, silent):
+            return False
+        await self.forget(name)
+        self.undone(change, why)
+        return True
 
     async def _begin_epochs(self, name: str) -> None:
         """Begin new leader epochs where that has not happened since it was prepared, and let all

@@ -165,16 +165,15 @@ class ControllerShrinking(Preparing[Contraction]):
         controller.channels.tell_partitions(partitions_of(controller.state.topics[name]))
         return True
 
-    async def roll_back(self, change: Contraction, silent: set[int], why: str) -> bool:
-        """Forget it: all partitions take records."""
+    def stands(self, change: Contraction, silent: Collection[int]) -> bool:
+        """Never: nothing in its way ends by itself once its time is over."""
+        return False
+
+    async def forget(self, name: str) -> None:
+        """All partitions take records."""
         controller = self._controller
-        name = change.topic.name
-        if controller.state.contractions.get(name) != change:
-            return True
         await controller.in_store(controller.store.contractions.cancel, name)
         controller.state = controller.state.without_contraction(name)
-        self.undone(change, why)
-        return True
 
     # ---- the end of retired partitions ----
 
