@@ -217,7 +217,7 @@ class AIOConsumer:
         return await self._open.fetch(timeout_ms)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records one after the other, for ever or until consumer.timeout.ms without one."""
+        """Records one after the other, forever or until consumer.timeout.ms without one."""
         while (records := await self._open.next_records()) is not None:
             for record in records:
                 yield record

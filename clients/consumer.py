@@ -252,7 +252,7 @@ class Consumer:
         return self._polled(self._polls.fetch(timeout_ms))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records one after the other, for ever or until consumer.timeout.ms without one."""
+        """Records one after the other, forever or until consumer.timeout.ms without one."""
         while (records := self._polled(self._polls.next_records())) is not None:
             yield from records
 

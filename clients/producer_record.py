@@ -125,7 +125,7 @@ class Interceptors:
             if hasattr(item, "on_send"):
                 try:
                     record = item.on_send(record)
-                except Exception:  # noqa: BLE001 - it is told, and sending goes on
+                except Exception:  # noqa: BLE001 - it is told, and sending continues
                     _log.exception("the interceptor %r failed in on_send", item)
         return record
 
@@ -135,7 +135,7 @@ class Interceptors:
             if hasattr(item, "on_acknowledgement"):
                 try:
                     item.on_acknowledgement(delivery)
-                except Exception:  # noqa: BLE001 - it is told, and sending goes on
+                except Exception:  # noqa: BLE001 - it is told, and sending continues
                     _log.exception("the interceptor %r failed in on_acknowledgement", item)
 
 

@@ -135,7 +135,7 @@ class ShareConsumer:
         return shown(rows, self._deserializers)
 
     def __iter__(self) -> Iterator[ShareRecord]:
-        """Records one after the other, for ever or until consumer.timeout.ms without one. In
+        """Records one after the other, forever or until consumer.timeout.ms without one. In
         implicit mode a record is accepted when the loop asks for the next one. When the loop ends
         early, the current record and the ones after it are released.
         """

@@ -40,7 +40,7 @@ def remedy_for(error: KafkaError, otherwise: str) -> str:
 
 
 class PipelineError(Exception):
-    """What the data pipeline can't go on with.
+    """What the data pipeline can't continue with.
 
     ``problem`` is a sentence without its full stop, ``remedy`` another: what the user can do.
     """

@@ -1,8 +1,8 @@
 """Reads offset ranges from brokers, in executors: one Fetch ahead of what is being decoded.
 
-What was deleted, cut off or made anew meanwhile is an error that names topic, partition and offset,
-or, with failOnDataLoss=false, skipped and told on stderr. Clients are kept for the next task of the
-same process.
+What was deleted, cut off or created again meanwhile is an error that names topic, partition and
+offset, or, with failOnDataLoss=false, skipped and told on stderr. Clients are kept for the next
+task of the same process.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ class _RangeReader:
     # ---- answers ----
 
     def _next(self, data: PartitionData, offset: int, since: float) -> int:
-        """Where to go on after an answer: at the same offset if it brought nothing, though that
-        must not go on for longer than kafkaConsumer.pollTimeoutMs.
+        """Where to continue after an answer: at the same offset if it brought nothing, though that
+        must not continue for longer than kafkaConsumer.pollTimeoutMs.
         """
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             next_offset = self._after_loss(offset)
@@ -232,7 +232,7 @@ class _RangeReader:
             ) from error
 
     def _after_loss(self, offset: int) -> int:
-        """Where to go on when the leader has no such offset: the same where it should have."""
+        """Where to continue when the leader has no such offset: the same where it should have."""
         first, last = self._edge(EARLIEST, offset), self._edge(LATEST, offset)
         if first <= offset <= last:
             return offset
@@ -258,7 +258,7 @@ class _RangeReader:
             raise self._unanswered(error, offset) from error
 
     def _lost(self, what: str, offset: int, next_offset: int) -> int:
-        """Where to go on after records that are gone; an error unless data may be lost."""
+        """Where to continue after records that are gone; an error unless data may be lost."""
         problem = self._problem(what, offset, LOST)
         if self._options.fail_on_data_loss:
             raise problem

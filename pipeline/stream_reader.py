@@ -204,8 +204,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(
         self, before: Positions, lives: Mapping[TopicPartition, Life]
     ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int]]:
-        """Where the partitions end, and in which leader's log; and where those go on whose log does
-        not hold any more what was read.
+        """Where the partitions end, and in which leader's log; and where those continue whose log
+        does not hold any more what was read.
         """
         if self._target is not None:
             return self._target, {}

@@ -156,7 +156,7 @@ class OffsetsAdmin(AdminBase):
         meantime; no record of the new topic is deleted.
         """
         before = by_partition("offsets", offsets, "offset", int)
-        # Those that were there at first: a topic that is made anew meanwhile keeps its records.
+        # Those that were there at first: a topic that is created again meanwhile keeps its records.
         meant: dict[TopicPartition, int] = {}
 
         async def ask(

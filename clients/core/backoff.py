@@ -19,7 +19,7 @@ def pause_ms(failures: int, first_ms: int, max_ms: int, chance: float) -> float:
 
 
 def refresh_age_ms(max_age_ms: int, chance: float) -> float:
-    """The age at which metadata is fetched anew: never above metadata.max.age.ms, and different
+    """The age at which metadata is fetched again: never above metadata.max.age.ms, and different
     each time, so that a client does not always meet the same lagging broker (KIP-359).
     """
     return max_age_ms * (1 - _JITTER * chance)

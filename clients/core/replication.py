@@ -330,7 +330,7 @@ class PartitionCopy:
 
     def refused(self, log_end_offset: int) -> None:
         """INVALID_PRODUCE_OFFSET: what was under way is there already, by a lost answer or by
-        another replicator; go on behind it, once it has been looked at.
+        another replicator; continue behind it, once it has been looked at.
         """
         piece = self.under_way
         self.under_way = None

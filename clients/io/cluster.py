@@ -141,8 +141,8 @@ class ClusterClient:
         """The result of action, repeated with growing pauses (retry.backoff.ms) while it raises
         retriable errors and time is left; then the last error is raised.
 
-        Metadata of the topics, if any, is fetched anew where the error asks for that. An attempt is
-        cancelled when time is up.
+        Metadata of the topics, if any, is fetched again where the error asks for that. An attempt
+        is cancelled when time is up.
         """
         loop = self._own_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -287,7 +287,7 @@ class ClusterClient:
         return answer
 
     def watch_topics(self, topics: Iterable[str] | None) -> None:
-        """The topics (None: all) whose metadata is fetched anew every metadata.max.age.ms, and by
+        """The topics (None: all) whose metadata is fetched again every metadata.max.age.ms, and by
         want_refresh; in place of those named before.
         """
         self._watched = None if topics is None else frozenset(topics)
@@ -381,7 +381,7 @@ class ClusterClient:
         return row.node_id
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """Look the coordinator up anew when it is needed next: after NOT_COORDINATOR, say. Another
+        """Look the coordinator up again when it is needed next: after NOT_COORDINATOR, say. Another
         broker than the one that named it is asked, if there is one.
         """
         self._coordinators.pop((kind, key), None)

@@ -203,5 +203,5 @@ def _request(
 
 def _error(code: int, tp: TopicPartition) -> KafkaError:
     if code == ErrorCode.INVALID_PARTITION_EPOCH:
-        code = ErrorCode.UNKNOWN_TOPIC_ID  # the metadata is older than the topic: fetch it anew
+        code = ErrorCode.UNKNOWN_TOPIC_ID  # the metadata is older than the topic: fetch it again
     return error_for(code, f"partition {tp}: {type(error_for(code)).description}")

@@ -248,7 +248,7 @@ class Placement:
             for tp, end in (await epoch_ends(self._cluster, asking)).items():
                 search = searches[tp]
                 if not search.is_current(self._cluster.view):
-                    del searches[tp]  # it is looked at anew
+                    del searches[tp]  # it is looked at again
                 elif isinstance(end, UnsupportedVersionError):
                     del searches[tp]
                     search.row.validated = True

@@ -362,7 +362,7 @@ class SendLoop:
         self._accumulator.set_choices(name, [] if is_plain else led, weights)
 
     def regroup(self, topic: str) -> None:
-        """Have the topic's records partitioned anew once nothing of it is under way (KIP-253)."""
+        """Have the topic's records partitioned again once nothing of it is under way (KIP-253)."""
         if topic not in self._sender.regrouping:
             self._sender.regrouping.add(topic)
             self._once(("regroup", topic), partial(self._regroup, topic))

@@ -98,7 +98,7 @@ class Unclosed:
             self._loop.run_until_complete(asyncio.wrap_future(ending, loop=self._loop))
 
     def flush(self) -> concurrent.futures.Future[None] | None:
-        """Begin to send what waits, and stay open: other threads may go on."""
+        """Begin to send what waits, and stay open: other threads may continue."""
         if self._flush is None or self._thread is None or os.getpid() != self._pid:
             return None
         return self._ending or self._scheduled(self._flush)

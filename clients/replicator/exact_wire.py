@@ -52,7 +52,7 @@ class EpochEnd(NamedTuple):
 
 
 async def raise_leader_epoch(cluster: ClusterClient, tp: TopicPartition, least: int) -> None:
-    """Have the partition's leader go on in an epoch that is at least so large. KafkaError."""
+    """Have the partition's leader continue in an epoch that is at least so large. KafkaError."""
     row = TopicPartitions(topic=tp.topic, partitions=[tp.partition], least_leader_epochs=[least])
     timeout_ms = cluster.settings["request.timeout.ms"]
     request = ElectLeadersRequest(topic_partitions=[row], timeout_ms=timeout_ms)

@@ -1,4 +1,4 @@
-"""Takes committed offsets along, so that a group which moves to the target goes on at the right
+"""Takes committed offsets along, so that a group which moves to the target continues at the right
 record.
 
 Offsets are equal in both clusters, but epochs are not: leader epochs are left out unless the copy

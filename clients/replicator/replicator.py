@@ -1,7 +1,7 @@
 """The replicator: two clusters, and what keeps the second a copy of the first.
 
-It keeps no state of its own. Where to go on is the target's log end offset, whoever wrote it, so it
-may be killed and started anew at any time, and two may run at once.
+It keeps no state of its own. Where to continue is the target's log end offset, whoever wrote it, so
+it may be killed and started again at any time, and two may run at once.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Replicator:
         the groups' offsets of then. ``switch``: until an exact copy is the same as its source, to
         which nobody writes any more, and takes records of its own.
 
-        Raises ReplicationError where the whole can't go on, and at the end of a run until caught up
-        where a partition failed.
+        Raises ReplicationError where the whole can't continue, and at the end of a run until caught
+        up where a partition failed.
         """
         try:
             await self._meet()
@@ -171,7 +171,7 @@ class Replicator:
         await self._source.retrying(lambda: self._groups.sync(self.positions()), timeout_ms)
 
     async def _keep_up(self, copier: Copier) -> None:
-        """Follow topics, configs and groups for ever; trouble is told, and does not end it."""
+        """Follow topics, configs and groups forever; trouble is told, and does not end it."""
         while True:
             await asyncio.sleep(self._options.sync_interval_ms / 1000)
             try:

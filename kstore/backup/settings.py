@@ -19,7 +19,7 @@ def restored_settings(content: bytes, places: Mapping[str, str]) -> bytes:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines, with those that go on behind a backslash at their end."""
+    """Lines, with those that continue behind a backslash at their end."""
     found: list[str] = []
     goes_on = False
     for line in text.splitlines(keepends=True):

@@ -91,7 +91,7 @@ class BrokerFolder:
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-                os.kill(pid, signal.SIGCONT)  # a stopped one ends now, not once it goes on
+                os.kill(pid, signal.SIGCONT)  # a stopped one ends now, not once it continues
         return pid
 
     def last_words(self) -> str:

@@ -119,7 +119,7 @@ class LogDirFacts:
 
     @property
     def index_damages(self) -> int:
-        """How often the index turned out damaged, the whole of it or a part, and was made anew."""
+        """How often the index, or a part of it, was damaged and created again."""
         index = self.state.index
         return index.replaced + index.damaged_values + self.state.wrong_indexes
 

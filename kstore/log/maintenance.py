@@ -76,7 +76,7 @@ class Maintenance:
         self._wake.set()
 
     def note_index_lost(self) -> None:
-        """The index was damaged and is empty now: write what is in memory, make the rest anew."""
+        """The index was damaged and is empty now: write what is in memory, make the rest again."""
         self._index_lost = True
         self._start("kstore-maintenance", self._run)
         self._wake.set()
@@ -159,7 +159,7 @@ class Maintenance:
                 durability.sync_until(log, log.core.log_end_offset)
 
     def _make_indexes(self, began: float) -> None:
-        """Make lost indexes anew, for a while: reads make those that they need themselves."""
+        """Make lost indexes again, for a while: reads make those that they need themselves."""
         while self._without_index and time.monotonic() - began < TICK_SECONDS / 2:
             log, segment = self._without_index.popleft()
             if not log.closed and segment in log.core.segments:

@@ -4,7 +4,7 @@ In the writer's process an append wakes the waiters through the core's ``on_appe
 set while somebody waits; with flush="always" the log does it once the disk has the records. In
 another process that writes as well, appends and syncs wake them through the shared page; for one
 that only reads, inotify tells that the partition's directory changed,
-and the log is looked at anew; where inotify can't be had, it is looked at every few milliseconds.
+and the log is looked at again; where inotify can't be had, it is looked at every few milliseconds.
 """
 
 from __future__ import annotations

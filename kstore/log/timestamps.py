@@ -31,7 +31,7 @@ GZIP, GZIP_RATIO = 1, 1032
 
 class Look(NamedTuple):
     """A large compressed batch, which may have the record that a search is for: `find` looks into
-    it, in any thread. If it has none, the search goes on behind it.
+    it, in any thread. If it has none, the search continues behind it.
     """
 
     batch: bytes

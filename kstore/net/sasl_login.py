@@ -79,7 +79,7 @@ class Login:
 
     def _refresh_time(self, expires_at_s: float | None) -> float:
         """When the token is to be replaced (sasl.login.refresh.*): a token without an end is got
-        anew for each exchange.
+        again for each exchange.
         """
         if expires_at_s is None:
             return 0.0

@@ -24,7 +24,7 @@ _NOT_OF_TYPE = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 class BadValueError(ValueError):
-    """A value that is not of its schema, and why; the text goes on from "the value"."""
+    """A value that is not of its schema, and why; the text continues from "the value"."""
 
 
 class Decoder(Protocol):

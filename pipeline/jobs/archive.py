@@ -1,5 +1,5 @@
 """The job archive: topics of a cluster as Parquet, by topic and time, with offsets and epochs; each
-run goes on where the last one ended. How the archive lies in its folder is in layout.py.
+run continues where the last one ended. How the archive lies in its folder is in layout.py.
 """
 
 from __future__ import annotations

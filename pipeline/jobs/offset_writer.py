@@ -1,6 +1,6 @@
 """Writes records at their offsets into one partition of a kstore cluster (KIP-391), in order, one
 batch at a time. Where to begin is the target's log end offset, so that it may be killed and begun
-anew at any time. Where the records come from is the caller's business.
+again at any time. Where the records come from is the caller's business.
 """
 
 from __future__ import annotations

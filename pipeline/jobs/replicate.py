@@ -2,7 +2,7 @@
 partitions shared out among Spark's executors.
 
 Each task is the copier of `kstore replicate`, with some partitions and the offsets up to which it
-works. The job keeps no state either: where to go on is each partition's log end offset in the
+works. The job keeps no state either: where to continue is each partition's log end offset in the
 target, so that a killed task, or the whole job, is simply begun again.
 """
 

@@ -1,6 +1,6 @@
 """The job restore: topics of an archive back into a kstore cluster, each record at its offset.
 
-It keeps no state: where a partition goes on is the target's log end offset. What the archive's
+It keeps no state: where a partition continues is the target's log end offset. What the archive's
 producer ids, sequences and batches were is not restored, nor are markers: their offsets stay holes.
 """
 

@@ -160,7 +160,7 @@ class _SegmentReader:
     # ---- what is wrong ----
 
     def _check_size(self, part: SegmentSlice, size_bytes: int) -> None:
-        """A sealed segment does not change, but for compaction, which writes it anew."""
+        """A sealed segment does not change, but for compaction, which writes it again."""
         if part.size_bytes not in (-1, size_bytes) or size_bytes < part.end:
             what = f"segment {part.path} has {size_bytes} bytes"
             expected = f"{part.size_bytes}" if part.size_bytes >= 0 else f"at least {part.end}"
@@ -189,7 +189,7 @@ class _SegmentReader:
         reader: ColumnReader,
         error: InvalidBatchError | OverflowError,
     ) -> int:
-        """Where to go on behind a batch that can't be read, where data may be lost."""
+        """Where to continue behind a batch that can't be read, where data may be lost."""
         at = error.position if isinstance(error, InvalidBatchError) else 0
         place = position + at
         offset = _base_offset(piece[at:])

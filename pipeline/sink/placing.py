@@ -11,7 +11,8 @@ an earlier try whose answer was lost or by a driver that died. Which of the two 
 tells: every batch is signed with the plan's producer id, and its sequence number says which of the
 plan's records it begins with. So after a refusal, and before the first write of a plan that
 somebody else may have begun, the partition is read from where it ended when the plan was made, and
-writing goes on behind the last record of the plan. Others' records in between only move the offset.
+writing continues behind the last record of the plan. Others' records in between only move the
+offset.
 
 As in the replicator, every write carries the leader epoch under which the end was learnt (KIP-359),
 and one write per partition is under way.

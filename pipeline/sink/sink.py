@@ -6,7 +6,7 @@ without transactions, whatever is killed and tried again:
 
 1. A task encodes its rows into record batches and *stages* them in the sink's own topic (its name
    begins with __kstore_sink_). It tells the driver where. A task that dies leaves batches there
-   that nobody will ask for; its next attempt stages anew. So it matters neither whether an attempt
+   that nobody will ask for; its next attempt stages again. So it matters neither whether an attempt
    wrote half of its rows, nor whether two run at once, nor whether a repeated one has its rows in
    another order.
 2. Once all tasks are done the driver writes the *plan* into the sink's journal (partition 0 of that
@@ -33,7 +33,7 @@ kstore.writeVersion (a number that grows, a micro-batch's id in foreachBatch, sa
 was written is not written again, and one that was begun is finished as it was.
 
 What it costs: brokers write rows twice. They cross the network once, and pass the driver only where
-a leader can't copy them: it has no replica of what was staged, or packs batches anew.
+a leader can't copy them: it has no replica of what was staged, or packs batches again.
 kstore.delivery=at-least-once lets tasks write straight to the topic, as Spark's Kafka connector
 does: less work, any Kafka broker, duplicates after failures.
 """
@@ -112,7 +112,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The job failed: what was staged goes, and tasks that Spark has not ended yet create
-        nothing anew.
+        nothing again.
         """
         from kstore.pipeline.sink.commit import forget
 

@@ -210,7 +210,7 @@ class Consumer(Client):
         return Message.of(record)
 
     def _failure(self, error: Exception) -> Message:
-        """As a message: the consumer goes on."""
+        """As a message: the consumer continues."""
         if self._callbacks.raised is error:
             self._callbacks.raised = None
             raise error

@@ -62,7 +62,7 @@ class KafkaError(ErrorCodes):
         return self._reason
 
     def fatal(self) -> bool:
-        """Whether the client has to be made anew."""
+        """Whether the client has to be created again."""
         return self._fatal
 
     def retriable(self) -> bool:

@@ -53,7 +53,7 @@ class Events:
             self._bell.notify()
 
     def serve(self, timeout: float | None = 0) -> int:
-        """Call what is due, after waiting up to so many seconds (below 0: for ever) for the first;
+        """Call what is due, after waiting up to so many seconds (below 0: forever) for the first;
         how many calls. What one raises goes to the caller, and the rest stays.
         """
         if timeout == 0:  # as it is between messages

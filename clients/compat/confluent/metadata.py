@@ -124,7 +124,7 @@ class GroupMetadata:
 
 
 def timeout_ms(timeout_s: float | None) -> float:
-    """Of seconds; below 0, and None, mean for ever."""
+    """Of seconds; below 0, and None, mean forever."""
     return FOR_EVER_MS if timeout_s is None or timeout_s < 0 else timeout_s * 1000
 
 

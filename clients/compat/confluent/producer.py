@@ -262,7 +262,7 @@ class Producer(Client):
             try:
                 self._producer.flush(slice_s, raise_errors=False)
             except TimeoutError:
-                continue  # callbacks come first, then it goes on
+                continue  # callbacks come first, then it continues
             with self._lock:
                 if self._unserved and not len(self._events):
                     self._lock.wait(slice_s)

@@ -166,7 +166,7 @@ class Verdict(Enum):
     DONE = "done"
     RETRY = "retry"
     MOVED = "moved"
-    """Look the coordinator up anew, then try again."""
+    """Look the coordinator up again, then try again."""
     FAILED = "failed"
 
 

@@ -137,7 +137,7 @@ class Outcome(NamedTuple):
     records: FetchedRecords | None = None
     error: Exception | None = None
     refresh: bool = False
-    """Metadata is to be fetched anew."""
+    """Metadata is to be fetched again."""
     pause: bool = False
     """The partition is to be left alone for a while."""
     place: bool = False

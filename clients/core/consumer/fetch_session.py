@@ -103,7 +103,7 @@ class FetchSession:
         return True
 
     def failed(self) -> None:
-        """No answer came: begin anew, in place of what the broker may still keep."""
+        """No answer came: start again, in place of what the broker may still keep."""
         self._epoch, self._known = NEW_SESSION_EPOCH, {}
 
 

@@ -55,7 +55,7 @@ class Divergence:
     Ask the leader where the epoch ``ask`` ends, tell it to ``heard``, until ``ask`` is -1. A log
     has the records of an epoch from that epoch's one leader, so two logs that have one epoch are
     equal up to where it ends in either of them. Records of epochs that the leader's log does not
-    have are lost: the search goes on with the epoch before them.
+    have are lost: the search continues with the epoch before them.
     """
 
     def __init__(self, position: Position, history: EpochHistory) -> None:

@@ -1,4 +1,4 @@
-"""Where a consumer begins and whether it may go on: resets, and logs that were cut (KIP-320).
+"""Where a consumer begins and whether it may continue: resets, and logs that were cut (KIP-320).
 
 Decides on what brokers said; it asks nobody.
 """
@@ -165,8 +165,8 @@ def watch_leader(row: AssignedPartition, view: ClusterView) -> None:
 def cut_off(
     row: AssignedPartition, found: Divergence, reset: Reset | None
 ) -> LogTruncationError | None:
-    """The log was cut below a position: go on where the logs part, or the error to raise if there
-    is no reset policy.
+    """The log was cut below a position: continue where the logs part, or the error to raise if
+    there is no reset policy.
     """
     position = found.position
     known = found.offset >= 0

@@ -195,7 +195,7 @@ class AssignedPartition:
 
     @property
     def has_position(self) -> bool:
-        """Whether it is known where to go on."""
+        """Whether it is known where to continue."""
         return self.reset is None and self.position is not None
 
     @property

@@ -6,7 +6,7 @@ each returns effects for the shell (group_step), and `advance` is to be called a
 `next_wakeup`. Nothing is joined before the user's first poll.
 
 What Kafka's consumer does in its poll and in its heartbeat thread is one machine here; so
-heartbeats go on while listeners run, and stop only while a JoinGroup is on its way.
+heartbeats continue while listeners run, and stop only while a JoinGroup is on its way.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class ClassicMember:
         elif isinstance(response, LeaveGroupResponse):
             effects = []
         elif request is not self._waiting_for:
-            effects = []  # the member has left meanwhile, or begun anew
+            effects = []  # the member has left meanwhile, or started again
         else:
             self._waiting_for = None
             if isinstance(response, JoinGroupResponse):

@@ -1,4 +1,4 @@
-"""Where a member of a classic group is in the protocol, and which errors have it join anew."""
+"""Where a member of a classic group is in the protocol, and which errors have it join again."""
 
 from __future__ import annotations
 

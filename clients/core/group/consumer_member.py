@@ -58,11 +58,11 @@ class MemberState(Enum):
     """The user has it, the coordinator is to be told."""
     STABLE = "stable"
     FENCED = "fenced"
-    """Thrown out: the user is told what it has lost, then the member joins anew."""
+    """Thrown out: the user is told what it has lost, then the member joins again."""
     PREPARE_LEAVING = "prepare leaving"
     """The user gives up its partitions before the member leaves."""
     STALE = "stale"
-    """Left since the user did not poll in time; joins anew with the next poll."""
+    """Left since the user did not poll in time; joins again with the next poll."""
     FATAL = "fatal"
     """Only the user can put it right; a new subscription tries again."""
 
@@ -109,7 +109,7 @@ class ConsumerMember:
         self._hurried = False
         self._is_back = False
         self._may_be_known = False
-        """Whether the coordinator may have this member, although it has to join anew."""
+        """Whether the coordinator may have this member, although it has to join again."""
         self._in_flight: Message | None = None
 
     # What the user does.

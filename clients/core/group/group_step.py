@@ -87,7 +87,7 @@ class LookUp(NamedTuple):
 
 
 class ForgetCoordinator(NamedTuple):
-    """Look the coordinator up anew before the next request."""
+    """Look the coordinator up again before the next request."""
 
 
 class Fail(NamedTuple):

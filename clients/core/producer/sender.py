@@ -41,7 +41,7 @@ AMBIGUOUS = (NetworkError, RequestTimedOutError, NotEnoughReplicasAfterAppendErr
 LOST_SEQUENCE = (OutOfOrderSequenceNumberError, UnknownProducerIdError, InvalidProducerEpochError)
 TOO_LARGE = (MessageTooLargeError, RecordListTooLargeError)
 NEVER_MS = 1 << 60
-REGROUPING = "records are being partitioned anew"
+REGROUPING = "records are being partitioned again"
 """The accumulator's gate meanwhile."""
 
 
@@ -52,7 +52,7 @@ class Verdict(Enum):
     GIVEN_UP = 2
     SPLIT = 3
     WRONG_COUNT = 4
-    """KIP-253: its records are to be partitioned anew."""
+    """KIP-253: its records are to be partitioned again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Sender:
         self.accumulator = accumulator
         self.state = state
         self.regrouping: set[str] = set()
-        """Topics whose records have to be partitioned anew: nothing of them leaves until then."""
+        """Topics whose records have to be partitioned again: nothing of them leaves until then."""
         self.fenced: dict[TopicPartition, tuple[UUID, int]] = {}
         """The topic's id and leader epoch that a leader refused as over (KIP-359)."""
         self.admits: Callable[[TopicPartition], bool] = lambda _: True

@@ -73,7 +73,7 @@ class PartitionSends:
     served: int = 0
     """When it was last sent to, in the order of takings: who waits longest comes first."""
     lost: bool = False
-    """The broker does not know where the sequence stands: it has to begin anew."""
+    """The broker does not know where the sequence stands: it has to start again."""
 
     def retry(self, batch: ProducerBatch) -> None:
         """Put a batch back to where it was in the order."""

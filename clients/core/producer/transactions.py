@@ -46,7 +46,7 @@ class TxnState(Enum):
     COMMITTING = "the transaction is being committed"
     ABORTING = "the transaction is being aborted"
     ABORTABLE = "the transaction has failed: call abort_transaction"
-    FATAL = "the producer cannot go on: close it"
+    FATAL = "the producer cannot continue: close it"
 
 
 class TransactionMachine:

@@ -22,7 +22,7 @@ class AcknowledgeType(IntEnum):
     REJECT = 3
     """It can't be processed, and is not delivered again."""
     RENEW = 4
-    """It is still being processed: the acquisition lock begins anew."""
+    """It is still being processed: the acquisition lock starts again."""
 
 
 class AcknowledgementRange(NamedTuple):

@@ -114,7 +114,7 @@ class ShareMember:
 
     def answered(self, response: ShareGroupHeartbeatResponse, now_ms: float) -> KafkaError | None:
         """Take note of an answer. Gives the error that the user has to see; NotCoordinatorError
-        and the like say to look the coordinator up anew.
+        and the like say to look the coordinator up again.
         """
         code = response.error_code
         if code == ErrorCode.NONE:

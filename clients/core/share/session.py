@@ -1,7 +1,7 @@
 """A share session with one broker (KIP-932): requests name only what has changed since the last.
 
 The first request has epoch 0 and no acknowledgements, the next 1, and so on; -1 ends the session,
-and releases what the member still holds there. After any failure the next request begins anew.
+and releases what the member still holds there. After any failure the next request starts again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ShareSession:
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def failed(self) -> None:
-        """No answer came, or the session is gone: the next request begins anew."""
+        """No answer came, or the session is gone: the next request starts again."""
         self.epoch, self._known = NEW_EPOCH, frozenset()
 
 

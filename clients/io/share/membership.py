@@ -53,7 +53,7 @@ class Membership:
         self._wake.set()
 
     def take_error(self) -> KafkaError | None:
-        """For poll(); a member that was refused gives it each time, until it subscribes anew."""
+        """For poll(); a member that was refused gives it each time, until it subscribes again."""
         error = self._error
         if self.member.state is not ShareState.FAILED:
             self._error = None

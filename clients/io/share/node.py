@@ -233,14 +233,14 @@ class ShareNode:
         shell.done(result)
 
     def _fail(self, types: Types, error: KafkaError) -> None:
-        """A request was in vain: the session begins anew, and nothing of the old one counts."""
+        """A request was in vain: the session starts again, and nothing of the old one counts."""
         self._session.failed()
         self._shell.holdings.lose(self.node_id)
         for tp, rows in types.items():
             self._done(tp, rows, error)
 
     async def _pause(self, error: KafkaError) -> None:
-        """After a failed fetch. Sessions that are gone begin anew at once."""
+        """After a failed fetch. Sessions that are gone start again at once."""
         shell = self._shell
         if error.code in SESSION_ERRORS - {ErrorCode.SHARE_SESSION_LIMIT_REACHED}:
             return

@@ -1,4 +1,4 @@
-"""``kstore elect``: leaders elected anew."""
+"""``kstore elect``: leaders elected again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kstore group reset-offsets``: where a group that has stopped is to go on.
+"""``kstore group reset-offsets``: where a group that has stopped is to continue.
 
 Without --execute it only shows what it would do.
 """

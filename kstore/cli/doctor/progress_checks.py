@@ -1,4 +1,4 @@
-"""Checks of what should go on: groups that read, and transactions that end."""
+"""Checks of what should continue: groups that read, and transactions that end."""
 
 from __future__ import annotations
 

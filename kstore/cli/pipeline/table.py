@@ -193,7 +193,7 @@ def _with_iceberg(confs: list[str] | None, package: str) -> list[str]:
 
 
 def _rounds(running: Running, options: TableOptions, every_s: float | None) -> None:
-    """One round after the other: until nothing is left, or for ever."""
+    """One round after the other: until nothing is left, or forever."""
     from dataclasses import replace
 
     from kstore.pipeline.jobs.session import passing_trouble

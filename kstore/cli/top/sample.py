@@ -130,7 +130,7 @@ def _broker_row(
     def rate(name: str) -> float | None:
         if before is None or name not in before.counters or name not in after.counters:
             return None
-        # A broker that was started anew counts from zero.
+        # A broker that was started again counts from zero.
         return max(after.counters[name] - before.counters[name], 0.0) / seconds
 
     cpu = rate("cpu_seconds")

@@ -30,7 +30,7 @@ class Format(NamedTuple):
     """None: the file says nothing, since nothing is in it yet."""
     known: tuple[str, ...]
     may_be_newer: bool = False
-    """It is made anew where it is not understood."""
+    """It is created again where it is not understood."""
 
 
 def check_formats(log_dir: Path) -> Iterator[Finding]:
@@ -117,6 +117,6 @@ FORMATS = (
     Format("coordination store", ".coordination/data.mdb", _store, ("1",)),
     Format("shared coordination store", "data.mdb", _store, ("1",)),
 )
-"""The index (.kstore.mdb) and the pages of writers (kstore.shared) are made anew where they are of
-another format, so nothing depends on theirs.
+"""The index (.kstore.mdb) and the pages of writers (kstore.shared) are created again where they are
+of another format, so nothing depends on theirs.
 """

@@ -18,7 +18,7 @@ WAYS = {
     "shift": "by a number of records",
     "time": "to a moment",
 }
-"""The ways to say where a group goes on; all but the first two need a number."""
+"""The ways to say where a group continues; all but the first two need a number."""
 
 
 class Move(NamedTuple):

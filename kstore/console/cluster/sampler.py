@@ -70,7 +70,7 @@ class Sampler:
         self.began = time.time()
 
     def look(self) -> None:
-        """A page is asked for: go on, or begin."""
+        """A page is asked for: continue, or begin."""
         self._looked = time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())

@@ -80,7 +80,7 @@ async def browse(page: Page) -> Response:
 
 
 def _query(page: Page, at: str | None) -> str:
-    """The page's arguments, to go on at a position."""
+    """The page's arguments, to continue at a position."""
     given: dict[str, Any] = {"from": "at", "at": at} if at is not None else {}
     url = page.request.url.remove_query_params(["from", "at", "offset", "time"])
     return url.include_query_params(**given).query if given else url.query

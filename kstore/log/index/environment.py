@@ -1,5 +1,5 @@
 """An open LMDB environment of an index. It is checked before it is opened, and a damaged one is
-replaced by an empty one while others go on: what was in it is rebuilt from the segments.
+replaced by an empty one while others continue: what was in it is rebuilt from the segments.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SharedEnvironment:
         self.path = path
         self.users = 0
         self.replaced = 0
-        """How often it was damaged and begun anew."""
+        """How often it was damaged and started again."""
         self.on_replaced: list[Callable[[], object]] = []
         self.env: Any = None  # None: damaged, and nobody here may replace it
         self._inode = 0
@@ -155,7 +155,7 @@ class SharedEnvironment:
         self._open(create=True)
 
     def lose(self, env: Any, problem: str, *, heal: bool) -> None:
-        """``env`` turned out damaged: go on without, or, with ``heal``, with an empty one."""
+        """``env`` turned out damaged: continue without, or, with ``heal``, with an empty one."""
         with self._swap:
             if self.env is not env:
                 return  # another thread was first

@@ -41,7 +41,7 @@ _CHECKED = b"\x02"
 
 
 def boot_id() -> bytes:
-    """16 bytes that change when the machine starts anew; random where that can't be known."""
+    """16 bytes that change when the machine starts again; random where that can't be known."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return uuid.UUID(file.read().strip()).bytes
@@ -69,7 +69,7 @@ class LogState:
 
     topic_id: bytes = bytes(16)
     boot: bytes = bytes(16)
-    changes: int = 0  # truncations and cleanings: a reader has to load the log anew
+    changes: int = 0  # truncations and cleanings: a reader has to load the log again
     log_start_offset: int = 0
     high_watermark: int = 0
     durable_base: int = 0
@@ -177,11 +177,11 @@ class IndexStore:
 
     @property
     def replaced(self) -> int:
-        """How often the environment was damaged, and begun anew."""
+        """How often the environment was damaged, and started again."""
         return self._shared.replaced if self._shared is not None else 0
 
     def when_replaced(self, tell: Callable[[], object]) -> None:
-        """Have ``tell`` called, from any thread, when the environment was begun anew."""
+        """Have ``tell`` called, from any thread, when the environment was started again."""
         assert self._shared is not None
         self._told = tell
         self._shared.on_replaced.append(tell)

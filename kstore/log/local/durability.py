@@ -4,7 +4,7 @@ maintenance.py's.
 
 With flush="always" nobody sees what is not on the disk. A reader in another process sees the
 segment files, though, and those are ahead of the disk: so each sync writes the durable end into a
-small file beside them, which readers look at. It counts until the machine starts anew: what is in
+small file beside them, which readers look at. It counts until the machine starts again: what is in
 the segments then is on the disk.
 """
 

@@ -54,7 +54,7 @@ class Fallbacks(NamedTuple):
     """What the core does where what is in memory does not do for a read; recovery has both."""
 
     load_index: Callable[[LocalLog, LogSegment, int, bool], None]
-    """Bring the index entries around an offset into memory; anew, where one was wrong."""
+    """Bring the index entries around an offset into memory; again, where one was wrong."""
     corrupt: Callable[[LocalLog, LogSegment, int], errors.CorruptLogError]
     """Find what is damaged near a position, and the exception for it."""
 
@@ -104,7 +104,7 @@ class Unsaved:
         captured before is void.
         """
         self.changes = 0
-        """The same over all openings: readers in other processes load the log anew."""
+        """The same over all openings: readers in other processes load the log again."""
 
 
 class LocalLog:
@@ -288,7 +288,7 @@ class LocalLog:
         )
 
     def load_index(self, segment: LogSegment, offset: int, wrong: bool = False) -> None:
-        """Bring the index entries around ``offset`` into memory; anew, where one was ``wrong``."""
+        """Bring the index entries around ``offset`` into memory; again, where one was ``wrong``."""
         self._fallbacks.load_index(self, segment, offset, wrong)
 
     def corrupt(self, segment: LogSegment, position: int) -> errors.CorruptLogError:

@@ -127,7 +127,7 @@ class LogDirState:
             self.on_damage(place)
 
     def note_wrong_index(self, path: str) -> None:
-        """An index entry of a segment points elsewhere; its index is made anew."""
+        """An index entry of a segment points elsewhere; its index is created again."""
         from logging import getLogger
 
         self.wrong_indexes += 1

@@ -176,7 +176,7 @@ def _apply(segment: Path, repairs: list[Repair]) -> None:
 
 
 def _cut_out(segment: Path, removed: list[Repair]) -> None:
-    """Write a segment anew without some of its bytes, and put it in place."""
+    """Write a segment again without some of its bytes, and put it in place."""
     written = segment.with_suffix(CLEANED)  # a crash leaves the old one: this is dropped then
     with segment.open("rb") as source, written.open("wb") as target:
         for each in removed:
@@ -192,7 +192,7 @@ def _cut_out(segment: Path, removed: list[Repair]) -> None:
 
 
 def _forget_index(log_dir: LogDir, name: str, base_offset: int) -> None:
-    """Positions will change: opening the log makes the segment's index anew."""
+    """Positions will change: opening the log makes the segment's index again."""
     index = log_dir.index
     if index is not None:
         index.change(lambda transaction: index.forget_pages(transaction, name, base_offset))

@@ -208,7 +208,7 @@ class Queue:
             await asyncio.get_running_loop().run_in_executor(None, self.wait, left)
 
     async def __aiter__(self) -> AsyncIterator[QueueMessage]:
-        """The messages, each leased when it is asked for; waits for those to come, for ever."""
+        """The messages, each leased when it is asked for; waits for those to come, forever."""
         while True:
             message = await self.get_async()
             if message is not None:

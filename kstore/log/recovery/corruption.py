@@ -19,9 +19,9 @@ __all__ = ["examine"]
 def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogError:
     """Find what is damaged near a position at which reading stopped, and have reads go round it.
 
-    Returns the exception for who can't be helped by that. Appends go on while the disk is read:
-    what lies in a segment stays, unless that is cut, cleaned or written anew. It is looked at again
-    then.
+    Returns the exception for who can't be helped by that. Appends continue while the disk is read:
+    what lies in a segment stays, unless that is cut, cleaned or written again. It is looked at
+    again then.
     """
     segment_index.load_whole(log, segment)
     core = log.core

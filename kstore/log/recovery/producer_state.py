@@ -38,7 +38,7 @@ def restore_producers(log: LocalLog, offset: int) -> None:
 
 
 def rebuild_producers(log: LocalLog) -> None:
-    """Read the producers' state anew, as of the log's end."""
+    """Read the producers' state again, as of the log's end."""
     if log.core.producers.any_seen:
         restore_producers(log, log.core.log_end_offset)
 

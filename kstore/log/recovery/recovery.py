@@ -252,8 +252,8 @@ def _scan(
 
 
 def _resume_offset(log: LocalLog, state: LogState, end: int) -> int:
-    """Where a log that ends at ``end`` goes on: offsets that were given once are not given again. A
-    replica goes on at its end, since its leader has what it lost.
+    """Where a log that ends at ``end`` continues: offsets that were given once are not given again.
+    A replica continues at its end, since its leader has what it lost.
     """
     return max(end, state.next_offset, state.lost_until) if log.core.follows_end else end
 
@@ -263,7 +263,7 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
     first, end = core.segments[0].base_offset, core.active.next_offset
     known = state.log_start_offset if state is not None else _start_in_file(log, end)
     start = max(known, first)
-    # The records up to the log start may be lost with an unsynced tail: go on behind it.
+    # The records up to the log start may be lost with an unsynced tail: continue behind it.
     resume = max(start, end)
     if state is not None:
         resume = max(_resume_offset(log, state, end), start)

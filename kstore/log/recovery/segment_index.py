@@ -1,5 +1,5 @@
-"""A segment's index as reads need it: brought into memory from the environment, and made anew from
-the segment where the environment has lost it, or has it wrong.
+"""A segment's index as reads need it: brought into memory from the environment, and created again
+from the segment where the environment has lost it, or has it wrong.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def load_whole(log: LocalLog, segment: LogSegment) -> None:
 
 
 def reindex(log: LocalLog, segment: LogSegment) -> None:
-    """Make a segment's index anew, in memory; the next checkpoint writes it down. Appends go on but
-    for the last moment.
+    """Make a segment's index again, in memory; the next checkpoint writes it down. Appends continue
+    but for the last moment.
     """
     core = log.core
     file = segment.handle_or_open()
@@ -98,8 +98,8 @@ def _below(entries: bytes, position: int) -> bytes:
 
 
 def note_lost(log: LocalLog) -> list[LogSegment]:
-    """The environment was begun anew: what is in memory is not in it. Returns the segments of which
-    a part of the index is not in memory either.
+    """The environment was started again: what is in memory is not in it. Returns the segments of
+    which a part of the index is not in memory either.
     """
     with log.core as core:
         for segment in core.segments:

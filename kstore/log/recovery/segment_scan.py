@@ -169,7 +169,7 @@ def _has_lost_block(segment: LogSegment, start: int, end: int) -> bool:
 
 def rescan(log: LocalLog, segment: LogSegment, limit: int) -> None:
     """Take a segment's last stretch in again, after it was cut to offsets below ``limit``. The
-    producers are made anew afterwards.
+    producers are created again afterwards.
     """
     file = segment.handle_or_open()
     kept = tuple(d for d in segment.damages or () if d.end_position <= file.size_bytes)

@@ -61,7 +61,7 @@ def rewrite(log: LocalLog, damage: Damage, data: bytes) -> str | None:
         with log.core as core:
             core.note_damages(segment, tuple(d for d in segment.damages or () if d != damage))
             take_in(log, segment, views)
-            log.unsaved.changes += 1  # readers in other processes load it anew
+            log.unsaved.changes += 1  # readers in other processes load it again
     reindex(log, segment)
     log.directory.repaired_parts += 1
     return None

@@ -1,7 +1,7 @@
 """Log compaction, by the rules of Kafka's log cleaner: of each key the last record stays.
 
 One cleaning reads the dirty part (from the checkpoint up to what may be cleaned) into a map from
-key to last offset, then writes every segment below the map's end anew without what was overtaken,
+key to last offset, then writes every segment below the map's end again without what was overtaken,
 several small ones into one. Offsets never change, batches keep their bounds, and the active segment
 is never touched. The work on batches is in ``kstore._fast.log``; which log to clean when
 is ``LogCleaner``'s.
@@ -114,7 +114,7 @@ def clean(
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> CleaningReport:
-    """Clean what ``dirt`` says. Readers and appenders go on meanwhile.
+    """Clean what ``dirt`` says. Readers and appenders continue meanwhile.
 
     Raises ValueError for a log whose cleanup policy has no compact, CorruptLogError where a batch
     is damaged (nothing is changed then), LogStorageError where the disk fails: the log is as before
@@ -263,7 +263,7 @@ class _Cleaning:
             yield group
 
     def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int:
-        """Write the group anew and put it in place; the bytes that are left."""
+        """Write the group again and put it in place; the bytes that are left."""
         log = self.log
         fs = log.env.fs
         base_offset = group[0].base_offset
@@ -304,7 +304,7 @@ class _Cleaning:
             with core:
                 forget_segments_now(log, [segment.base_offset for segment in group])
                 take_place(fs, log.path, base_offset, [s.base_offset for s in group])
-                cleaned.close()  # it is opened anew under its own name
+                cleaned.close()  # it is opened again under its own name
                 cleaned.path = segment_path(log.path, base_offset)
                 at = core.segments.index(group[0])
                 core.set_segments([*core.segments[:at], cleaned, *core.segments[at + len(group) :]])

@@ -1,5 +1,5 @@
-"""What shortens a log from its end: truncation, beginning anew elsewhere, and the end of a log that
-a replica has lost or has to leave out.
+"""What shortens a log from its end: truncation, beginning again elsewhere, and the end of a log
+that a replica has lost or has to leave out.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def cut_at_hole(log: LocalLog) -> None:
 
 
 def leave_out(log: LocalLog, offset: int) -> None:
-    """Remove what lies at an offset and behind it, which counts as lost; the log goes on where it
+    """Remove what lies at an offset and behind it, which counts as lost; the log continues where it
     ended, so that no offset is given again.
     """
     end = log.core.log_end_offset

@@ -106,7 +106,7 @@ class Bounds:
     limit: int = NO_LIMIT
     """The last one's last offset is."""
     limit_is_end: bool = True
-    """Offsets are known to go on at the limit. Else: they may end before it."""
+    """Offsets are known to continue at the limit. Else: they may end before it."""
     epoch: int = -1
     """The first one's epoch is not below it."""
     epochs: Sequence[tuple[int, int]] = ()
@@ -131,7 +131,7 @@ def hidden_offsets(first_offset: int, next_offset: int) -> str:
 
 
 def walk(read: Read, start: int, end: int, bounds: Bounds) -> Iterator[Good | Bad]:
-    """What [start, end) of a file holds. Behind bytes that are no batch it goes on where the next
+    """What [start, end) of a file holds. Behind bytes that are no batch it continues where the next
     whole one begins; a Bad at the end reaches to the end.
     """
     position = start

@@ -30,7 +30,7 @@ def copy_file(source: str, target: str, size_bytes: int) -> None:
 
 def own_file(path: str, size_bytes: int) -> bool:
     """Before a file is cut: where a snapshot shares it, put a copy of its first bytes in its place.
-    Whether that was so; who has it open opens it anew.
+    Whether that was so; who has it open opens it again.
     """
     try:
         if os.stat(path).st_nlink < 2:

@@ -91,7 +91,7 @@ def catch_up(log: LocalLog) -> None:
         redo(log, pending_parts(log.env.fs, log.directory.path))
         page.needs_recovery = False
         if before:
-            _tell(log, f"a process was killed as it wrote: it goes on at {core.log_end_offset}")
+            _tell(log, f"a process was killed as it wrote: it continues at {core.log_end_offset}")
     if page.keeper:
         log.note_dirty()
 
@@ -103,7 +103,7 @@ def _tell(log: LocalLog, sentence: str) -> None:
 
 
 def _load(log: LocalLog, page: SharedPage, *, recovers: bool) -> None:
-    """Load the log anew."""
+    """Load the log again."""
     core = log.core
     is_first = not core.segments
     # A keeper that lives may be at it: it would miss what is finished or removed here.
@@ -141,7 +141,7 @@ def _follows(log: LocalLog, page: SharedPage) -> bool:
 
 def _follow(log: LocalLog, page: SharedPage) -> bool:
     """Take in what follows the part that is known; False where that fails, so that the log has to
-    be loaded anew. After a kill: up to the last whole batch, and the rest is cut off.
+    be loaded again. After a kill: up to the last whole batch, and the rest is cut off.
     """
     core, fs = log.core, log.env.fs
     recovers = page.needs_recovery

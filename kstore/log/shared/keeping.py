@@ -25,7 +25,7 @@ _INCARNATION_AT = 12
 
 
 def take_over(state: LogDirState, logs: Iterable[LocalLog], *, was_closed: bool) -> None:
-    """This process is the keeper now: the index is its to write, and it loads each log anew, since
+    """This process is the keeper now: the index is its to write, and it loads each log again, since
     only so it knows what the index has of it.
     """
     before = state.index

@@ -105,7 +105,7 @@ class Membership:
             finally:
                 os.close(file)
             if is_first:
-                # Nobody else is alive who has a page of this dir: they are all begun anew.
+                # Nobody else is alive who has a page of this dir: they are all started again.
                 _SHARED.pack_into(self._map, 0, _MARK, os.urandom(16), always, 0)
                 _try(self._lock, fcntl.F_RDLCK, _MEMBERS)
         mark, self.incarnation, theirs, _pages = _SHARED.unpack_from(self._map)

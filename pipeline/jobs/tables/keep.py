@@ -1,5 +1,5 @@
 """The job table: a topic kept as an Iceberg table. One call reads what the topic has beyond the
-table, writes it as files, and commits files and progress together; the next call goes on.
+table, writes it as files, and commits files and progress together; the next call continues.
 
 A killed run leaves files that no snapshot knows (`remove_orphan_files` takes them away), and
 nothing else.
