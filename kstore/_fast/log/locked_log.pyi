@@ -24,6 +24,11 @@ class LockedLog(LogView):
         """Has the log loaded anew when its lock is taken next."""
     def look(self) -> None:
         """Takes in what other processes have appended, if anything."""
+    def forget_end(self, segments: list[LogSegment], position: int) -> None:
+        """The last of these segments is about to be cut at a position, and what was behind it is
+        about to be removed: who reads meanwhile sees less, and no damage. Its index entries have to
+        be in memory.
+        """
     def shift_segments(self, segments: list[LogSegment]) -> None:
         """As ``set_segments`` after a roll, or for want of the first segments."""
     def __enter__(self) -> Self: ...

@@ -174,6 +174,15 @@ cdef class LockedLog(LogView):
         LogView.set_segments(self, segments)
         self.restructured = True
 
+    def forget_end(self, list segments not None, int64_t position):
+        """The last of these segments is about to be cut at a position, and what was behind it is
+        about to be removed: who reads meanwhile sees less, and no damage. Its index entries have to
+        be in memory."""
+        self.cuts += 1
+        LogView.set_segments(self, segments)
+        if position < self.active.size_bytes:
+            self.active.rewind(position)
+
     def shift_segments(self, list segments not None):
         """The same after a roll, or for want of the first ones: others see that by themselves."""
         LogView.set_segments(self, segments)

@@ -81,21 +81,20 @@ cdef class LogView:
     cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
                             bint min_one, Slice* out, bint* out_of_range):
         cdef SegmentFile file
-        cdef int known
-        out.size_bytes = 0
-        out_of_range[0] = offset < self.log_start_offset or offset > self.log_end_offset
-        if out_of_range[0]:
-            return None
-        max_offset = min(max_offset, self.log_end_offset)
-        if offset >= max_offset:
-            return None
+        cdef int known, cuts
         while True:
-            known = self.damages_found      # grows only by what was not known
+            out.size_bytes = 0
+            out_of_range[0] = offset < self.log_start_offset or offset > self.log_end_offset
+            if out_of_range[0]:
+                return None
+            max_offset = min(max_offset, self.log_end_offset)
+            if offset >= max_offset:
+                return None
+            known, cuts = self.damages_found, self.cuts     # grow only by what was not known
             try:
                 return self.locate_good(offset, max_offset, max_bytes, min_one, out)
             except OSError:
-                out.size_bytes = 0
-                if self.damages_found == known:
+                if self.damages_found == known and self.cuts == cuts:
                     raise               # else: what was found is gone round now, or named
 
     cdef SegmentFile locate_good(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
@@ -457,6 +456,7 @@ cdef class LogView:
         cdef Slice out
         cdef bint out_of_range
         cdef bytes data
+        cdef int cuts = self.cuts
         cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out,
                                             &out_of_range)
         if out_of_range:
@@ -474,7 +474,7 @@ cdef class LogView:
             return data, out.next_offset
         # What lies before the damage is handed out; the read that begins at it raises.
         error = self.corrupt(self.segment_of(out.base_offset), out.position + good)
-        if self.damages_found == known:
+        if self.damages_found == known and self.cuts == cuts:
             raise error
         return self.read(offset, max_offset, max_bytes, min_one)
 

@@ -37,9 +37,17 @@ def truncate(log: LocalLog, offset: int) -> int:
         position = _cut_position(log, offset)
         publish(log, min(core.durable_offset, offset))
         forget_tail(log, keep[-1], keep[-1].base_offset)
-        for segment in reversed(gone):
-            log.env.fs.unlink(segment.path)
-        _cut_segment(log, keep[-1], position, offset)
+        before, mark = core.segments, keep[-1].mark()
+        # Who reads takes no lock: memory is to know first.
+        core.forget_end(keep, position)
+        try:
+            for segment in reversed(gone):
+                log.env.fs.unlink(segment.path)
+            _cut_segment(log, keep[-1], position, offset)
+        except OSError:
+            keep[-1].go_back(mark)
+            core.shift_segments(before)
+            raise
         core.set_segments(keep)
         end = keep[-1].next_offset
         forget_durable(log, keep[-1].base_offset, end)
