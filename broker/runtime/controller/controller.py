@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -165,7 +165,7 @@ class Controller(Decisions):
         touched = difference.left | difference.joined
         same = registered.keys() - touched
         self.state = self.state.with_brokers(registered).without_offline(touched)
-        await self._read_settings(touched)
+        await self.read_settings(touched)
         changes = await self.changes(
             self.state.topics, reborn=difference.left, unclean=frozenset(shut_down.keys() - same)
         )
@@ -182,19 +182,6 @@ class Controller(Decisions):
         )
         if shut_down:
             await self.in_store(self.store.forget_shutdowns, shut_down)
-
-    async def _read_settings(self, touched: Collection[int]) -> None:
-        """Before somebody is elected: a leader may have let the high watermark move on, since
-        min.insync.replicas was lowered, before that was heard of here. Eligible replicas that
-        may not have all records then are not eligible.
-        """
-        self.state = await self.with_settings(self.state)
-        concerned = {
-            name
-            for name, _, partition in self.state.partitions()
-            if partition.elr and not set(partition.replicas).isdisjoint(touched)
-        }
-        await self._read_configs_of(concerned)
 
     async def _take_configs(self) -> None:
         """Topic configs have changed; a leaderless partition may now have any leader, and others
@@ -214,18 +201,7 @@ class Controller(Decisions):
             await self.commit(await self.changes(self.state.topics))
 
     async def _take_configs_of(self, names: set[str]) -> None:
-        await self.commit(await self.changes(await self._read_configs_of(names)))
-
-    async def _read_configs_of(self, names: set[str]) -> list[str]:
-        """Take over the configs of topics; returns those whose configs have changed."""
-        changed = []
-        for name in names & self.state.topics.keys() if "" not in names else self.state.topics:
-            configs = await self.in_store(self.store.topic_configs, name)
-            topic = self.state.topics[name]
-            if configs != topic.configs:
-                self.state = self.state.with_topics(topic._replace(configs=configs))
-                changed.append(name)
-        return changed
+        await self.commit(await self.changes(await self.read_configs_of(names)))
 
     async def _take_failed_log_dirs(self) -> None:
         """Brokers whose log dirs have failed are told anew what they lead and follow: they answer
@@ -323,6 +299,7 @@ class Controller(Decisions):
             raise error_for(
                 ErrorCode.STALE_BROKER_EPOCH, f"broker {node} is not registered with epoch {epoch}"
             )
+        await self.read_settings({node})
         self.state = self.state.with_leaving(node, epoch)
         await self.commit(await self.changes(self.state.topics))
         state = self.state

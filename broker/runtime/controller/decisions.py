@@ -171,6 +171,30 @@ class Decisions(ABC):
             await self.in_store(keep_min_isr, self.coordination, min_isr)
         return state
 
+    async def read_settings(self, touched: Collection[int]) -> None:
+        """Before somebody is elected: a leader may have let the high watermark move on, since
+        min.insync.replicas was lowered, before that was heard of here. Eligible replicas that
+        may not have all records then are not eligible.
+        """
+        self.state = await self.with_settings(self.state)
+        concerned = {
+            name
+            for name, _, partition in self.state.partitions()
+            if partition.elr and not set(partition.replicas).isdisjoint(touched)
+        }
+        await self.read_configs_of(concerned)
+
+    async def read_configs_of(self, names: set[str]) -> list[str]:
+        """Take over the configs of topics; returns those whose configs have changed."""
+        changed = []
+        for name in names & self.state.topics.keys() if "" not in names else self.state.topics:
+            configs = await self.in_store(self.store.topic_configs, name)
+            topic = self.state.topics[name]
+            if configs != topic.configs:
+                self.state = self.state.with_topics(topic._replace(configs=configs))
+                changed.append(name)
+        return changed
+
     # ---- one decision at a time ----
 
     async def exclusively(self, step: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -295,6 +319,7 @@ class Decisions(ABC):
             return
         if failed <= self.state.offline.get(broker.node_id, frozenset()):
             return
+        await self.read_settings({broker.node_id})
         self.state = self.state.with_offline(broker.node_id, failed)
         await self.commit(
             await self.changes({name for name, _ in failed} & self.state.topics.keys())

@@ -279,6 +279,7 @@ class Preparing(ABC, Generic[P]):
         controller = self._controller
         if name not in self.under_way:
             return
+        await controller.read_settings(silent)
         changes = events.taken_from(controller.state, name, silent)
         if changes:
             LOGGER.warning(
