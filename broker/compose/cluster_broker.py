@@ -15,7 +15,11 @@ from kstore.broker.runtime.config_changes.config_reload import ConfigReload, Use
 from kstore.broker.runtime.config_changes.config_watch import ConfigWatch
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
 from kstore.broker.runtime.lazy import Lazy
-from kstore.broker.runtime.log_dirs.clean_shutdown import mark_clean, read_ended_epoch
+from kstore.broker.runtime.log_dirs.clean_shutdown import (
+    NO_EPOCH,
+    mark_clean,
+    read_ended_epoch,
+)
 from kstore.broker.runtime.log_dirs.log_dir_events import LogDirEvents
 from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
 from kstore.broker.runtime.membership.member import ClusterMember
@@ -77,10 +81,17 @@ class ClusterBroker(Broker):
         """The partitions that are copied from other brokers."""
         self.leader_waits: LeaderWaits
         """Requests that are held until a leader is elected (runtime/metadata)."""
-        self.ended_epoch: Callable[[], int]
+        self._ended_epoch = NO_EPOCH
+        self.ended_epoch: Callable[[], int] = lambda: self._ended_epoch
         """The epoch of the life after which all is there, once its logs are closed."""
         self.repairs: Lazy[SegmentRepairs] = Lazy(self._make_repairs)
         """Who writes damaged parts of segments again, once a log of a cluster has damage."""
+
+    def open(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """As any broker. How the last life ended is read before that touches the log dirs."""
+        if not self.log_manager.is_open:
+            self._ended_epoch = read_ended_epoch(self.config["log.dirs"])
+        super().open(endpoints)
 
     def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Open the shared store, and make what is known from it. StoreError where the store can't
@@ -119,7 +130,7 @@ class ClusterBroker(Broker):
         )
         member = self.membership = ClusterMember(
             self.node, myself, store, self.metadata, self.peers, lambda: self.replica_manager,
-            read_ended_epoch(config["log.dirs"]),
+            self._ended_epoch,
         )  # fmt: skip
         self.ended_epoch = lambda: member.ended_epoch
         member.suspicions.on_suspected.append(self.leader_waits.lost)
@@ -283,8 +294,8 @@ class ClusterBroker(Broker):
         manager = self.log_manager
         paths = [each.path for each in manager.dirs if each.path not in manager.failed]
         super().close()
-        if hasattr(self, "isr"):  # not after a failed start
-            mark_clean(paths, self.ended_epoch())
+        if (ended_epoch := self.ended_epoch()) != NO_EPOCH:  # also after a failed start
+            mark_clean(paths, ended_epoch)
 
 
 def _cluster_id(store: Store) -> str:
