@@ -12,6 +12,11 @@ import pytest
 
 from kstore._fast.broker.partition import TopicEntry
 from kstore.broker.coordination import znodes
+from kstore.broker.coordination.contraction_nodes import (
+    CONTRACTIONS,
+    ContractionNode,
+    contraction_node,
+)
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.runtime.replication.counts import PreparedCounts
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -158,5 +163,34 @@ def test_a_count_that_clients_are_told_needs_no_look_nor_does_none(told: int) ->
         await asyncio.sleep(0.02)
         assert scene.reads == 0
         assert scene.entry.partition_count == told
+
+    tell(story)
+
+
+@pytest.mark.parametrize("end", ["rolled back", "decided", "of another topic", "prepared"])
+def test_a_leader_that_has_not_heard_how_a_contraction_ended_finds_that_in_the_store(
+    end: str,
+) -> None:
+    async def story(scene: Scene) -> None:
+        if end != "rolled back":
+            topic_id = uuid4() if end == "of another topic" else scene.topic.topic_id
+            node = ContractionNode(topic_id, 1, ((0, 0), (1, 0)), 0, holds=end == "decided")
+            scene.store.ensure(CONTRACTIONS)
+            scene.store.create(f"{CONTRACTIONS}/t", contraction_node(node))
+        scene.counts.tell(scene.entry, 2, 1)
+        if end == "prepared":
+            await scene.until(lambda: scene.reads > 2)
+            assert (scene.entry.partition_count, scene.entry.retired_from) == (2, 1)
+            scene.store.delete(f"{CONTRACTIONS}/t")
+        if end == "decided":
+            await scene.until(lambda: scene.entry.partition_count == 1)
+            assert (scene.entry.retired_from, scene.reports) == (1, [])
+        else:
+            await scene.until(lambda: scene.entry.retired_from == -1)
+            assert scene.entry.partition_count == 2
+            assert scene.reports == [
+                "'t' keeps its 2 partitions, and the controller, which had prepared it to shrink,"
+                " has not said so: its producers go on"
+            ]
 
     tell(story)

@@ -266,6 +266,31 @@ async def test_the_data_plane_knows_who_leads_what_is_not_here(folder: Path) -> 
 
 
 @on_a_loop
+async def test_an_update_that_comes_late_takes_no_partitions_away(folder: Path) -> None:
+    """A topic has shrunk to one partition and grown again; what was said between comes last."""
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+
+        async def update(count: int, partition_epoch: int) -> int:
+            request = metadata(
+                *(known(OTHER, index=index) for index in range(count)),
+                max_partition_epoch=partition_epoch,
+            )
+            request.topic_states[0].partition_total = count
+            await manager.update_metadata(request)
+            return len(broker.image.topics["t"].partitions)
+
+        assert await update(2, 1) == 2
+        assert await update(1, 2) == 1
+        assert broker.table.partition(b"t", 1) is None
+        assert await update(2, 3) == 2
+        for _ in range(2):
+            assert await update(1, 2) == 2
+        assert broker.table.partition(b"t", 1) is not None
+        assert await update(1, 3) == 1, "as the deletion of a topic, it may have the last epoch"
+
+
+@on_a_loop
 async def test_without_a_session_nothing_is_led_until_the_controller_says_so_again(
     folder: Path,
 ) -> None:
