@@ -8,7 +8,8 @@ import pytest
 
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewTopic
-from tests.reference.controller_host import Cluster, run, until
+from tests.beside.waiting import reached
+from tests.reference.controller_host import Cluster, run
 
 
 @pytest.mark.parametrize("how", ["shuts down", "loses its log dir", "does not answer"])
@@ -36,7 +37,7 @@ def test_who_is_eligible_follows_from_the_settings_that_hold_when_a_leader_ends(
             await controller.controlled_shutdown(leader.node_id, leader.epoch)
         elif how == "loses its log dir":
             controller.replicas_failed(controller.state.brokers[leader.node_id], {("t", 0)})
-            await until(lambda: partition().leader != leader.node_id)
+            await reached(lambda: partition().leader != leader.node_id)
         else:
             with monkeypatch.context() as patch:
                 patch.setattr(type(controller.growth), "under_way", {"t": None})
