@@ -50,6 +50,7 @@ __all__ = ["Copier"]
 FETCH_WAIT_MS = 250
 BUSY_FETCH_WAIT_MS = 5  # while others of the broker have no room, a fetch may not hold them up
 FIRST_PAUSE_MS, MAX_PAUSE_MS = 50, 2_000
+LONG_PAUSE_MS, MAX_LONG_PAUSE_MS = 1_000, 60_000
 AHEAD_TRIES = 8  # a source whose leader changed may tell an old end for a while
 TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 
@@ -58,6 +59,10 @@ class Copier:
     """Runs until it is cancelled. Partitions are added and dropped at any time."""
 
     exact = False
+    is_patient = False
+    """Whether a partition is tried again after every error of a broker, since the copy has no end;
+    else only after those that brokers call retriable.
+    """
     groups_batches = False
     """Whether the target takes several batches of a partition at a time."""
 
@@ -183,16 +188,24 @@ class Copier:
     # ---- trouble ----
 
     def _rest(self, copy: PartitionCopy, error: KafkaError) -> None:
-        """A retriable error: try again after a pause. Others end the partition's copy."""
-        if not error.retriable and error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.stop(copy.tp, ReplicationError(f"{copy.tp} at offset {copy.position}: {error}"))
+        """A retriable error: try again after a pause. Others end the partition's copy, unless it is
+        one without an end.
+        """
+        is_passing = error.retriable or error.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        said = f"{copy.tp} at offset {copy.position}"
+        if not (is_passing or self.is_patient):
+            self.stop(copy.tp, ReplicationError(f"{said}: {error}"))
             return
         failures = self._failures[copy] = self._failures.get(copy, 0) + 1
-        if failures == 10:
-            said = f"{copy.tp} at offset {copy.position}: tried {failures} times: {error}"
-            self._report(Event("trouble", said, copy.tp, copy.position))
+        pause_s = _pause_s(failures) if is_passing else _long_pause_s(failures)
+        if not is_passing:
+            text = f"{said}: {error}; trying again in {pause_s:.0f} s"
+            self._report(Event("trouble", text, copy.tp, copy.position))
+        elif failures == 10:
+            text = f"{said}: tried {failures} times: {error}"
+            self._report(Event("trouble", text, copy.tp, copy.position))
         self._resting.add(copy)
-        asyncio.get_running_loop().call_later(_pause_s(failures), self._rested, copy)
+        asyncio.get_running_loop().call_later(pause_s, self._rested, copy)
 
     def _rested(self, copy: PartitionCopy) -> None:
         self._resting.discard(copy)
@@ -465,6 +478,11 @@ def _leader(cluster: ClusterClient, tp: TopicPartition) -> int:
 
 def _pause_s(failures: int) -> float:
     return pause_ms(failures, FIRST_PAUSE_MS, MAX_PAUSE_MS, random.random()) / 1000
+
+
+def _long_pause_s(failures: int) -> float:
+    """After an error that somebody has to mend."""
+    return pause_ms(failures, LONG_PAUSE_MS, MAX_LONG_PAUSE_MS, random.random()) / 1000
 
 
 def _same(ours: Record, theirs: Record) -> bool:

@@ -9,7 +9,6 @@ Whenever the source has another leader, what the copy has last is looked for the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,18 +17,17 @@ from kstore.clients.core.replication import PartitionCopy, Plan, Step
 from kstore.clients.replicator.copying import Copier
 from kstore.clients.replicator.exact_wire import (
     IDS_PER_CLUSTER,
+    batch_at,
     delete_before,
     end_of_epoch,
     raise_leader_epoch,
     reserve_ids,
 )
 from kstore.clients.replicator.options import Event, ReplicationError
-from kstore.clients.replicator.wire import fetch
 from kstore.errors import ErrorCode, OffsetOutOfRangeError, error_for
-from kstore.record import BatchView, batches
+from kstore.record import BatchView
 
 if TYPE_CHECKING:
-    from kstore.clients.io.cluster import ClusterClient
     from kstore.clients.replicator.topics import TopicCopier
     from kstore.protocol.logs.fetch import PartitionData
     from kstore.types import TopicPartition
@@ -104,7 +102,7 @@ class ExactCopier(Copier):
         mine = header_of(theirs)
         ours = None
         with suppress(OffsetOutOfRangeError):  # it is deleted there, or lost: the epochs tell
-            ours = await _batch_at(self._source, tp, last, copy.source_epoch)
+            ours = await batch_at(self._source, tp, last, copy.source_epoch)
         if ours is not None and ours.base_offset <= last and unlike(header_of(ours), mine):
             raise ReplicationError(
                 f"{tp}: the batch at offset {last} is another one in the target (offsets "
@@ -133,7 +131,7 @@ class ExactCopier(Copier):
         while copy.position > 0:
             last = copy.position - 1
             with suppress(OffsetOutOfRangeError):
-                found = await _batch_at(self._target, copy.tp, last, copy.leader_epoch, wait_ms=100)
+                found = await batch_at(self._target, copy.tp, last, copy.leader_epoch, wait_ms=100)
                 if found is None:
                     continue  # the high watermark is below it
                 return found
@@ -174,23 +172,3 @@ class ExactCopier(Copier):
         if code != ErrorCode.NONE:
             said = f"{copy.tp}: the copy keeps offsets below {start}: {error_for(code)}"
             self._report(Event("trouble", said, copy.tp, start))
-
-
-async def _batch_at(
-    cluster: ClusterClient, tp: TopicPartition, offset: int, epoch: int, *, wait_ms: int = 0
-) -> BatchView | None:
-    """The first batch that ends at or behind an offset; None where none is readable. KafkaError."""
-    rows = await fetch(
-        cluster,
-        cluster.view.leader(tp),
-        [(tp, offset, epoch)],
-        isolation=0,
-        wait_ms=wait_ms,
-        max_bytes=1,
-        partition_bytes=1,
-    )
-    row = rows[tp]
-    if row.error_code:
-        raise error_for(row.error_code, f"{tp} at offset {offset}")
-    found: Iterable[BatchView] = batches(row.records or b"")
-    return next((batch for batch in found if batch.last_offset >= offset), None)

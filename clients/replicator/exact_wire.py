@@ -4,9 +4,11 @@ deletions. The fields of kstore's own are described in docs/protocol-extensions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kstore.clients.io.cluster import ANY
+from kstore.clients.replicator.wire import fetch
 from kstore.errors import error_for
 from kstore.protocol.controller.reassignments import (
     ElectLeadersRequest,
@@ -26,6 +28,7 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderTopic,
 )
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.record import BatchView, batches
 
 if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
@@ -99,3 +102,23 @@ async def delete_before(cluster: ClusterClient, tp: TopicPartition, offset: int)
     request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
     answer = await cluster.ask(cluster.view.leader(tp), request)
     return cast(DeleteRecordsResponse, answer).topics[0].partitions[0].error_code
+
+
+async def batch_at(
+    cluster: ClusterClient, tp: TopicPartition, offset: int, epoch: int, *, wait_ms: int = 0
+) -> BatchView | None:
+    """The first batch that ends at or behind an offset; None where none is readable. KafkaError."""
+    rows = await fetch(
+        cluster,
+        cluster.view.leader(tp),
+        [(tp, offset, epoch)],
+        isolation=0,
+        wait_ms=wait_ms,
+        max_bytes=1,
+        partition_bytes=1,
+    )
+    row = rows[tp]
+    if row.error_code:
+        raise error_for(row.error_code, f"{tp} at offset {offset}")
+    found: Iterable[BatchView] = batches(row.records or b"")
+    return next((batch for batch in found if batch.last_offset >= offset), None)

@@ -86,6 +86,7 @@ class Replicator:
             await self._meet()
             self._topics.switching = switch
             copier = self._copier = self._new_copier()
+            copier.is_patient = not (until_caught_up or switch)
             await self._sync_topics(copier)
             moving = asyncio.create_task(copier.run())
             if switch:
@@ -198,6 +199,7 @@ class Replicator:
             raise ReplicationError("only an exact copy can be switched")
         await self._catch_up(copier)
         switch = Switch(self._source, self._target, self._topics, copier, self._report)
+        await switch.check_earlier()
         if self._options.fence_source:
             await switch.fence()
         ends = await switch.until_at_rest()

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kstore.clients.core.exact_copies import header_of, unlike
+from kstore.clients.replicator.exact_wire import batch_at
 from kstore.clients.replicator.options import Event, ReplicationError, Report
-from kstore.clients.replicator.wire import LATEST, end_of
+from kstore.clients.replicator.wire import EARLIEST, LATEST, end_of
+from kstore.errors import OffsetNotAvailableError, OffsetOutOfRangeError
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,6 +42,42 @@ class Switch:
         self._source, self._target = source, target
         self._topics, self._copier, self._report = topics, copier, report
         self._timeout_ms: int = source.settings["default.api.timeout.ms"]
+
+    async def check_earlier(self) -> None:
+        """Topics that an earlier run has switched, before it was killed: that the source had no
+        records since. ReplicationError where it had.
+        """
+        for name in self._topics.passed_over:
+            for row in self._source.view.topics[name].partitions:
+                tp = TopicPartition(name, row.partition)
+                check = partial(self._check_earlier, tp)
+                await self._source.retrying(check, self._timeout_ms, [name])
+            said = f"topic {name} was switched by an earlier run: the copy has all of the source"
+            self._report(Event("switched", said))
+
+    async def _check_earlier(self, tp: TopicPartition) -> None:
+        """The batch with which the source ends is in the copy."""
+        epoch = self._source.view.leader_epoch(tp)
+        end = await _end_of(self._source, tp, 0)
+        if end == 0 or end == await end_of(self._source, tp, epoch, EARLIEST):
+            return  # nothing is left to be compared
+        has_all = await _end_of(self._target, tp, 0) >= end
+        if has_all:
+            ours = await batch_at(self._source, tp, end - 1, epoch)
+            try:
+                theirs = await batch_at(
+                    self._target, tp, end - 1, self._target.view.leader_epoch(tp)
+                )
+            except OffsetOutOfRangeError:
+                return  # the copy has deleted it
+            if ours is None or theirs is None:
+                raise OffsetNotAvailableError(f"{tp}: offset {end - 1} is not committed yet")
+            has_all = not unlike(header_of(ours), header_of(theirs))
+        if not has_all:
+            raise ReplicationError(
+                f"{tp}: an earlier run has switched the topic, then the source has had records: "
+                f"offset {end - 1} of the source is not in the copy, which takes records now"
+            )
 
     async def fence(self) -> None:
         """Have the source's topics refuse producers; the markers of open transactions are taken."""

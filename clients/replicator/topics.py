@@ -74,6 +74,8 @@ class TopicCopier:
         """Of each exact copy; no producer of the source has a larger id, or that one."""
         self.switching = False
         """Whether a topic that has been an exact copy is passed over: it is switched already."""
+        self.passed_over: list[str] = []
+        """Those topics."""
 
     async def sync(self) -> list[TopicPartition]:
         """The partitions of all topics that are asked for, once the target has them too."""
@@ -87,7 +89,8 @@ class TopicCopier:
             of_topic.pop(LEAST_ID, None)
         new = [name for name in names if name not in self._target.view.topics]
         there = await self._configs(self._target, [name for name in names if name not in new])
-        for name in self._switched(there):
+        self.passed_over = self._switched(there)
+        for name in self.passed_over:
             names.remove(name)
             del there[name]
         mirror = {MIRROR: "true", LEAST_ID: str(IDS_PER_CLUSTER)} if self._options.exact else {}

@@ -315,9 +315,31 @@ def test_a_switch_that_is_begun_again_passes_over_what_is_switched(
     target.write("twice-1", [b"its own"])
     with pytest.raises(ReplicationError, match="no exact copy"):
         copy(source, target, "twice-.*")
-    asyncio.run(exact(source, target, "twice-.*").run(switch=True))
+    events: list[Event] = []
+    asyncio.run(exact(source, target, "twice-.*", events).run(switch=True))
     assert values(target, "twice-1") == [b"a", b"its own"]
     assert target.produce("twice-2").error_code == 0
+    told = [event.text for event in events if event.kind == "switched"]
+    assert told == [
+        "topic twice-1 was switched by an earlier run: the copy has all of the source",
+        "topic twice-2 takes records now",
+    ]
+
+
+@pytest.mark.parametrize("others", [[], [b"its own"]], ids=["shorter", "another-record"])
+def test_a_source_that_was_written_to_after_a_switch_that_was_killed_is_told(
+    source: Side, target: Side, others: list[bytes]
+) -> None:
+    name = f"late-{len(others)}"
+    source.create(name)
+    source.write(name, [b"a"])
+    copy(source, target, name)
+    target.configure(name, kstore_mirror=None)
+    source.write(name, [b"late"])
+    if others:
+        target.write(name, others)
+    with pytest.raises(ReplicationError, match="offset 1 of the source is not in the copy"):
+        asyncio.run(exact(source, target, name).run(switch=True))
 
 
 # ---- producers of both clusters that have the same id ----

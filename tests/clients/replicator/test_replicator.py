@@ -149,6 +149,25 @@ def _has(side: Side, name: str, partitions: int) -> bool:
     return topic.error_code == 0 and len(topic.partitions) == partitions
 
 
+def test_a_copy_without_an_end_outlives_what_somebody_has_to_mend(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of the target that is raised later, say: the partition is tried again."""
+    monkeypatch.setattr("kstore.clients.replicator.copying.LONG_PAUSE_MS", 1)
+    source.create("mended")
+    target.create("mended")
+    target.configure("mended", max_message_bytes="100")
+    source.write("mended", [b"x" * 500])
+    events: list[Event] = []
+    following = replicator(source, target, "mended", events, copy_configs=False)
+    with Running(lambda: following):
+        until_true(lambda: any("trying again in" in each.text for each in events), "it is told")
+        target.configure("mended", max_message_bytes="1000")
+        until_true(lambda: len(target.read("mended")) == 1, "the record is copied")
+    assert not following.progress().failed
+    assert not [event for event in events if event.kind == "failed"]
+
+
 def test_append_times_of_the_source_are_kept(source: Side, target: Side) -> None:
     source.create("times", message_timestamp_type="LogAppendTime")
     source.write("times", [b"a", b"b"])
