@@ -83,6 +83,31 @@ def test_a_repeated_request_appends_nothing(topic: Topic) -> None:
     assert records(topic) == [(0, b"a"), (1, b"b")]
 
 
+def test_a_repetition_completes_what_the_first_request_began(topic: Topic) -> None:
+    stage(topic, inner(b"a"), inner(b"b"))
+    assert outcome(copy(topic, 0, 1, 2)) == (2, 0, ErrorCode.OFFSET_NOT_AVAILABLE, 2)
+    stage(topic, inner(b"c"))
+    assert outcome(copy(topic, 0, 1, 2)) == (3, 0, 0, 3)
+    assert records(topic) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_a_repetition_is_known_behind_records_of_others(topic: Topic) -> None:
+    stage(topic, inner(b"a"), inner(b"b"))
+    copy(topic, 0, 1)
+    topic.produce(build_batch([b"other"] * 3, timestamp=TIME))
+    assert outcome(copy(topic, 0, 1))[:3] == (2, 0, 0)
+    assert [value for _, value in records(topic)] == [b"a", b"b", *[b"other"] * 3]
+
+
+def test_a_repetition_of_more_than_five_batches_appends_nothing(topic: Topic) -> None:
+    """A leader remembers a producer's last five: the first ones are refused for their offsets."""
+    values = [b"%d" % number for number in range(7)]
+    stage(topic, *(inner(value) for value in values))
+    assert outcome(copy(topic, *range(7))) == (7, 0, 0, 7)
+    assert outcome(copy(topic, *range(7))) == (0, ErrorCode.INVALID_PRODUCE_OFFSET, 0, 7)
+    assert [value for _, value in records(topic)] == values
+
+
 def test_an_offset_below_the_end_is_refused_with_the_end(topic: Topic) -> None:
     stage(topic, inner(b"a"))
     topic.produce(build_batch([b"other"] * 3, timestamp=TIME))
