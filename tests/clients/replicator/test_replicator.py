@@ -161,9 +161,9 @@ def test_a_copy_without_an_end_outlives_what_somebody_has_to_mend(
     events: list[Event] = []
     following = replicator(source, target, "mended", events, copy_configs=False)
     with Running(lambda: following):
-        until_true(lambda: any("trying again in" in each.text for each in events), "it is told")
+        until(lambda: any("trying again in" in each.text for each in events), "it is told")
         target.configure("mended", max_message_bytes="1000")
-        until_true(lambda: len(target.read("mended")) == 1, "the record is copied")
+        until(lambda: len(target.read("mended")) == 1, "the record is copied")
     assert not following.progress().failed
     assert not [event for event in events if event.kind == "failed"]
 

@@ -63,7 +63,7 @@ def test_aborted_transactions_are_left_out_where_that_is_asked_for(
         **given, config={"isolation.level": "read_committed"}, isolation="read_uncommitted"
     )
     assert both.to_polars()["value"].to_list() == [b"0", b"1"]
-    with pytest.raises(ValueError, match="isolation.level is 'none'"):
+    with pytest.raises(ValueError, match="level is 'none'"):
         kstore.scan(**given, config={"isolation.level": "none"})
     log_dir = kstore.scan(log_dir_of(broker), topic, columns=["value"], isolation="read_committed")
     assert log_dir.to_polars()["value"].to_list() == [b"1"]
