@@ -179,14 +179,14 @@ def test_a_leader_that_has_not_heard_how_a_contraction_ended_finds_that_in_the_s
             scene.store.create(f"{CONTRACTIONS}/t", contraction_node(node))
         scene.counts.tell(scene.entry, 2, 1)
         if end == "prepared":
-            await scene.until(lambda: scene.reads > 2)
+            await reached(lambda: scene.reads > 2)
             assert (scene.entry.partition_count, scene.entry.retired_from) == (2, 1)
             scene.store.delete(f"{CONTRACTIONS}/t")
         if end == "decided":
-            await scene.until(lambda: scene.entry.partition_count == 1)
+            await reached(lambda: scene.entry.partition_count == 1)
             assert (scene.entry.retired_from, scene.reports) == (1, [])
         else:
-            await scene.until(lambda: scene.entry.retired_from == -1)
+            await reached(lambda: scene.entry.retired_from == -1)
             assert scene.entry.partition_count == 2
             assert scene.reports == [
                 "'t' keeps its 2 partitions, and the controller, which had prepared it to shrink,"
