@@ -96,7 +96,9 @@ class Host:
     def group(self, group_id: str) -> dict[str, Any]:
         return {}
 
-    def partition(self, topic: bytes, index: int) -> Any:
+    def partition(self, topic: bytes | str, index: int) -> Any:
+        if isinstance(topic, str):
+            return None  # the image, which knows topics but no partitions
         log = self.logs.get(TopicPartition(topic.decode(), index))
         return None if log is None else OwnPartition(self, log)
 
