@@ -219,6 +219,7 @@ def test_a_process_that_was_stopped_did_not_hold_its_loop():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:
         assert process.stdout.readline() == "held\n"
+        time.sleep(0.3)  # the guard's thread begins
         process.send_signal(signal.SIGSTOP)
         time.sleep(WHILE_STOPPED_S)
         process.send_signal(signal.SIGCONT)
