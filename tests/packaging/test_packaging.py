@@ -61,6 +61,7 @@ def test_the_sdist_holds_every_source_and_nothing_generated(shipped: tuple[Path,
     assert not missing
     assert {"LICENSE", "README.md", "setup.py", "kstore/py.typed"} <= names
     assert "kstore/broker/__init__.py" in names
+    assert "pipeline/kstore-spark-python" in names
     assert not [name for name in names if name.endswith((".so", ".c", ".pyc"))]
 
 
@@ -81,6 +82,7 @@ def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) 
     assert {p.relative_to(ROOT).as_posix() for p in FAST.rglob("*.pxd")} <= names
     assert "kstore/py.typed" in names
     assert "kstore/pipeline/jobs/reports/report.html.jinja" in names
+    assert [name for name in names if name.endswith(".data/scripts/kstore-spark-python")]
     pages = [p for p in (ROOT / "kstore/console/pages").glob("*/*") if p.suffix != ".pyc"]
     assert {p.relative_to(ROOT).as_posix() for p in pages} <= names
     built = {name.split(".")[0] for name in names if name.endswith(".so")}
