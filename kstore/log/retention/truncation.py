@@ -42,9 +42,10 @@ def truncate(log: LocalLog, offset: int) -> int:
         core.forget_end(keep, position)
         try:
             for segment in reversed(gone):
-                log.env.fs.unlink(segment.path)
+                with suppress(FileNotFoundError):  # a truncation that failed has removed it
+                    log.env.fs.unlink(segment.path)
             _cut_segment(log, keep[-1], position, offset)
-        except OSError:
+        except BaseException:
             keep[-1].go_back(mark)
             core.shift_segments(before)
             raise
@@ -102,11 +103,11 @@ def skip_lost(log: LocalLog) -> None:
     followers see that what they have of the offsets is right.
     """
     core = log.core
-    log.note_dirty()
     with core:
         log.hole_from = -1  # what is behind it may be all that there is
         lost, log.lost_until = log.lost_until, 0
         epochs, log.lost_epochs = log.lost_epochs, []
+        log.note_dirty()
         if lost <= core.log_end_offset or log.read_only:
             return
         for epoch, start in epochs:

@@ -125,3 +125,19 @@ def test_a_truncation_that_fails_leaves_the_log_as_it_was(tmp_path: Path) -> Non
         assert log.append(b"value 009") == 9
         log.core.set_high_watermark(10)
         assert read(log) == list(range(10))
+
+
+def test_a_truncation_that_failed_after_a_segment_was_removed_can_be_tried_again(
+    tmp_path: Path,
+) -> None:
+    files = Files()
+    log = make(tmp_path, files, roll=8)
+    with log.log_dir:
+        files.broken = True
+        with pytest.raises(OSError, match="no"):
+            log.truncate(CUT)
+        files.broken = False
+        assert log.truncate(CUT) == CUT
+        assert log.append(b"value 006") == CUT
+        log.core.set_high_watermark(CUT + 1)
+        assert read(log) == list(range(CUT + 1))
