@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.coordination import own_contractions
 from kstore.broker.coordination.contraction_nodes import ContractionNode
-from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, Topics
 from kstore.broker.state.metadata.retirement import Retirement
 from kstore.broker.state.metadata.topic_rules import (
@@ -90,8 +89,10 @@ class AloneTopics(Topics):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._looking: asyncio.Task[None] | None = None
         """Who waits for retired partitions to be empty."""
-        self._removing: set[str] = set()
-        """Topics whose retired partitions are gone, but for their logs."""
+        self._removing: dict[str, UUID] = {}
+        """Topics whose retired partitions are gone, but for their logs. What cannot be deleted now
+        is deleted by the next start.
+        """
 
     def load(self) -> None:
         """As Topics, and finish what a broker has begun before it ended. Blocks."""
@@ -134,12 +135,15 @@ class AloneTopics(Topics):
         topic = self._image.topics.get(name)
         if topic is not None and topic.retirement is not None:
             raise shrinks_yet(name, topic.retirement.first, len(topic.partitions))
-        if name in self._removing:
+        if topic is not None and self._leaves_logs(topic):
             raise TopicError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"'{name}' has shrunk, and logs of partitions that are gone are not deleted: it can"
                 " grow when they are.",
             )
+
+    def _leaves_logs(self, topic: TopicImage) -> bool:
+        return self._removing.get(topic.name) == topic.topic_id
 
     async def _begin(self, new: NewPartitions, *, validate_only: bool) -> bool:
         """Prepare a contraction; whether there is one to be waited for. TopicError."""
@@ -219,7 +223,8 @@ class AloneTopics(Topics):
                 topic = self._image.topics.get(name)
                 if topic is None or topic.topic_id != topic_id or topic.retirement is None:
                     return f"'{name}' was deleted meanwhile."
-                why = await self._obstacle(topic, topic.retirement)
+                left_s = deadline - self._node.loop.time()
+                why = await self._obstacle(topic, topic.retirement, left_s)
                 if not why:
                     await self._end(topic_id, name, holds=True)
                     return ""
@@ -233,12 +238,12 @@ class AloneTopics(Topics):
                     LOGGER.warning("%s", why)
                     return why
                 await asyncio.sleep(ASK_AGAIN_S)
-            except StoreError as problem:
+            except Exception as problem:  # noqa: BLE001 - it is to come to its end all the same
                 self._node.report(f"'{name}' is prepared to shrink, and stays so: {problem}")
                 await asyncio.sleep(STORE_RETRY_S)
 
-    async def _obstacle(self, topic: TopicImage, retirement: Retirement) -> str:
-        """Why it can't be decided now; ""."""
+    async def _obstacle(self, topic: TopicImage, retirement: Retirement, left_s: float) -> str:
+        """Why it can't be decided now; "". Groups have so many seconds to answer, at least one."""
         for index in range(retirement.first, len(topic.partitions)):
             # What was on its way to the log before it was prepared has to be read, too.
             if self._partition(topic.name, index).appends_queued:
@@ -246,7 +251,11 @@ class AloneTopics(Topics):
         if OFFSETS_TOPIC not in self._image.topics:
             return ""
         try:
-            served, behind = await self._groups.behind(topic.name, topic.topic_id, retirement)
+            asking = self._spawn(self._groups.behind(topic.name, topic.topic_id, retirement))
+            answered, _ = await asyncio.wait({asking}, timeout=max(left_s, 1))
+            if not answered:
+                return "the coordinator of groups does not say who is behind"
+            served, behind = asking.result()
         except KafkaError as problem:
             return f"the coordinator of groups could not say who is behind ({problem})"
         if len(served) < len(self._image.topics[OFFSETS_TOPIC].partitions):
@@ -285,7 +294,7 @@ class AloneTopics(Topics):
             for topic in left:
                 try:
                     await self._delete_retired(topic.name)
-                except StoreError as problem:
+                except Exception as problem:  # noqa: BLE001 - other topics have theirs, too
                     self._node.report(f"retired partitions of '{topic.name}' stay: {problem}")
             if not left:
                 return
@@ -301,6 +310,8 @@ class AloneTopics(Topics):
                 topic = self._image.topics.get(name)
                 if topic is None or topic.retirement is None or not topic.retirement.holds:
                     return
+                if any(each.leader < 0 for each in topic.partitions):
+                    return  # the store would have it so after the log dir is back
                 first, count = topic.retirement.first, len(topic.partitions)
                 if not all(self._is_empty(name, index) for index in range(first, count)):
                     return
@@ -308,7 +319,7 @@ class AloneTopics(Topics):
                     own_contractions.remove_retired, self._store, topic, first
                 )
                 left, epoch = await self._in_store(remove)
-                self._removing.add(name)
+                self._removing[name] = topic.topic_id
                 self._replicas.table.remove_partitions(name.encode(), first)
                 left = left._replace(configs=self._known(name).configs, retirement=None)
                 self._take(left, None, told=True)
@@ -320,11 +331,12 @@ class AloneTopics(Topics):
             except (LogError, OSError) as problem:
                 self._replicas.report(f"logs of retired partitions of {name} stay: {problem}")
                 return
+            # Before it can grow: the next partitions of these numbers have offsets of their own.
+            await self._groups.forget_partitions(name, first)
             await self._in_store(
                 functools.partial(own_contractions.finish_removal, self._store, name, first)
             )
-            self._removing.discard(name)
-        await self._groups.forget_partitions(name, first)
+            del self._removing[name]
 
 
 def _retirement(topic: TopicImage, node: ContractionNode) -> Retirement:
