@@ -4,7 +4,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore, PyErr_SetInterrupt
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
@@ -235,6 +235,8 @@ cdef int _get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
 
 cdef int _failed(_Source source, error) noexcept:
     # An exception in here would give 0 to the consumer, for which the stream has then ended.
+    if isinstance(error, KeyboardInterrupt):
+        PyErr_SetInterrupt()            # the consumer makes an error of its own of it
     try:
         source.error = (str(error) or type(error).__name__).encode("utf-8", "replace")
     except BaseException:

@@ -66,18 +66,17 @@ StartTime = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Records from this moment on: ISO 8601 (UTC where it names no zone), or milliseconds "
+        help="Records from this moment on: ISO 8601 (UTC if it has no zone), or milliseconds "
         "since 1970.",
     ),
 ]
-EndTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Records before this moment, likewise.")
-]
+EndTime = Annotated[str | None, typer.Option(metavar="TIME", help="Records before this moment.")]
 Limit = Annotated[
     int | None,
     typer.Option(
         "--limit", "-n", min=0,
-        help=f"Stop after this many records; 0: never. Default: {TABLE_ROWS} for a table, else 0.",
+        help=f"Stop after this many records; 0: no limit. Default: {TABLE_ROWS} for a table on the "
+        "screen, else 0. A table is written when it is complete, and is kept in memory until then.",
     ),
 ]  # fmt: skip
 OnLoss = Annotated[
@@ -86,7 +85,7 @@ OnLoss = Annotated[
 ]
 To = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Write to this file, which appears when it is complete."),
+    typer.Option(metavar="FILE", help="Write to this file. It appears when it is complete."),
 ]
 Format = Annotated[
     str | None,
@@ -116,7 +115,7 @@ def scan(
     properties: Properties = None,
     profile: ProfileName = None,
 ) -> None:
-    """Write the records that are there now: to stdout, or to a file.
+    """Write the records that exist now: to stdout, or to a file.
 
     In JSON, a key or value that is not UTF-8 is in key_base64 or value_base64. In CSV, a null is
     empty. Parquet has Arrow's types, as kstore.scan in Python.
@@ -128,25 +127,27 @@ def scan(
     fails = one_of("--on-loss", on_loss, "fail", "skip") == "fail"
     named = _format(form, to, json)
     config = None if path is not None else client_config("consumer", bootstrap, properties, profile)
+    shown = named == "table" and to is None
+    most = limit if limit is not None else TABLE_ROWS if shown else 0
     try:
-        found = kstore.scan(
-            path, topic, config=config, partitions=partition,
-            columns=None if columns is None else [name.strip() for name in columns.split(",")],
-            start_offset=start_offset, end_offset=end_offset,
-            start_time=None if start_time is None else parse_datetime_ms(start_time),
-            end_time=None if end_time is None else parse_datetime_ms(end_time),
-            isolation=isolation, fail_on_data_loss=fails,
-        )  # fmt: skip
-        reader = found.to_reader()
+        with _worded():
+            found = kstore.scan(
+                path, topic, config=config, partitions=partition,
+                columns=None if columns is None else [name.strip() for name in columns.split(",")],
+                start_offset=start_offset, end_offset=end_offset,
+                start_time=None if start_time is None else parse_datetime_ms(start_time),
+                end_time=None if end_time is None else parse_datetime_ms(end_time),
+                isolation=isolation, fail_on_data_loss=fails,
+            )  # fmt: skip
+            reader = found.to_reader()
     except (ImportError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
-    most = limit if limit is not None else TABLE_ROWS if named == "table" else 0
     with _worded(), _output(to) as out:
         written = WRITERS[named](_limited(reader, most), found.columns, out)
     if to is not None:
         Output(json).say({"records": written, "file": to}, f"{written} records in {to}")
-    elif named == "table" and limit is None and written == TABLE_ROWS:
-        print(f"the first {TABLE_ROWS} records; --limit 0 shows all", file=sys.stderr)
+    elif shown and limit is None and written == TABLE_ROWS:
+        print(f"at most {TABLE_ROWS} records are shown; --limit 0 shows all", file=sys.stderr)
 
 
 def _format(form: str | None, to: str | None, json: bool) -> str:
@@ -164,7 +165,7 @@ def _worded() -> Iterator[None]:
     """An error's advice with the option of the command. Arrow passes errors on as OSError."""
     try:
         yield
-    except OSError as error:
+    except Exception as error:
         text = _SKIP.sub(lambda found: _USE[found[1]], str(error))
         if text == str(error):
             raise
@@ -173,19 +174,27 @@ def _worded() -> Iterator[None]:
 
 @contextmanager
 def _output(to: str | None) -> Iterator[BinaryIO]:
-    """Stdout, or a file that has its name once it is complete."""
+    """Stdout, or a file that has its name once it is complete and on the disk. A device, a pipe or
+    what else is no regular file is written to.
+    """
     if to is None:
         yield sys.stdout.buffer
         return
-    partial = f"{to}.part"
-    try:
-        with open(partial, "wb") as out:
+    if os.path.exists(to) and not os.path.isfile(to):
+        with open(to, "wb") as out:
             yield out
-        os.replace(partial, to)
-    except BaseException:
-        if os.path.exists(partial):
+        return
+    to = os.path.realpath(to)
+    partial = f"{to}.{os.getpid()}.part"
+    with open(partial, "xb") as out:
+        try:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+            os.replace(partial, to)
+        except BaseException:
             os.remove(partial)
-        raise
+            raise
 
 
 def _limited(reader: pyarrow.RecordBatchReader, most: int) -> Iterator[pyarrow.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -69,6 +70,28 @@ def test_files_are_written_by_their_ending(folder: str, tmp_path: Path) -> None:
         '0,0,2026-03-01T12:00:00.000+00:00,ada,nineteen,"[[""kind"", ""new""]]"\n'
         "0,1,2026-03-01T12:00:00.001+00:00,bob,,\n"
     )
+
+
+def test_a_table_in_a_file_has_all_records(folder: str, tmp_path: Path) -> None:
+    with kstore.open_log(folder, topic="orders") as log:
+        for number in range(120):
+            log.append(b"%d" % number)
+    table = tmp_path / "orders.txt"
+    assert output("--path", folder, "--to", str(table)) == f"123 records in {table}\n"
+    assert len(table.read_text().splitlines()) == 1 + 123
+    shown = run_here("scan", "--path", folder)
+    assert len(shown.output.splitlines()) == 1 + 100
+    assert b"--limit 0 shows all" in shown.errors
+
+
+def test_a_device_stays_one_and_a_link_leads_to_the_file(folder: str, tmp_path: Path) -> None:
+    assert output("--path", folder, "--json", "--to", os.devnull)
+    assert not Path(os.devnull).is_file()
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "orders.json")
+    output("--path", folder, "--to", str(link))
+    assert len((tmp_path / "orders.json").read_text().splitlines()) == 3
+    assert link.is_symlink()
 
 
 def test_a_file_that_failed_is_not_there(folder: str, tmp_path: Path) -> None:

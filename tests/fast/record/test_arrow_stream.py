@@ -5,6 +5,7 @@ back.
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import weakref
 from array import array
@@ -33,7 +34,7 @@ def batch(number: int) -> Array:
 class Source:
     """A stream of so many batches, then an error if there is one."""
 
-    def __init__(self, count: int, error: Exception | None = None) -> None:
+    def __init__(self, count: int, error: BaseException | None = None) -> None:
         self.count = count
         self.error = error
         self.closed = 0
@@ -96,6 +97,19 @@ def test_an_error_that_cannot_be_shown_does_not_look_like_the_end() -> None:
     reader = pa.RecordBatchReader.from_stream(Source(1, UnsayableError()))
     with pytest.raises(OSError, match="cannot be shown"):
         reader.read_all()
+
+
+def test_ctrl_c_while_a_batch_is_made_interrupts_the_reader_too() -> None:
+    """It is as if it were pressed once more, behind Arrow, which knows only errors."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        reader = pa.RecordBatchReader.from_stream(Source(1, KeyboardInterrupt()))
+        with pytest.raises(OSError, match="KeyboardInterrupt"):
+            reader.read_all()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert pressed == [signal.SIGINT]
 
 
 class Unclosable:
