@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Verification", "VerifyOptions", "verify"]
 
 Sums = dict[Place, dict[int, Block]]
+BLOCKS_AT_ONCE = 50
 _HASH_DDL = "topic string, partition int, block bigint, offset bigint, digest bigint"
 
 
@@ -306,9 +307,12 @@ def _records(
         for each in block_ranges(place, numbers, inside[place])
     ]
     if spark is None:
-        sides = options.left, options.right
-        hashes = [_hashed(s.records_here(ranges)) for s in sides if isinstance(s, ClusterSide)]
-        return [Finding(**row) for row in by_block((hashes[0], hashes[1]), _differences)]
+        sides = [s for s in (options.left, options.right) if isinstance(s, ClusterSide)]
+        found: list[Finding] = []
+        for at in range(0, len(ranges), BLOCKS_AT_ONCE):  # their hashes are in memory
+            left, right = (_hashed(s.records_here(ranges[at : at + BLOCKS_AT_ONCE])) for s in sides)
+            found += [Finding(**row) for row in by_block((left, right), _differences)]
+        return found
     groups = [
         side.records(spark, ranges)
         .mapInArrow(_hashed, _HASH_DDL)
