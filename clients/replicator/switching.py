@@ -72,6 +72,8 @@ class Switch:
                 return  # the copy has deleted it
             if ours is None or theirs is None:
                 raise OffsetNotAvailableError(f"{tp}: offset {end - 1} is not committed yet")
+            if max(ours.base_offset, theirs.base_offset) >= end:
+                return  # compacted away, there or here: nothing is left to be compared
             has_all = not unlike(header_of(ours), header_of(theirs))
         if not has_all:
             raise ReplicationError(
