@@ -1,5 +1,6 @@
 """Where PySpark finds the data source "kstore" without being told: it looks into every top-level
-package called pyspark_* for a DefaultSource. Nothing else is here.
+package called pyspark_* for a DefaultSource. Importing it sets PYSPARK_PYTHON and Spark's mode of
+Unix sockets in the environment, unless they are set (kstore.pipeline.source).
 
 May import: kstore.pipeline.
 """

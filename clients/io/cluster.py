@@ -327,7 +327,7 @@ class ClusterClient:
                     async with asyncio.timeout(age_s):
                         await self._wanted.wait()
                 except TimeoutError:
-                    self.doubt()  # a broker that is cut off would tell the same for ever
+                    self.doubt()  # a broker that is cut off would tell the same forever
             # Wishes that come soon after one another count once.
             await asyncio.sleep(last + self._pause_s(max(failures, 1)) - loop.time())
             self._wanted.clear()

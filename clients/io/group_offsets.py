@@ -151,7 +151,7 @@ class GroupOffsets:
                 await asyncio.sleep(self._backoff_ms / 1000)
                 continue
             if isinstance(found, KafkaError):
-                if found.retriable:  # of a coordinator that was replaced, it may be for ever
+                if found.retriable:  # of a coordinator that was replaced, it may be forever
                     self._forget()
                 raise found
             return found

@@ -55,7 +55,7 @@ __all__ = ["Transactions"]
 
 # The last versions without KIP-890's second part, and the one of AddPartitionsToTxn for clients.
 PRODUCE_V1, END_V1, COMMIT_V1, ADD_V1 = 11, 4, 4, 3
-# A coordinator that was replaced and does not know it can say CONCURRENT_TRANSACTIONS for ever, or
+# A coordinator that was replaced and does not know it can say CONCURRENT_TRANSACTIONS forever, or
 # that it is loading: after so many errors in a row another broker is asked who it is.
 PATIENCE = 3
 # After these the coordinator may be another broker.

@@ -149,9 +149,11 @@ def _refuse_other_lives(
     listed: Mapping[TopicPartition, ListedOffset],
 ) -> None:
     """Committed offsets of another topic of the same name are no offsets of this one (KIP-232)."""
+    from kstore.clients.core.consumer.offset_epoch import partition_epoch_of
+
     others = []
     for tp in partitions:
-        mine = _age(committed[tp].offset_epoch) if tp in committed else -1
+        mine = partition_epoch_of(committed[tp]) if tp in committed else -1
         if -1 not in (mine, listed[tp].partition_epoch) and mine != listed[tp].partition_epoch:
             others.append(f"{tp.topic}:{tp.partition}")
     if others:
