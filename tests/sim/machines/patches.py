@@ -8,6 +8,7 @@ Modules are patched from outside, by what their names stand for, so that the sou
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import os
 import pkgutil
@@ -34,6 +35,8 @@ from kstore.clients.io.connection import BrokerConnection
 from kstore.env import SystemEnv
 from kstore.errors import NetworkError
 from kstore.log.local.durability import sync_until
+from kstore.log.log_dir_facts import LogDirFacts
+from kstore.types import TopicPartition
 from tests.sim.machines.loop import InlineExecutor, Life, SimLoop, current_life
 
 __all__ = ["virtual_machine"]
@@ -99,6 +102,7 @@ def virtual_machine(
     put(lmdb_store, "LmdbStore", open_store)
     put(app, "compose", _make_broker)
     put(client_nodes, "open_connection", _open_connection)
+    put(LogDirFacts, "when_damaged", _when_damaged)
     put(log_dir, "SystemEnv", _environment)
     put(log_dir, "boot_id", _boot_id)
     put(log_maintenance.Maintenance, "_start", _start_thread)
@@ -160,6 +164,12 @@ def _make_broker(*given: Any) -> Broker:
     broker.plane.turn_us = broker.plane.slice_us = 1 << 40
     broker.table.replication.clock = lambda: int(life.loop.time() * 1000)
     return broker
+
+
+def _when_damaged(log_dir: LogDirFacts, tell: Callable[[TopicPartition], object]) -> None:
+    """It is told in the process that has the log dir, whoever has woken the read that found it."""
+    life = current_life()
+    log_dir.state.on_damage = tell if life is None else functools.partial(life.call, tell)
 
 
 async def _open_connection(

@@ -235,6 +235,9 @@ class Shrinker:
         """Ask for it until it is done; a contraction may be rolled back."""
         left = self.left = self.client.random.randint(1, WIDE_COUNT - 1)
         await self.client.pause(2.0, 8.0)
+        retiring = [Place(self.topic, index) for index in range(left, WIDE_COUNT)]
+        while not any(self.history.acknowledged[place] for place in retiring):
+            await asyncio.sleep(LOOK_S)  # what is empty is deleted at once
         while True:
             topic = CreatePartitionsTopic(
                 name=self.topic, count=left, assignments=None, may_shrink=True
