@@ -298,9 +298,9 @@ class Remover:
             await asyncio.sleep(
                 LOOK_S
             )  # who asks again for a partition that is gone learns nothing
-        for place in places:
-            await self._empty(place)
         while await self._count() != self.shrinker.left:
+            for place in places:  # again: what was behind the high watermark is below it now
+                await self._empty(place)
             await self.client.pause()
         self.history.counts["retired partitions deleted"] += len(places)
         while not self.stopping:
