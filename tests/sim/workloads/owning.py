@@ -42,6 +42,8 @@ class Owner:
         """Member epoch or generation; not positive while it is no member."""
         self.owned: dict[Place, int] = {}
         """Each with the offset to go on from; -1 until that is known."""
+        self._uncommitted: set[Place] = set()
+        """Those whose last commit was refused or not answered."""
         self._deadline: asyncio.TimerHandle | None = None
 
     async def heartbeat(self) -> None:
@@ -78,6 +80,7 @@ class Owner:
     def disown(self, place: Place) -> None:
         """Give a partition up."""
         del self.owned[place]
+        self._uncommitted.discard(place)
         self.history.disowns(self.group, place, self.client.name)
 
     def keep_until(self, when: float) -> None:
@@ -134,10 +137,14 @@ class Owner:
         rows, next_offset = rows_of(answer, offset)
         for row in rows:
             self.history.was_read(place, row.offset, row.value)
-        if place not in self.owned or epoch != self.epoch or next_offset == offset:
+        if place not in self.owned or epoch != self.epoch:
             return
-        self.history.was_processed(self.group, [row.value for row in rows])
+        if next_offset == offset and place not in self._uncommitted:
+            return
+        if next_offset != offset:
+            self.history.was_processed(self.group, [row.value for row in rows])
         self.owned[place] = next_offset
+        self._uncommitted.add(place)
         node = await client.coordinator(self.group, transactional=False)
         if place not in self.owned or epoch != self.epoch:
             return
@@ -147,3 +154,5 @@ class Owner:
         except UnansweredError:
             return
         self.history.commit_answered(self.group, place, next_offset, client.name, code)
+        if code == ErrorCode.NONE:
+            self._uncommitted.discard(place)
