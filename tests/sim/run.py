@@ -416,6 +416,7 @@ class _Run:
         for _, member in self.work[-self.options.members :]:
             member.leaves = RESTLESS_LEAVES if group in RESTLESS else member.leaves
             member.rest_s = SLOW_S if group in NARROWED_GROUPS else member.rest_s
+            member.commits_again = group in NARROWED_GROUPS
 
     async def _watch(self) -> None:
         """Look at the brokers all the time."""

@@ -317,6 +317,8 @@ class Remover:
                 for place in places:
                     rows = await read_partition(self.client, place, committed=False)
                     end = rows[-1].offset + 1 if rows else 0
+                    if max(self.history.acknowledged[place], default=-1) >= end:
+                        return False  # a new leader learns its high watermark later
                     for group in self.groups:
                         committed = await committed_offset(self.client, group, place)
                         if max(committed, 0) < end:  # none is committed where nothing was written
