@@ -405,18 +405,17 @@ class _Run:
     def _producer(
         self, place: Place, kind: type[IdempotentProducer] = IdempotentProducer
     ) -> Callable[[Client, History], IdempotentProducer]:
-        return lambda client, history: kind(
-            client, history, place, 100_000, may_lose=self.may_lose, rest_s=self.rest_s
-        )
+        return lambda c, h: kind(c, h, place, 100_000, may_lose=self.may_lose, rest_s=self.rest_s)
 
     def _add_members(self, group: str, kind: type[Owner], topic: str) -> None:
+        retires = group in NARROWED_GROUPS
         for number in range(self.options.members):
             name = f"member{number}" if group == "group" else f"{group}{number}"
             self._add(name, lambda c, h: kind(c, h, group, topic))
         for _, member in self.work[-self.options.members :]:
             member.leaves = RESTLESS_LEAVES if group in RESTLESS else member.leaves
-            member.rest_s = SLOW_S if group in NARROWED_GROUPS else member.rest_s
-            member.commits_again = group in NARROWED_GROUPS
+            member.rest_s = SLOW_S if retires else member.rest_s
+            member.commits_again = retires
 
     async def _watch(self) -> None:
         """Look at the brokers all the time."""
