@@ -49,8 +49,9 @@ def _arguments(command_line: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print results.json, not the table")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
     parser.add_argument(
-        "--scratch", type=Path, default=None, help="a folder on the disk to measure"
-    )
+        "--scratch", type=Path, default=None,
+        help="a folder on the disk to measure, made if it is not there",
+    )  # fmt: skip
     return parser.parse_args(command_line)
 
 
@@ -95,8 +96,13 @@ def main(command_line: list[str] | None = None) -> int:
         return 0
     try:
         groups, wanted = chosen(asked.names)
+        if asked.scratch is not None:
+            asked.scratch.mkdir(parents=True, exist_ok=True)
     except ValueError as error:
         progress(str(error))
+        return 2
+    except OSError as error:
+        progress(f"--scratch {asked.scratch} can't be made: {error.strerror}")
         return 2
     signal.signal(signal.SIGTERM, _terminated)
     signal.signal(signal.SIGINT, _terminated)  # also where a shell had it ignored

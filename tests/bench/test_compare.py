@@ -33,6 +33,17 @@ def test_an_unknown_row_is_refused_with_those_there_are(capsys):
     assert "latency" in said
 
 
+def test_a_scratch_folder_is_made_or_the_command_says_why_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "GROUPS", {})
+    made = tmp_path / "not" / "there"
+    asked = ["--results", str(tmp_path / "results"), "--scratch"]
+    assert command.main([*asked, str(made)]) == 0
+    assert made.is_dir()
+    (tmp_path / "file").touch()
+    assert command.main([*asked, str(tmp_path / "file")]) == 2
+    assert "can't be made" in capsys.readouterr().err
+
+
 def test_every_row_of_the_table_has_its_module():
     for name in ROWS:
         assert callable(importlib.import_module(f"bench.compare.{name}").rows)
