@@ -36,8 +36,10 @@ def test_it_loads_no_package_for_that() -> None:
         "import sys; from kstore.version import installed_version; installed_version(); "
         "print('importlib.metadata' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "False", done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "False"
 
 
 def test_the_first_folder_that_has_it_counts(
