@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-__all__ = ["FilesAndOneSpark", "long_files_first"]
-
 ROOT = Path(__file__).resolve().parent.parent
 
 

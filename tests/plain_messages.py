@@ -13,8 +13,6 @@ from typing import Any
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Struct, field_type
 
-__all__ = ["Answer", "Ask"]
-
 _BY_NAME = {api.name: api for api in APIS.values()}
 
 

@@ -11,8 +11,6 @@ from uuid import UUID
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-__all__ = ["fetch_part", "fetch_request", "only", "produce_request"]
-
 
 def produce_request(
     topic: str | UUID, *batches: bytes | None, first: int = 0, count: int = -1, acks: int = 1,

@@ -10,8 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Asked", "HttpAnswers", "Reply"]
-
 
 class Asked(NamedTuple):
     """A request; the names of its headers are in lower case."""

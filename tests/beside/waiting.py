@@ -6,8 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-__all__ = ["TIMEOUT_S", "reached", "until"]
-
 TIMEOUT_S = 60.0
 """Generous: it only ends a test that would wait for ever."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Self
 
-__all__ = ["Worker"]
-
 
 class Worker(threading.Thread):
     """Works until told to stop, or until the end of its `with`; what went wrong is raised there."""

@@ -19,8 +19,6 @@ from unittest.mock import patch
 
 from kstore.__main__ import main
 
-__all__ = ["Done", "Shell", "run_here"]
-
 
 class Done(NamedTuple):
     """How a command ended, and what it wrote."""

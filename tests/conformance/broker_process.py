@@ -23,8 +23,6 @@ from typing import Self
 from kstore import broker_process
 from tests.conformance import wire
 
-__all__ = ["BrokerDiedError", "BrokerProcess", "free_port", "free_ports"]
-
 # Below the ports that the kernel gives to outgoing connections: a client's own end can't take one.
 _PORTS = range(12_000, 32_000)
 _LOCKS = Path("/tmp/kstore-test-ports")

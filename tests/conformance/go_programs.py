@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["build"]
-
 SOURCES = Path(__file__).parent / "go"
 
 

@@ -19,8 +19,6 @@ from typing import IO, NamedTuple
 
 from tests.conformance.kafka_jars import classpath, java_program
 
-__all__ = ["Ended", "run_in_server"]
-
 SOURCE = Path(__file__).parent / "java" / "ToolServer.java"
 FLAGS = ["-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
 

@@ -19,16 +19,6 @@ from tests.conformance.broker_process import BrokerProcess, free_port
 from tests.conformance.java_tools import run_in_server
 from tests.conformance.kafka_jars import classpath, java_program
 
-__all__ = [
-    "SERVER_FLAGS",
-    "TEST_FLAGS",
-    "TOOLS",
-    "KafkaBroker",
-    "free_port",
-    "run_tool",
-    "tool_command",
-]
-
 # What kafka-server-start.sh and kafka-run-class.sh pass.
 SERVER_FLAGS = [
     "-Xmx1G",

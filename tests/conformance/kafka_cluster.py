@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.conformance.kafka_broker import TEST_FLAGS, KafkaBroker
 
-__all__ = ["KafkaCluster"]
-
 
 class _Node(KafkaBroker):
     """One broker and voter; `voters` is filled once all have their ports."""

@@ -17,19 +17,6 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-__all__ = [
-    "KAFKA_VERSION",
-    "KafkaUnavailableError",
-    "classpath",
-    "connector_jars",
-    "fetch",
-    "fetch_jars",
-    "iceberg_jars",
-    "jar_folder",
-    "java_program",
-    "streams_classpath",
-]
-
 POM = Path(__file__).parent / "java" / "pom.xml"
 STREAMS_POM = POM.with_name("streams.xml")
 CONNECTOR_POM = POM.with_name("spark.xml")

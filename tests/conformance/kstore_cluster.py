@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kstore.clients import AdminClient
     from kstore.clients.admin import TopicDescription
 
-__all__ = ["PARTITIONS", "THREE_REPLICAS", "ClusterBroker", "KstoreCluster"]
-
 PARTITIONS = 3
 THREE_REPLICAS = {
     "min.insync.replicas": "2",

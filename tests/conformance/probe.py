@@ -37,8 +37,6 @@ from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.recorded.answers import Answers, record
 from tests.conformance.probes.story import Case, run_case
 
-__all__ = ["KSTORE_SETTINGS", "SAME_SETTINGS", "accepted", "compare", "probe"]
-
 # What both brokers are told, so that they are set up alike.
 SAME_SETTINGS = {
     "offsets.topic.num.partitions": "4",

@@ -12,8 +12,6 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-__all__ = ["MECHANISMS", "SCRAM_USER", "USER", "Issuer", "client_settings", "listener_settings"]
-
 USER, PASSWORD = "alice", 'al"ice, = secret'
 SCRAM_USER, SCRAM_PASSWORD = "b=ob,by", "ﬁ-secret, no SASLprep"
 """SASLprep, which neither Kafka nor librdkafka does, would change the password. Kafka's names are

@@ -9,15 +9,6 @@ import socket
 import struct
 import time
 
-__all__ = [
-    "API_VERSIONS_FRAME",
-    "WireError",
-    "exchange",
-    "read_frame",
-    "request_frame",
-    "wait_for_answer",
-]
-
 
 class WireError(ConnectionError):
     """The peer closed the connection, or did not answer in time."""

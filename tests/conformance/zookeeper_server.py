@@ -15,8 +15,6 @@ from typing import Self
 from tests.conformance.broker_process import BrokerDiedError, BrokerProcess, free_port
 from tests.conformance.kafka_jars import fetch, jar_folder, java_program
 
-__all__ = ["ZooKeeperEnsemble", "ZooKeeperServer", "zookeeper_classpath"]
-
 POM = Path(__file__).parent / "java" / "zookeeper.xml"
 VERSION = "3.9.4"
 TICK_MS = 250

@@ -19,8 +19,6 @@ from tests.beside.waiting import until
 from tests.conformance.broker_process import free_ports
 from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster
 
-__all__ = ["CutOffCluster"]
-
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",

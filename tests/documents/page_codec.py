@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Layout", "Reader", "encode", "layouts_and_examples"]
-
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
 BLOCK = re.compile(r"```text\n(.*?)\n```", re.DOTALL)
 TITLE = re.compile(r"(\w+), version (\d+)$")

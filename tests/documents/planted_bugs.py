@@ -12,8 +12,6 @@ from kstore.broker.api import RequestContext
 from kstore.clients.core.producer.sender import Sender
 from kstore.clients.io.nodes import Nodes
 
-__all__ = ["BUGS", "Bug"]
-
 Put = Callable[[Any, str, Any], None]
 """Replaces an attribute, as setattr does."""
 

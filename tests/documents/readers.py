@@ -7,8 +7,6 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-__all__ = ["Seen", "everything"]
-
 TIMEOUT_S = 60.0
 
 

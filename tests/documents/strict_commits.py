@@ -14,8 +14,6 @@ from kstore.broker.state.groups.contract import CommitClaim
 from kstore.errors import ErrorCode
 from tests.conformance.kstore_broker import KstoreBroker
 
-__all__ = ["StrictBroker"]
-
 
 class StrictBroker(KstoreBroker):
     """Such a broker as a process."""

@@ -18,11 +18,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = [
-    "Disk", "FaultyDisk", "FrozenDisk", "HangingDevice", "disk", "faulty_disk", "frozen_disk",
-    "hanging_device",
-]  # fmt: skip
-
 SIZE_MB = 128
 DEVICE_MB = 64
 LIBRARY_SOURCE = Path(__file__).with_name("disk_faults.c")

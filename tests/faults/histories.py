@@ -15,18 +15,6 @@ from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import PARTITIONS, KstoreCluster
 from tests.reference.linearizability import Operation
 
-__all__ = [
-    "CommitClient",
-    "Copier",
-    "LeaderWatcher",
-    "NumberedProducer",
-    "Producer",
-    "Reader",
-    "Traffic",
-    "all_records",
-    "check_records",
-]
-
 CLIENT = {
     "log_level": 0,
     "reconnect.backoff.max.ms": 500,

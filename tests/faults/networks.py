@@ -11,8 +11,6 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Network", "why_not"]
-
 
 def why_not() -> str | None:
     """Why no network can be made here; None if one can."""

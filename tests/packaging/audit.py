@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["NOBODY_ANSWERED", "Finding", "audit", "findings", "main", "needed_by"]
-
 EXTRAS = ("arrow", "run", "sasl", "spark", "tls", "zookeeper")
 LIMIT_S = 60
 USAGE_ERROR = 2

@@ -15,8 +15,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["ROOT", "OwnProcesses"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

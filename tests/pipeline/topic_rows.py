@@ -14,8 +14,6 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["copy_what_is_there", "records_of", "values_of"]
-
 
 def records_of(bootstrap: str, topic: str) -> list[ConsumerRecord]:
     """All records of the topic, up to the ends that its partitions have now."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from kstore.acls import Acl
 from kstore.broker.state.security.authorizer import Authorizer, Pattern, Rules
 
-__all__ = ["load"]
-
 
 def load(authorizer: Authorizer, acls: Iterable[Acl]) -> bool:
     """Have it know these rules and no others; whether that changed anything."""

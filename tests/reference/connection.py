@@ -23,8 +23,6 @@ from kstore.protocol.registry import (
 )
 from kstore.protocol.schema import Message
 
-__all__ = ["ClientConnection", "RequestReceived", "ResponseReceived", "ServerConnection"]
-
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 
 

@@ -23,8 +23,6 @@ from kstore.protocol.groups.offsets import (
 )
 from tests.reference.group_driver import GroupDriver
 
-__all__ = ["ConsumerDriver", "assignment", "owned_of", "subscription"]
-
 REBALANCE_MS = 60_000
 Owned = dict[UUID, list[int]]
 

@@ -44,8 +44,6 @@ from kstore.protocol.logs.list_offsets import (
 from tests.beside.waiting import reached
 from tests.plain_messages import Answer, Ask
 
-__all__ = ["Cluster", "Node", "fail_once", "run"]
-
 FIRST_PORT = 1000
 LATEST = -1
 Place = tuple[str, int]

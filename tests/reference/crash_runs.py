@@ -15,8 +15,6 @@ import time
 import traceback
 from collections.abc import Callable
 
-__all__ = ["Acknowledge", "killed_run"]
-
 _ROW = struct.Struct("<qqq")
 Acknowledge = Callable[[int, int, int], None]
 """Tell the parent three numbers, which mean what the work says; returns when they are out."""

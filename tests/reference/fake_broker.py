@@ -30,8 +30,6 @@ from kstore.protocol.schema import Message
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from tests.reference.connection import RequestReceived, ServerConnection
 
-__all__ = ["HANG_UP", "SILENCE", "FakeBroker"]
-
 # What a handler may return instead of a response.
 HANG_UP = object()
 SILENCE = object()

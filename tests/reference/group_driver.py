@@ -30,8 +30,6 @@ from kstore.protocol.coordinator_records.framing import (
 from kstore.protocol.schema import Message
 from tests.plain_messages import Ask
 
-__all__ = ["GroupDriver", "Parked", "snapshot"]
-
 
 class Parked:
     """A request that waits; ``response`` is None until it is answered."""

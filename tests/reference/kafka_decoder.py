@@ -7,8 +7,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-__all__ = ["NotKafkasError", "decode_message"]
-
 NUMBERS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q",
            "uint32": "I", "float64": "d"}  # fmt: skip
 

@@ -11,8 +11,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Operation", "is_linearizable"]
-
 
 class Operation(NamedTuple):
     """A write of `value`, or a read that found it. A write whose outcome is not known returns at

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["LogModel", "ModelBatch", "ModelRecord"]
-
 
 @dataclass(frozen=True)
 class ModelRecord:

@@ -15,8 +15,6 @@ from kstore.broker.state.shares.persisted import (
 from kstore.broker.state.shares.share_shard import Refusal, ShareRecord, ShareShard
 from kstore.errors import KafkaError, error_for
 
-__all__ = ["MemoryPersister"]
-
 
 class MemoryPersister(Persister):
     """The rules are those of the share coordinator; topics and time are not looked at."""

@@ -18,8 +18,6 @@ import kstore.protocol
 from kstore.protocol import schema
 from kstore.protocol.schema import Message, Struct
 
-__all__ = ["all_messages", "exists", "fields_of", "is_extension", "messages", "versions_of"]
-
 INTEGERS = {
     "Int8": (-(2**7), 2**7 - 1),
     "Int16": (-(2**15), 2**15 - 1),

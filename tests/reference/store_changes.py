@@ -6,8 +6,6 @@ import threading
 
 from kstore.broker.coordination.store import WatchEvent
 
-__all__ = ["Changes"]
-
 
 class Changes:
     """The events of a watch, to be waited for."""

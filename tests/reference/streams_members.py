@@ -15,8 +15,6 @@ from kstore.protocol.groups.streams_groups import (
 )
 from tests.reference.group_driver import GroupDriver
 
-__all__ = ["StreamsClient", "Task", "hard_state", "subtopology", "topic_info", "topology"]
-
 Task = tuple[str, int]
 
 

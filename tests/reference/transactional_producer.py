@@ -15,8 +15,6 @@ from tests.conformance.probes.peer import Peer
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, only
 
-__all__ = ["NAME", "TOPIC", "Producer", "committed_values"]
-
 NAME, TOPIC = "tx", "t"
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Asked", "GroupOffset"]
-
 
 class Asked(NamedTuple):
     """What was known when the offset was asked for."""

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from tests.sim.history import History, Place
 
-__all__ = ["ACCEPT", "REJECT", "RELEASE", "RENEW", "Deliveries", "Hold"]
-
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 FINAL = (ACCEPT, REJECT)
 

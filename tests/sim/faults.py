@@ -16,8 +16,6 @@ from tests.sim.history import Place
 from tests.sim.machines.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
 from tests.sim.machines.world import Node, World
 
-__all__ = ["DAMAGES", "FAULTS", "USUAL", "Faults"]
-
 CUTS = 3
 """Of segments, of who was in sync alone."""
 MOST_SKEW_MS = 3_500_000

@@ -26,8 +26,6 @@ NO_DECISION = {
     ErrorCode.REQUEST_TIMED_OUT,
 }
 """Errors of commits that say nothing about who may commit: ask again, or another broker."""
-__all__ = ["RULES", "History", "Place", "Row", "Violation"]
-
 RULES = {
     "acknowledged": "an acknowledged record is in the log, at the offset that was told",
     "offset_reused": "an offset that a reader saw never holds another record",

@@ -39,8 +39,6 @@ from tests.sim.bugs import commit_bugs, election_bugs, mirror_bugs, order_bugs, 
 from tests.sim.machines.loop import current_life
 from tests.sim.workloads import reading
 
-__all__ = ["MUTATIONS", "Mutation"]
-
 Put = Callable[[Any, str, Any], None]
 """Replaces an attribute for the time of a simulation."""
 

@@ -9,8 +9,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Progress"]
-
 WRITE_EVERY = 20
 
 

@@ -10,8 +10,6 @@ from kstore.errors import ErrorCode
 from tests.sim.history import History, Place
 from tests.sim.machines.world import World
 
-__all__ = ["EXPANSION_TIMEOUT_MS", "LONGEST_S", "Refusals"]
-
 EXPANSION_TIMEOUT_MS = 2000
 LONGEST_S = 12.0
 """The time of an expansion, three times at most because controllers fail, whose sessions end after

@@ -47,8 +47,6 @@ from tests.sim.workloads.recreating import Recreator, Visitor
 from tests.sim.workloads.share_state import ShareLeader, ShareLedger
 from tests.sim.workloads.sharing import ShareMember, begin_at_the_beginning
 
-__all__ = ["Options", "Report", "simulate"]
-
 TOPIC, COPIES, ORDERED, PHOENIX = "records", "copies", "ordered", "phoenix"
 LOOSE, EQUAL = "loose", "equal"
 GROUPS: dict[str, type[Owner]] = {

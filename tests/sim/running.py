@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["run_simulations"]
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -6,8 +6,6 @@ from tests.sim.machines.world import World
 from tests.sim.refusals import EXPANSION_TIMEOUT_MS
 from tests.sim.workloads.sharing import SHARE_SETTINGS
 
-__all__ = ["broker_settings", "cluster_settings"]
-
 
 def broker_settings(flush: str, roll_ms: int, delivery_limit: int) -> dict[str, str]:
     """What all brokers of a simulation have."""

@@ -17,8 +17,6 @@ from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.faults.histories import CLIENT, NumberedProducer
 
-__all__ = ["Churn", "Expander", "OrderReader", "SteadyProducer"]
-
 VALUE_BYTES = 500
 
 

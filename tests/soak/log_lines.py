@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["AFTER_A_STALL", "EXPLAINED", "Explanation", "unexplained"]
-
 _TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) ")
 
 

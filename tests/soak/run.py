@@ -19,8 +19,6 @@ from tests.soak.clients import Churn, Expander, OrderReader, SteadyProducer
 from tests.soak.log_lines import AFTER_A_STALL, EXPLAINED, unexplained
 from tests.soak.samples import Growth, Sample, growth, sample, stalls
 
-__all__ = ["Report", "soak"]
-
 TOPIC, PRODUCERS = "orders", 2
 WITNESS = 1
 SAMPLE_S = 10.0

@@ -11,8 +11,6 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-__all__ = ["LIMITS", "Growth", "Sample", "growth", "sample", "stalls"]
-
 MIN_SAMPLES = 8
 STALL_S = 4.0
 """A broker that stood still for less has lost no session."""

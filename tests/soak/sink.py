@@ -31,8 +31,6 @@ from tests.pipeline.own_processes import OwnProcesses
 from tests.pipeline.topic_rows import values_of
 from tests.soak.clients import SteadyProducer
 
-__all__ = ["SinkReport", "judge", "sink_soak"]
-
 SOURCE, TARGET = "source", "target"
 QUERY = [sys.executable, "-m", "tests.pipeline.sink.killed_query"]
 DRIVER = "org.apache.spark.deploy.SparkSubmit"

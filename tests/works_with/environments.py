@@ -13,8 +13,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["CACHE", "environment", "run", "unpacked"]
-
 PROGRAMS = Path(__file__).parent / "programs"
 CACHE = Path.home() / ".cache" / "kstore" / "works-with"
 

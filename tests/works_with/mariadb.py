@@ -17,8 +17,6 @@ import pytest
 from tests.beside.waiting import until
 from tests.conformance.broker_process import free_port
 
-__all__ = ["MariaDb"]
-
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb")
 
 

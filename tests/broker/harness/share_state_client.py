@@ -28,8 +28,6 @@ from kstore.protocol.shares.state import (
 )
 from tests.broker.harness.wire import Wire
 
-__all__ = ["ShareStateClient"]
-
 PATIENCE_S = 30.0
 MOVING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -11,8 +11,6 @@ from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
-__all__ = ["TopicClient", "held"]
-
 TIMEOUT_S = 60.0
 
 

@@ -14,8 +14,6 @@ from kstore.protocol.schema import Message
 from tests.conformance import wire
 from tests.plain_messages import Ask
 
-__all__ = ["Wire", "ask"]
-
 CORRELATION_ID = 9
 
 

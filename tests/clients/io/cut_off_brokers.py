@@ -21,8 +21,6 @@ from tests.plain_messages import Answer
 from tests.reference.connection import RequestReceived, ServerConnection
 from tests.reference.fake_broker import SILENCE, FakeBroker
 
-__all__ = ["LEADER", "OLD_EPOCH", "OTHER", "OUTDATED", "Brokers", "cut_off_brokers"]
-
 OUTDATED, LEADER, OTHER = range(3)
 NEW, OLD = UUID(int=7), UUID(int=3)
 """The topic's id, and that of the one that had its name before."""

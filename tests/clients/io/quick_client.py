@@ -9,8 +9,6 @@ from typing import Any
 from kstore.clients.io.cluster import ClusterClient
 from kstore.config.client.configs import client_settings
 
-__all__ = ["LONG_S", "client", "run"]
-
 LONG_S = 60
 QUICK = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "retry_backoff_max_ms": 20}
 

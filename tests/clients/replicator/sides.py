@@ -17,8 +17,6 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
-__all__ = ["SETTINGS", "TIME", "Running", "Side", "brokers", "source", "target"]
-
 TIME = 1_700_000_000_000
 SETTINGS = {"kstore.check.invariants": "true", "group.initial.rebalance.delay.ms": "0"}
 Told = tuple[int, int, bytes | None, bytes | None, tuple[Any, ...]]

@@ -17,8 +17,6 @@ from typing import Self
 
 from tests.conformance.kafka_jars import KafkaUnavailableError, java_program, streams_classpath
 
-__all__ = ["WordCounts", "lines_of", "right_counts"]
-
 SOURCE = Path(__file__).parent / "WordCounts.java"
 WORDS = 40
 WORDS_PER_LINE = 3

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from tests.conformance.libraries.samples import Sample
 
-__all__ = ["PYTHON_CLIENTS", "Client", "Read"]
-
 DEADLINE_S = 40.0
 
 

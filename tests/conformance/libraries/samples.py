@@ -7,8 +7,6 @@ import string
 import time
 from typing import NamedTuple
 
-__all__ = ["BASE_TIMESTAMP_MS", "CODECS", "Sample", "plain_samples", "samples"]
-
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 # An hour ago: records older than a week would be deleted by retention while a test reads them.
 BASE_TIMESTAMP_MS = int(time.time()) * 1000 - 3_600_000

@@ -12,8 +12,6 @@ from tests.conformance.probes.streams_groups import STREAMS_GROUP_CASES
 from tests.conformance.probes.topics import TOPIC_CASES
 from tests.conformance.probes.transactions import TRANSACTION_CASES
 
-__all__ = ["CASES"]
-
 CASES = [
     *TOPIC_CASES,
     *CONFIG_CASES,

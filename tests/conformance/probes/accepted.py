@@ -2,8 +2,6 @@
 difference's line, and the reason.
 """
 
-__all__ = ["ACCEPTED"]
-
 ACCEPTED: dict[str, str] = {
     # Admin
     r"ApiVersions ranges v-1: .*(GetTelemetrySubscriptions|PushTelemetry)": (

@@ -16,8 +16,6 @@ from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-__all__ = ["ADMIN_CASES"]
-
 DIRECTORY = UUID("11111111-2222-3333-4444-555555555555")
 NO_DIRECTORY = UUID(int=0)
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import crcmod.predefined
 
-__all__ = ["Flaws", "batch"]
-
 _crc32c = crcmod.predefined.mkCrcFun("crc-32c")
 # The same in every run, for answers are recorded; the brokers' retention leaves them alone.
 TIMESTAMP_MS = 1_700_000_000_000

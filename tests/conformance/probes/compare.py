@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.schema import ZERO_UUID, Struct
 
-__all__ = ["Difference", "differences", "plain", "together"]
-
 
 class Difference(NamedTuple):
     """Where two answers differ: the path to the field, and what each broker said."""

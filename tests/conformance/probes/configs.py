@@ -18,8 +18,6 @@ from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeCon
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 
-__all__ = ["CONFIG_CASES"]
-
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Ops = tuple[tuple[str, int, str | None], ...]

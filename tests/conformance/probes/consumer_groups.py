@@ -19,8 +19,6 @@ from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-__all__ = ["CONSUMER_GROUP_CASES"]
-
 TIMEOUT_MS = 30_000
 
 

@@ -12,8 +12,6 @@ from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
 
-__all__ = ["DATA_CASES", "produce"]
-
 
 def produce(
     topic: str | uuid.UUID, records: bytes | None, *, partition: int = 0, acks: int = -1

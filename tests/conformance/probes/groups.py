@@ -9,8 +9,6 @@ from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-__all__ = ["GROUP_CASES"]
-
 SESSION_MS = 30_000
 METADATA = b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"
 

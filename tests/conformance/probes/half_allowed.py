@@ -16,8 +16,6 @@ from tests.conformance.probes.story import settle
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
 
-__all__ = ["QUESTIONS", "Question", "is_ours", "make"]
-
 MINE, OTHERS, ABSENT = "mine-a", "others-b", "others-absent"
 TOPICS = (MINE, OTHERS, ABSENT)
 MY_GROUP, OTHERS_GROUP, MY_MEMBERS = "mine-g", "others-g", "mine-members"

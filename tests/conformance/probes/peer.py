@@ -16,8 +16,6 @@ from kstore.protocol.schema import Message
 from tests.conformance import wire
 from tests.plain_messages import Ask
 
-__all__ = ["Peer"]
-
 CORRELATION_ID = 7
 _END_TXN = 26
 # An answer that has not come by then does not come, unless the other broker's did.

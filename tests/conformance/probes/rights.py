@@ -18,8 +18,6 @@ from tests.conformance.probes.half_allowed import Question, is_ours
 from tests.conformance.probes.secured import USERS, SecuredPeer
 from tests.conformance.probes.seeds import Unit, prepare, seed
 
-__all__ = ["ASKED", "UNKNOWN_ID", "Ask", "Asked", "answers", "answers_to", "request"]
-
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 WITHOUT_RIGHTS = {
     17: "SaslHandshake: before there is a user",

@@ -19,8 +19,6 @@ from kstore.protocol.security.sasl import (
 from tests.conformance import wire
 from tests.conformance.probes.peer import PATIENCE_S, Peer
 
-__all__ = ["REFUSED_MOSTLY", "USERS", "SecuredPeer", "grant", "secured_settings"]
-
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 LITERAL, PREFIXED, ALLOW = 3, 4, 3
 RESOURCES = {"topic": TOPIC, "group": GROUP, "cluster": CLUSTER, "txn": TRANSACTIONAL_ID}

@@ -27,8 +27,6 @@ from tests.conformance.probes.groups import join
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.topics import create
 
-__all__ = ["NOT_BENT", "Shape", "Unit", "prepare", "seed"]
-
 # Requests that would end Kafka's only broker or change what it is.
 NOT_BENT = {
     57: "UpdateFeatures lowers the features that the other probes rely on",

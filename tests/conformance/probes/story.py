@@ -26,8 +26,6 @@ from tests.conformance.probes.compare import Difference, differences, plain
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.recorded.answers import Answers, as_recorded
 
-__all__ = ["Case", "Difference", "Peer", "Step", "Story", "run_case", "settle"]
-
 
 class Step(NamedTuple):
     """A message with more said: on which connection, at which version, and what of its answer.

@@ -13,8 +13,6 @@ from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-__all__ = ["STREAMS_GROUP_CASES"]
-
 MISSING_INTERNAL, SHUTDOWN, DELAYED = 3, 4, 5
 METADATA = struct.pack(">hii", 0, 0, -1)
 

@@ -9,8 +9,6 @@ from kstore.protocol.schema import Message
 from tests.conformance.probes.story import Case, Peer, Story
 from tests.plain_messages import Ask
 
-__all__ = ["TOPIC_CASES", "create"]
-
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 
 

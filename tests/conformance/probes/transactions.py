@@ -13,8 +13,6 @@ from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-__all__ = ["TRANSACTION_CASES"]
-
 TIMEOUT_MS = 60_000
 STARTING = {14, 15, 16}  # the coordinator is loading, not available, not here
 CONCURRENT = 51

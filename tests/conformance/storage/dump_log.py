@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from tests.conformance.kafka_broker import run_tool
 
-__all__ = ["DumpedBatch", "DumpedRecord", "dump_segment"]
-
 
 class DumpedRecord(NamedTuple):
     """One record as Kafka's tool shows it; sizes are -1 for null; key and payload are its text."""

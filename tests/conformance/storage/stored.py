@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from tests.conformance.libraries.samples import CODECS
 
-__all__ = ["StoredBatch", "stored_batches", "stored_codecs"]
-
 
 class StoredBatch(NamedTuple):
     """A batch header as it lies in the file, and the bytes that its CRC covers."""

@@ -26,8 +26,6 @@ import kstore
 from kstore.log import CorruptLogError, Log, OffsetOutOfRangeError
 from kstore.log.settings import LogConfig
 
-__all__ = ["DAMAGES", "SEEDS", "findings"]
-
 SEEDS = [
     pytest.param(range(5), id="some"),
     pytest.param(range(5, 17), id="more", marks=pytest.mark.thorough),

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.pipeline.own_processes import ROOT, OwnProcesses
 
-__all__ = ["Jobs"]
-
 RUN_TIMEOUT_S = 150.0
 
 

@@ -28,8 +28,6 @@ from tests.sim.machines.loop import Life
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.reading import read_partition
 
-__all__ = ["Sink"]
-
 SUNK, SUNK_PARTITIONS = "sunk", 2
 NAME = "sink"
 STAGED, STAGED_PARTITIONS = topic_of(NAME), 3

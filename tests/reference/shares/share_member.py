@@ -13,8 +13,6 @@ from uuid import UUID
 from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
 
-__all__ = ["Row", "ShareMember", "new_topic"]
-
 Ranges = Sequence[tuple[int, int, Sequence[int]]]
 
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["LogBatch", "ShareModel"]
-
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 INVALID_REQUEST, INVALID_RECORD_STATE = 42, 121
 RELEASE, ACCEPT, RENEW = 2, 1, 4

@@ -15,8 +15,6 @@ from kstore.errors import ErrorCode
 if TYPE_CHECKING:
     from tests.sim.mutations import Put
 
-__all__ = ["only_the_present_epoch", "only_the_present_epoch_of_tasks", "only_while_stable"]
-
 
 def only_the_present_epoch(put: Put) -> None:
     def strict(self: Any, claim: Any, *_place: Any) -> int:

@@ -8,8 +8,6 @@ from typing import Any
 from kstore.broker.runtime.controller import store as controller_store
 from kstore.broker.state.controller import election, events
 
-__all__ = ["any_replica_leads", "same_epoch", "unclean_is_eligible"]
-
 Put = Callable[[Any, str, Any], None]
 
 

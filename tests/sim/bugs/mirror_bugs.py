@@ -13,8 +13,6 @@ from kstore.record import batches
 if TYPE_CHECKING:
     from tests.sim.mutations import Put
 
-__all__ = ["holes_in_copies", "same_ids"]
-
 
 def holes_in_copies(put: Put) -> None:
     plan_exact = exact.plan_exact

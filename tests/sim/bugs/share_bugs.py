@@ -15,11 +15,6 @@ from kstore.errors import ErrorCode
 if TYPE_CHECKING:
     from tests.sim.mutations import Put
 
-__all__ = [
-    "anybody_acknowledges", "forgotten_acceptance", "hasty_acceptance", "lost_locks",
-    "lost_updates", "short_locks", "uncounted_deliveries", "unfenced_leaders",
-]  # fmt: skip
-
 
 def lost_updates(put: Put) -> None:
     read_records = share_coordinator.read_records

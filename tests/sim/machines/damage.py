@@ -14,8 +14,6 @@ from random import Random
 from tests.sim.history import Place
 from tests.sim.machines.world import Node
 
-__all__ = ["INDEX_DAMAGES", "SEGMENT_DAMAGES", "flip_bit"]
-
 INDEX_NAME = ".kstore.mdb"
 LOG_OVERHEAD = 12
 """Of a batch: its base offset and its length come before what the length counts."""

@@ -14,8 +14,6 @@ from typing import Any
 from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import SystemFileSystem
 
-__all__ = ["Disk", "DiskFiles"]
-
 
 class Disk:
     """One host's disk."""

@@ -18,8 +18,6 @@ from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any
 
-__all__ = ["LIFE", "InlineExecutor", "Life", "SimLoop", "current_life"]
-
 HOLD_S = 1.0
 """A step that takes longer, of the machine's own time, is a finding: a broker's loop is held."""
 STEPS_BETWEEN = 256

@@ -15,8 +15,6 @@ from typing import Any
 
 from tests.sim.machines.loop import Life, SimLoop, current_life
 
-__all__ = ["Endpoint", "Network"]
-
 HIGH_WATER_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 8.0
 MAX_CHUNK_BYTES = 64 * 1024

@@ -39,8 +39,6 @@ from kstore.log.log_dir_facts import LogDirFacts
 from kstore.types import TopicPartition
 from tests.sim.machines.loop import InlineExecutor, Life, SimLoop, current_life
 
-__all__ = ["virtual_machine"]
-
 NOT_FOR_BROKERS = ("kstore.pipeline", "kstore.cli", "kstore.__main__", "kstore.clients")
 """Not imported: a simulated broker runs none of it. A workload imports what it runs itself."""
 

@@ -18,8 +18,6 @@ from kstore.broker.coordination.store import (
 )
 from tests.sim.machines.loop import Life, SimLoop, current_life
 
-__all__ = ["SimStore", "StoreServer"]
-
 UNHEARD = 0.9
 """The share of a session's timeout after which a process that hears nothing doubts that it lives.
 """

@@ -27,8 +27,6 @@ from tests.sim.machines.network import Network
 from tests.sim.machines.patches import virtual_machine
 from tests.sim.machines.store import StoreServer
 
-__all__ = ["Node", "World", "new_world"]
-
 PORT = 9092
 
 

@@ -10,8 +10,6 @@ from tests.plain_messages import Ask
 from tests.sim.history import History
 from tests.sim.workloads.client import Client, UnansweredError
 
-__all__ = ["Administrator"]
-
 LIMIT_S = 20.0
 
 

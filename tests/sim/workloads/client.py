@@ -23,8 +23,6 @@ from kstore.protocol.schema import Message
 from tests.reference.connection import ClientConnection
 from tests.sim.machines.world import PORT, World
 
-__all__ = ["Client", "Link", "UnansweredError", "make_topic"]
-
 ANSWER_S = 6.0
 
 

@@ -7,8 +7,6 @@ from tests.plain_messages import Ask
 from tests.sim.history import Place
 from tests.sim.workloads.client import Client, UnansweredError
 
-__all__ = ["commit", "committed_offset"]
-
 
 async def committed_offset(client: Client, group: str, place: Place) -> int:
     """A group's offset for a partition, -1 for none; asked for until it is told, and stable."""

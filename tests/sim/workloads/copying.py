@@ -17,8 +17,6 @@ from tests.sim.workloads.committing import committed_offset
 from tests.sim.workloads.reading import fetch, rows_of
 from tests.sim.workloads.transacting import CONFUSED, TRIES, FailedTransaction, Transactional
 
-__all__ = ["SEPARATOR", "TransactionalCopy"]
-
 SEPARATOR = b"|"
 """Between what was read and the name of the attempt that wrote it."""
 MOST_RECORDS = 12

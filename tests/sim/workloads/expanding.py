@@ -27,20 +27,6 @@ from tests.sim.workloads.owning import Owner
 from tests.sim.workloads.producing import init_producer
 from tests.sim.workloads.reading import read_partition
 
-__all__ = [
-    "FIRST_COUNT",
-    "LARGEST_COUNT",
-    "NARROWED",
-    "NARROWED_GROUPS",
-    "SLOW_S",
-    "WIDE_COUNT",
-    "Grower",
-    "KeyedProducer",
-    "Remover",
-    "Shrinker",
-    "ShrinkingProducer",
-]
-
 FIRST_COUNT, LARGEST_COUNT = 2, 6
 WIDE_COUNT = 5
 """How many the one has that shrinks."""

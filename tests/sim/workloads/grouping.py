@@ -36,8 +36,6 @@ from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.owning import SESSION_S, WAITS, Owner
 
-__all__ = ["ClassicMember", "ConsumerMember", "StreamsMember", "SubscribedMember"]
-
 REBALANCE_S = 10.0
 ANSWER_S = 2.0
 SUBTOPOLOGY = "0"

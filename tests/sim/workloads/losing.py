@@ -23,8 +23,6 @@ from kstore.types import TopicPartition
 from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, UnansweredError
 
-__all__ = ["CarelessProducer", "Processor"]
-
 
 class CarelessProducer:
     """Writes records that are all different; whether they are kept is not its concern."""

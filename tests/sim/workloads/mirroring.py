@@ -24,8 +24,6 @@ from tests.sim.workloads.producing import IdempotentProducer, init_producer
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
 from tests.sim.workloads.transacting import FailedTransaction, Transactional
 
-__all__ = ["FIRST_TARGET", "MIRRORED", "Mirror"]
-
 MIRRORED = "mirrored"
 PARTITIONS = 2
 FIRST_TARGET = 10

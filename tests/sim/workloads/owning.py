@@ -13,8 +13,6 @@ from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.committing import commit, committed_offset
 from tests.sim.workloads.reading import fetch, rows_of
 
-__all__ = ["HEARTBEAT_S", "SESSION_S", "WAITS", "Owner"]
-
 SESSION_S = 3.0
 HEARTBEAT_S = 0.4
 WAITS = {

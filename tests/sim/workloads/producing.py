@@ -13,8 +13,6 @@ from kstore.record import build_batch
 from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, Link, UnansweredError
 
-__all__ = ["Batch", "IdempotentProducer", "OffsetGiver", "init_producer"]
-
 ACKNOWLEDGE_MS = 3000
 LARGEST_WINDOW = 4
 

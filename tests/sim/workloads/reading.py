@@ -12,8 +12,6 @@ from tests.sim.history import History, Place, Row
 from tests.sim.machines.world import Node
 from tests.sim.workloads.client import Client, UnansweredError
 
-__all__ = ["Reader", "fetch", "local_batches", "read_partition"]
-
 READ_COMMITTED = 1
 MOST_TRIES = 50
 """How often the end of a damaged partition is asked for."""

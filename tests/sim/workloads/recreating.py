@@ -15,8 +15,6 @@ from tests.sim.history import STAMPED, History, Place
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.reading import local_batches
 
-__all__ = ["Recreator", "Visitor"]
-
 LIMIT_S = 20.0
 WITH_IDS = 13
 NO_EPOCH = -1

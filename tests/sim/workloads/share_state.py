@@ -27,8 +27,6 @@ from tests.sim.history import History
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.owning import WAITS
 
-__all__ = ["ShareLeader", "ShareLedger"]
-
 SHARE = 2
 OFFSETS = 60
 """Deliveries are of so many offsets from the start offset on."""

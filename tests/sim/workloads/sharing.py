@@ -20,8 +20,6 @@ from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, Link, UnansweredError
 from tests.sim.workloads.owning import HEARTBEAT_S, WAITS
 
-__all__ = ["LOCK_S", "SHARE_SETTINGS", "ShareMember", "begin_at_the_beginning"]
-
 LOCK_S = 2.0
 SHARE_SETTINGS = {
     "group.share.min.session.timeout.ms": "1000",

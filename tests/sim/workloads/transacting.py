@@ -16,8 +16,6 @@ from tests.sim.history import Place
 from tests.sim.workloads.client import Client
 from tests.sim.workloads.producing import init_producer
 
-__all__ = ["CONFUSED", "TRIES", "FailedTransaction", "Transactional"]
-
 TRIES = 4
 CONFUSED = {
     ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -12,8 +12,6 @@ from kstore._fast.protocol.plan import FieldPlan, Plan
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 
-__all__ = ["FIXED", "Path", "array_paths", "elements", "wide_request"]
-
 Path = tuple[str, ...]
 """The names of the fields from a request down to one of its arrays."""
 LEGAL = {

@@ -16,8 +16,6 @@ from kstore.config import BrokerConfig
 from kstore.protocol.schema import Message
 from tests.broker.harness.plane_harness import FakeTransport
 
-__all__ = ["AUTHORIZER", "World", "feed", "in_world"]
-
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",

@@ -35,8 +35,6 @@ from kstore.protocol.transactions.transactions import (
 )
 from kstore.types import TopicPartition
 
-__all__ = ["ASKED", "DATA", "GROUPS", "HERE", "STATE", "THERE", "Host", "run", "turns"]
-
 ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 HERE, THERE = 1, 2
 GROUPS = TopicPartition(OFFSETS_TOPIC, 0)

@@ -17,8 +17,6 @@ from kstore.protocol.schema import Message
 from kstore.testing import Broker
 from tests.broker.harness.wire import Wire
 
-__all__ = ["PASSWORD", "RawClient", "Signer", "addresses", "plain_login", "plain_users"]
-
 PASSWORD = "Correct-Horse"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PATIENCE_S = 30.0

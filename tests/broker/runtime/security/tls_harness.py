@@ -11,8 +11,6 @@ from typing import Any
 import confluent_kafka
 import trustme
 
-__all__ = ["TIMEOUT_S", "Authority", "consume", "produce"]
-
 TIMEOUT_S = 60.0
 
 

@@ -10,22 +10,6 @@ from kstore.protocol.schema import Message
 from tests.broker.runtime.security.sasl_harness import PASSWORD, RawClient, plain_users
 from tests.plain_messages import Ask
 
-__all__ = [
-    "SECRET",
-    "RefusedError",
-    "allow",
-    "create",
-    "describe",
-    "expire",
-    "log_in",
-    "log_in_with_token",
-    "renew",
-    "shake_hands",
-    "token_client",
-    "token_jaas",
-    "token_settings",
-]
-
 SECRET = "the-key-of-all-tokens"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"

@@ -30,8 +30,6 @@ from tests.conformance.probes.peer import CORRELATION_ID, Peer
 from tests.conformance.probes.recorded.answers import Answers, as_recorded
 from tests.conformance.probes.seeds import NOT_BENT, Unit, prepare, seed
 
-__all__ = ["Maker", "ask_both", "probe_unit", "units"]
-
 # When one broker does not answer within the first, the other is not expected to, and both are
 # given up after the second if one did.
 SHORT_S, LONG_S = 1.0, 15.0

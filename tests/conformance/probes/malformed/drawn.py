@@ -20,8 +20,6 @@ from tests.conformance.probes.recorded.answers import Answers
 from tests.conformance.probes.seeds import Shape, Unit, seed
 from tests.conformance.probes.topics import UNKNOWN_ID
 
-__all__ = ["RECORDED_SEED", "draw_units", "probe_drawn"]
-
 RECORDED_SEED = 0
 """The one whose answers are in the file."""
 REQUESTS = 12

@@ -13,8 +13,6 @@ from typing import Any
 from kstore._fast.protocol.plan import FieldPlan, Plan
 from kstore.protocol.schema import KIND_ARRAY, KIND_STRUCT, KINDS, Message
 
-__all__ = ["Part", "borders", "tree", "unsigned_varint"]
-
 _NAMES = {number: name for name, number in KINDS.items()}
 _FORMATS = {
     "Bool": ">?", "Int8": ">b", "Int16": ">h", "UInt16": ">H", "Int32": ">i", "UInt32": ">I",

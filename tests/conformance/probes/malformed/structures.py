@@ -27,8 +27,6 @@ from tests.conformance.probes.data import produce
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 
-__all__ = ["STRUCTURE_CASES"]
-
 Name = str | uuid.UUID
 # Each changes one thing. Left out is what only kstore refuses (docs/differences), since what
 # follows in the log differs then.

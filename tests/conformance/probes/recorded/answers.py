@@ -12,8 +12,6 @@ from typing import Any
 from tests.conformance.kafka_jars import KAFKA_VERSION
 from tests.conformance.probes.peer import Peer
 
-__all__ = ["RECORDED", "Answers", "as_recorded", "record"]
-
 RECORDED = Path(__file__).parent / f"kafka-{KAFKA_VERSION}.json.xz"
 
 

@@ -27,8 +27,6 @@ from tests.conformance.probes.data import fill
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 
-__all__ = ["SHARE_GROUP_CASES"]
-
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 FINAL, RECORD_LIMIT = -1, 1
 Range = tuple[int, int, list[int]]

@@ -23,8 +23,6 @@ from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-__all__ = ["SHARE_STRUCTURE_CASES"]
-
 MEMBERS = [str(uuid.UUID(int=number)) for number in (1, 2, 3)]
 ABSENT = "probe-share-absent"
 

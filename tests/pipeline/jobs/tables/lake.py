@@ -15,8 +15,6 @@ from kstore.pipeline.jobs.tables.keep import TableOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Lake"]
-
 NAMESPACE = "shop"
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.works_with.environments import environment
 
-__all__ = ["READERS", "metadata_of", "read"]
-
 READERS = [
     "pyiceberg[sql-sqlite]==0.12.0", "pyarrow==26.0.1", "polars==2.1.0", "pytz",
     "duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5",

@@ -14,8 +14,6 @@ from kstore.broker.state.work import whole
 from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
 from tests.reference.group_driver import GroupDriver, snapshot
 
-__all__ = ["ShareDriver", "assigned_of"]
-
 
 class ShareDriver(GroupDriver):
     """Heartbeats of members of the group ``g``; the assignment interval is 0 unless said."""
