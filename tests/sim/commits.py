@@ -9,7 +9,19 @@ until another member owns the partition: the coordinator refuses it then.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.sim.machines.world import World
+
+
+def refused_by_brokers(world: World) -> int:
+    """The sum of kstore_owner_commits_refused_total of the brokers that run."""
+    found = 0
+    for node in world.brokers():
+        groups = None if node.broker is None else node.broker.groups.made
+        found += 0 if groups is None else groups.commits_refused.total()
+    return found
 
 
 class Asked(NamedTuple):

@@ -144,6 +144,11 @@ class Deliveries:
 
     # ---- the end ----
 
+    @property
+    def ended(self) -> int:
+        """How many records were accepted or rejected, or may have been."""
+        return len(self._fates.keys() | self._perhaps)
+
     def missing(self) -> list[tuple[Place, int]]:
         """Acknowledged records of producers whose fate is open: nobody has accepted or rejected
         them, and they can't have been delivered as often as they may be.

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, NamedTuple
 
+from tests.sim.commits import refused_by_brokers
 from tests.sim.deliveries import Deliveries
 from tests.sim.faults import DAMAGES, USUAL, Faults
 from tests.sim.history import History, Place, Row
@@ -261,20 +262,13 @@ class _Run:
             if not await self._finish(kind, what):
                 return
         await self._in_time(admin.spawn(self._check(admin)), "everything can be read")
-        self._count_refused()
+        self.history.counts["refused by brokers"] = refused_by_brokers(self.world)
         for work in self._workloads_of(ShareMember)[:1]:
             work.check()
         for work in self._workloads_of(Administrator):
             await work.check()
         for work in self._workloads_of(Visitor)[:1]:
             work.check()
-
-    def _count_refused(self) -> None:
-        """Sum up kstore_owner_commits_refused_total of the brokers that run."""
-        for node in self.world.brokers():
-            groups = None if node.broker is None else node.broker.groups.made
-            if groups is not None:
-                self.history.counts["refused by brokers"] += groups.commits_refused.total()
 
     def _workloads_of(self, kind: type[Any]) -> list[Any]:
         return [work for _, work in self.work if isinstance(work, kind)]
@@ -285,17 +279,23 @@ class _Run:
             if isinstance(work, kind):
                 work.stopping = True
                 tasks.append(task)
-        return not tasks or await self._in_time(asyncio.gather(*tasks), what)
+        ended = [self._workloads_of(kind)[0].ended] if tasks and kind is ShareMember else []
+        return not tasks or await self._in_time(asyncio.gather(*tasks), what, *ended)
 
     async def _end_of(self, admin: Client, place: Place) -> int:
         rows = await read_partition(admin, place, committed=False)
         return rows[-1].offset + 1 if rows else 0
 
-    async def _in_time(self, work: Awaitable[Any], what: str) -> bool:
-        """Wait for it; a violation if it takes too long."""
+    async def _in_time(
+        self, work: Awaitable[Any], what: str, ended: Callable[[], int] = lambda: 0
+    ) -> bool:
+        """Wait for it; a violation if it takes too long, and no more has ``ended`` by then."""
         task = asyncio.ensure_future(work)
-        done, _ = await asyncio.wait({task}, timeout=PEACE_S)
-        if not done:
+        before, now = -1, ended()
+        while not task.done() and now > before:
+            await asyncio.wait({task}, timeout=PEACE_S)
+            before, now = now, ended()
+        if not task.done():
             self.history.break_rule("liveness", f"not within {PEACE_S} s: {what}")
             task.cancel()
             return False

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from tests.sim.deliveries import ACCEPT, REJECT, RELEASE, RENEW, Deliveries, Hold
 from tests.sim.history import History, Place
+from tests.sim.workloads.sharing import DRAIN_S, ShareMember
 
 PLACE = Place("t", 0)
 LIMIT = 3
@@ -126,3 +130,42 @@ def test_an_acceptance_without_an_answer_may_be_kept(story: Story) -> None:
     assert story.deliveries.missing() == [(PLACE, 0)]
     story.deliveries.perhaps_kept([(hold, ACCEPT)])
     assert story.deliveries.missing() == []
+
+
+class Behind:
+    """Records that are missing as long as those before them come one at a time."""
+
+    ended = 0
+
+    def missing(self) -> list[tuple[Place, int]]:
+        return [(PLACE, 200)]
+
+
+def member_behind(deliveries: Any) -> ShareMember:
+    client: Any = SimpleNamespace(name="one")
+    return ShareMember(client, History(), deliveries, "g", [PLACE])
+
+
+def test_a_member_goes_on_as_long_as_records_find_their_end() -> None:
+    """Those that a slow member has had too often come one at a time, before the others."""
+    deliveries = Behind()
+    member = member_behind(deliveries)
+    for turn in range(200):
+        assert not member.is_done(turn * DRAIN_S / 2)
+        deliveries.ended += 1
+
+
+def test_a_member_ends_when_no_record_finds_its_end_any_more() -> None:
+    member = member_behind(Behind())
+    assert not member.is_done(1.0)
+    assert not member.is_done(DRAIN_S)
+    assert member.is_done(1.0 + DRAIN_S)
+
+
+def test_records_that_were_accepted_or_may_have_been_have_ended(story: Story) -> None:
+    hold = story.give("a", 1, 2)
+    assert story.deliveries.ended == 0
+    story.deliveries.perhaps_kept([(hold, ACCEPT)])
+    assert story.deliveries.ended == 1
+    story.tell(hold, ACCEPT, 3, 4)
+    assert story.deliveries.ended == 1, "one record"
