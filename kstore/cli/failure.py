@@ -5,8 +5,11 @@ kstore's own.
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec
 
@@ -18,6 +21,11 @@ FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+TERMINATED = 143
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM. It ends a command as Ctrl-C does: clients close, and consumers leave their group."""
 
 
 def fail(sentence: str, code: int = FAILED) -> int:
@@ -35,7 +43,7 @@ def explain(error: BaseException, log: Callable[[str], object] | None = None) ->
     from kstore.config import ConfigError
 
     if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
+        return TERMINATED if isinstance(error, _TerminatedError) else INTERRUPTED
     if isinstance(error, BrokenPipeError):
         # The reader of our output has gone (`kstore consume | head`). Nothing may be written at
         # exit.
@@ -73,6 +81,24 @@ def _is_ours(error: BaseException) -> bool:
     return type(error).__module__.startswith(modules)
 
 
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Unless something else handles SIGTERM already."""
+
+    def end(*_: object) -> None:
+        raise _TerminatedError
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """Wrap a command so that its errors end as explain() says."""
 
@@ -81,7 +107,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         from kstore.cli.waiting import telling_waits
 
         try:
-            with telling_waits():
+            with _sigterm_raises(), telling_waits():
                 command(*args, **kwargs)
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explain() raises defects

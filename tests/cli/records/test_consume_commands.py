@@ -38,13 +38,16 @@ def test_a_group_goes_on_where_it_was_and_is_left(kstore: Shell, topic: str) -> 
     assert kstore("consume", topic, "--group", topic, "--exit", "-o", "-3") == b""
 
 
-def test_ctrl_c_commits_what_was_written_and_leaves(kstore: Shell, topic: str) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_commits_what_was_written_and_leaves(
+    kstore: Shell, topic: str, number: int, code: int
+) -> None:
     reader = kstore.popen("consume", topic, "-G", topic)
     assert reader.stdout is not None
     assert [reader.stdout.readline() for _ in range(10)][9] == b"9\n"
-    reader.send_signal(signal.SIGINT)
+    reader.send_signal(number)
     _, errors = reader.communicate(timeout=30)
-    assert (reader.returncode, errors) == (130, b"")
+    assert (reader.returncode, errors) == (code, b"")
     assert committed(kstore, topic) == [(10, 0)]
 
 
