@@ -4,7 +4,8 @@ are opened when the controller says which (replica_manager.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Set
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kstore.broker.compose.broker import Broker
@@ -60,6 +61,13 @@ if TYPE_CHECKING:
     from kstore.types import TopicPartition
 
 __all__ = ["ClusterBroker"]
+
+
+COORDINATOR_MODULES = {
+    OFFSETS_TOPIC: "kstore.broker.runtime.groups.group_coordinator",
+    TRANSACTION_TOPIC: "kstore.broker.runtime.transactions.transaction_coordinator",
+    SHARE_STATE_TOPIC: "kstore.broker.runtime.shares.share_coordinator",
+}
 
 
 class ClusterBroker(Broker):
@@ -198,6 +206,19 @@ class ClusterBroker(Broker):
             TRANSACTION_TOPIC: self.transactions,
             SHARE_STATE_TOPIC: self.share_coordinator,
         }
+
+        async def import_before(topics: Collection[str]) -> None:
+            """Importing a coordinator takes some 60 ms: not on the loop."""
+            names = [
+                COORDINATOR_MODULES[topic]
+                for topic, coordinator in coordinators.items()
+                if topic in topics and coordinator.made is None
+            ]
+            if names:
+                names.append("kstore.broker.runtime.coordinators.topic")
+                await self.run_blocking(lambda: [import_module(name) for name in names])
+
+        self.replica_manager.before_roles = import_before
         on_leadership = self.replica_manager.replicas.on_leadership
         on_leadership.append(watch_leadership(coordinators))
         on_leadership.append(lambda *_: self.leader_waits.look_soon())

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.coordination import registration, znodes
@@ -24,6 +23,7 @@ from kstore.broker.coordination.store import (
     WatchEvent,
 )
 from kstore.broker.runtime.membership.outage import Outage
+from kstore.broker.runtime.membership.soon_needed import import_soon_needed
 from kstore.broker.runtime.membership.suspicions import Suspicions
 from kstore.broker.state.metadata.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
@@ -54,7 +54,6 @@ SHUTDOWN_S = 5.0
 """How long a stop waits for others to take over what this broker leads."""
 NO_PROGRESS_S = 0.5
 """And how long, while nothing is taken over: the others may be stopping, too."""
-CONTROLLER_MODULE = "kstore.broker.runtime.controller.controller"
 log = logging.getLogger("kstore.broker")
 
 
@@ -196,10 +195,8 @@ class ClusterMember:
                 f"still waiting for the controller (broker {self.controller_id}) to say what this "
                 "broker is to hold"
             )
-        # Now, and not at an election, which clients wait for.
-        self._loading = asyncio.ensure_future(
-            self._node.run_blocking(lambda: import_module(CONTROLLER_MODULE))
-        )
+        # Now, and not at an election, which clients wait for, and not on the loop, which it holds.
+        self._loading = asyncio.ensure_future(self._node.run_blocking(import_soon_needed))
 
     # ---- registration ----
 

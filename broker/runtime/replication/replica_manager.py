@@ -11,7 +11,7 @@ broker, is refused. The replicas themselves are replicas.py's, the image image_u
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kstore.broker.coordination.znodes import read_deletions
@@ -79,6 +79,8 @@ class ReplicaManager:
         """Set once a controller has said all that this broker has, and all that there is."""
         self.on_refused: Callable[[], object] | None = None
         """Called when roles that were put off can't be taken over: the controller has to know."""
+        self.before_roles: Callable[[Collection[str]], Awaitable[object]] | None = None
+        """Awaited with the names of topics before this broker leads or follows their partitions."""
         self.replicas = replicas
         self.images = images
         self._put_off = PutOff(node, log_manager, self._take_put_off)
@@ -105,6 +107,8 @@ class ReplicaManager:
             configs = await self.images.configs_of(
                 (topic.topic_name, topic.topic_id) for topic in request.topic_states
             )
+            if self.before_roles is not None:
+                await self.before_roles([topic.topic_name for topic in request.topic_states])
             response = LeaderAndIsrResponse()
             for topic in request.topic_states:
                 if self._is_stale(request):  # the session was lost meanwhile

@@ -1,5 +1,5 @@
 """`kstore serve`, which writes each module that the loop's thread begins to load into the file that
-its first argument names.
+its first argument names, and those of other threads into the same with `.beside` behind its name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ class Teller:
     """Finds no module, and writes down which ones are looked for."""
 
     def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file, self._beside = os.open(path, flags), os.open(f"{path}.beside", flags)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> None:
         """See importlib.abc.MetaPathFinder."""
-        if threading.get_ident() == LOOP:
-            os.write(self._file, f"{name}\n".encode())
+        on_loop = threading.get_ident() == LOOP
+        os.write(self._file if on_loop else self._beside, f"{name}\n".encode())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,12 @@ import pytest
 
 from kstore.broker.api import API_TABLE, FAST, resolve_handler
 from kstore.broker.api.requests.loading import modules
+from kstore.broker.runtime.membership.soon_needed import SOON_NEEDED
+from kstore.clients import AdminClient, Consumer, NewTopic
 from kstore.protocol.registry import APIS, encode_request
+from tests.beside.waiting import until
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster
 from tests.conformance.wire import exchange, read_frame
 
 pytestmark = pytest.mark.slow
@@ -25,7 +29,7 @@ FILLED = {"group_id": "g", "transactional_id": "t", "key": "g"}
 """Fields that a request is given, for its handler to come to what it works with."""
 
 
-class TellingBroker(KstoreBroker):
+class TellingBroker(ClusterBroker):
     """It writes down what its loop's thread loads."""
 
     def command(self) -> list[str]:
@@ -37,6 +41,17 @@ class TellingBroker(KstoreBroker):
     def told(self) -> Path:
         """The file with the names of the modules."""
         return self.folder / "told"
+
+
+class TellingCluster(KstoreCluster):
+    """Of such brokers."""
+
+    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> TellingBroker:
+        """See KstoreCluster."""
+        made = super().add(node_id, overrides)
+        broker = TellingBroker(made.folder, overrides=made.overrides)
+        self.brokers[node_id] = broker
+        return broker
 
 
 @pytest.fixture
@@ -71,6 +86,27 @@ def test_the_loop_loads_no_module_of_a_first_request(broker: TellingBroker) -> N
         if loaded := broker.told.read_text()[before:].split():
             found[APIS[key].name] = loaded
     assert not found
+
+
+def test_the_loop_loads_no_module_of_a_first_role(tmp_path: Path) -> None:
+    settings = {
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.replication.factor": "2",
+        "kstore.check.invariants": "false",
+    }
+    with TellingCluster(tmp_path, 2, overrides=settings) as cluster:
+        told = [broker.folder / "told" for broker in cluster.brokers.values()]
+        beside = [path.with_name("told.beside") for path in told]
+        until(lambda: all(SOON_NEEDED[-1] in path.read_text() for path in beside), "all is loaded")
+        before = [len(path.read_text()) for path in told]
+        servers = ",".join(broker.bootstrap for broker in cluster.brokers.values())
+        with AdminClient(servers) as admin:
+            admin.create_topics([NewTopic("t", 2, 2)])
+        with Consumer(servers, group_id="g") as consumer:
+            consumer.subscribe(["t"])
+            until(lambda: consumer.poll(0.1) is not None and consumer.assignment(), "it reads")
+        loaded = [path.read_text()[n:] for path, n in zip(told, before, strict=True)]
+        assert loaded == ["", ""]
 
 
 def test_each_api_is_answered_by_what_its_list_names() -> None:
