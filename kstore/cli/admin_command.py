@@ -14,7 +14,7 @@ import typer
 
 from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
 from kstore.cli.failure import guarded
-from kstore.cli.options import Json
+from kstore.cli.options import TIMEOUT_MS, Json
 from kstore.cli.output import Output
 
 __all__ = ["admin_command", "with_admin"]
@@ -29,7 +29,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 _GIVEN = ("admin", "out")
 
 
-def with_admin(function: Callable[..., None]) -> Callable[..., None]:
+def with_admin(function: Callable[..., None], timeout_ms: int = TIMEOUT_MS) -> Callable[..., None]:
     """The function as typer takes it: without admin and out, with the shared options."""
     hints = get_type_hints(function, localns={"AdminClient": Any}, include_extras=True)
     own = [
@@ -47,7 +47,9 @@ def with_admin(function: Callable[..., None]) -> Callable[..., None]:
 
         json, profile = values.pop("json"), values.pop("profile")
         properties, servers = values.pop("properties"), values.pop("bootstrap")
-        with AdminClient(client_config("admin", servers, properties, profile)) as admin:
+        defaults = {"default.api.timeout.ms": timeout_ms}
+        config = client_config("admin", servers, properties, profile, defaults)
+        with AdminClient(config) as admin:
             function(admin=admin, out=Output(json), **values)
 
     run.__name__, run.__doc__ = function.__name__, function.__doc__
@@ -57,12 +59,14 @@ def with_admin(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def admin_command(
-    app: typer.Typer, name: str, example: str
+    app: typer.Typer, name: str, example: str, timeout_ms: int = TIMEOUT_MS
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register the function as a command of the app; its docstring is the help."""
+    """Register the function as a command of the app; its docstring is the help. It gives up after
+    timeout_ms, unless the user says otherwise.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name, epilog=f"Example: {example}")(with_admin(function))
+        app.command(name, epilog=f"Example: {example}")(with_admin(function, timeout_ms))
         return function
 
     return register

@@ -143,11 +143,14 @@ def plan_partitions(
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{new.name}'.")
     have = len(topic.partitions)
     if new.total_count <= have:
-        raise TopicError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"'{new.name}' has {have} partitions; to let it grow, ask for more than that, not "
-            f"{new.total_count}.",
-        )
+        # The words of Kafka's answers, which scripts look for, come first.
+        problem = f"Topic already has {have} partition(s)."
+        if new.total_count < have:
+            problem = (
+                f"The topic {new.name} currently has {have} partition(s); {new.total_count} would"
+                " not be an increase."
+            )
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, f"{problem} Ask for more than {have}.")
     _check_count(new.total_count)
     if new.assignments is None:
         factor = len(topic.partitions[0].replicas)
@@ -304,8 +307,8 @@ def _spread(
     if replicas > len(brokers):
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replicas} replicas need as many brokers, and there are {len(brokers)}; ask for no "
-            "more than that.",
+            f"Unable to replicate the partition {replicas} time(s): there are only {len(brokers)} "
+            "brokers. Ask for no more replicas than that.",
         )
     return assign_replicas(image.brokers.values(), count, replicas, start=start)
 

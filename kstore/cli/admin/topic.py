@@ -26,6 +26,11 @@ app = typer.Typer(help="Create, delete, list, describe and change topics.", no_a
 # The source number of a config that was set on the topic itself, in DescribeConfigs.
 _SET_ON_TOPIC = 1
 
+CHANGE_TIMEOUT_MS = 60_000
+"""A new number of partitions can wait for the next controller (up to a session timeout), and then
+for kstore.expansion.timeout.ms. A request has half of this time.
+"""
+
 Config = Annotated[
     list[str] | None,
     typer.Option(
@@ -210,7 +215,12 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
     }
 
 
-@admin_command(app, "alter", "kstore topic alter orders --partitions 8 -c retention.ms=3600000")
+@admin_command(
+    app,
+    "alter",
+    "kstore topic alter orders --partitions 8 -c retention.ms=3600000",
+    CHANGE_TIMEOUT_MS,
+)
 def alter(
     admin: AdminClient,
     out: Output,
@@ -240,6 +250,8 @@ def alter(
     dry_run: DryRun = False,
 ) -> None:
     """Give a topic more partitions, or fewer with --shrink, or change its configs."""
+    from kstore.errors import InvalidPartitionsError
+
     changes = parse_configs(config or []) | dict.fromkeys(unset or [])
     if shrink and partitions is None:
         raise typer.BadParameter("--shrink needs the number that is left: give --partitions")
@@ -251,9 +263,14 @@ def alter(
         admin.alter_configs(topic, changes, validate_only=dry_run)
     if partitions is not None:
         ids = [parse_ids(each) for each in replicas] if replicas else None
-        admin.create_partitions(
-            topic, partitions, replicas=ids, may_shrink=shrink, validate_only=dry_run
-        )
+        try:
+            admin.create_partitions(
+                topic, partitions, replicas=ids, may_shrink=shrink, validate_only=dry_run
+            )
+        except InvalidPartitionsError as error:
+            if shrink:
+                raise
+            raise SystemExit(fail(f"{error} (--shrink lets it have fewer)")) from None
     verb = "can be" if dry_run else "was"
     data = {"topic": topic, "partitions": partitions, "configs": list(changes), "dry_run": dry_run}
     out.say(data, f"{topic} {verb} changed")

@@ -91,8 +91,8 @@ def test_a_topic_shrinks_and_its_last_partitions_stay_until_they_are_empty() -> 
     [
         (ORDERED, narrower(0), ErrorCode.INVALID_PARTITIONS, "1 is the least"),
         (ORDERED, narrower(-1), ErrorCode.INVALID_PARTITIONS, "1 is the least"),
-        (ORDERED, NewPartitions("t", 2), ErrorCode.INVALID_PARTITIONS, "ask for more than that"),
-        (ORDERED, narrower(5), ErrorCode.INVALID_PARTITIONS, "ask for more than that"),
+        (ORDERED, NewPartitions("t", 2), ErrorCode.INVALID_PARTITIONS, "would not be an increase"),
+        (ORDERED, narrower(5), ErrorCode.INVALID_PARTITIONS, "Ask for more than 5"),
         (
             ORDERED, narrower(2, assignments=[[0]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "no new ones",

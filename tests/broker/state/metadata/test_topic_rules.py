@@ -113,9 +113,11 @@ def test_how_a_topic_may_not_grow(new: NewPartitions, error: int) -> None:
 
 
 def test_a_refusal_names_the_numbers_that_do_not_fit() -> None:
-    with pytest.raises(TopicError, match=r"'have' has 2 partitions; .* not 1\."):
+    with pytest.raises(TopicError, match=r"2 partition\(s\); 1 would not be an increase\."):
         plan_partitions(image(1, "have"), NewPartitions("have", 1))
-    with pytest.raises(TopicError, match=r"3 replicas .* there are 2"):
+    with pytest.raises(TopicError, match=r"^Topic already has 2 partition\(s\)\."):
+        plan_partitions(image(1, "have"), NewPartitions("have", 2))
+    with pytest.raises(TopicError, match=r"partition 3 time\(s\): there are only 2 brokers\."):
         plan(image(2), NewTopic("t", 1, 3))
     with pytest.raises(TopicError, match="Partition 1 has no replicas"):
         plan(image(2), NewTopic("t", assignments={0: [1], 2: [1]}))
