@@ -117,7 +117,7 @@ def test_a_refusal_names_the_numbers_that_do_not_fit() -> None:
         plan_partitions(image(1, "have"), NewPartitions("have", 1))
     with pytest.raises(TopicError, match=r"^Topic already has 2 partition\(s\)\."):
         plan_partitions(image(1, "have"), NewPartitions("have", 2))
-    with pytest.raises(TopicError, match=r"partition 3 time\(s\): there are only 2 brokers\."):
+    with pytest.raises(TopicError, match=r"partition 3 time\(s\): brokers running: 2\."):
         plan(image(2), NewTopic("t", 1, 3))
     with pytest.raises(TopicError, match="Partition 1 has no replicas"):
         plan(image(2), NewTopic("t", assignments={0: [1], 2: [1]}))
