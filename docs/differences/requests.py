@@ -142,11 +142,11 @@ RECORDS = (
         "One rule for all versions.",
     ),
     Difference(
-        "CreateTopics and CreatePartitions with as many replicas as there are brokers, while one of "
-        "them is down",
+        "CreateTopics and CreatePartitions with as many replicas as brokers, while one of the "
+        "brokers is down",
         "The broker that is down becomes a replica outside the ISR.",
-        "`INVALID_REPLICATION_FACTOR`, as Kafka with ZooKeeper. Create the topic when the broker is "
-        "back, or with fewer replicas.",
+        "`INVALID_REPLICATION_FACTOR`, as Kafka with ZooKeeper. Create the topic when the broker "
+        "is back, or with fewer replicas.",
         "The store knows the brokers that are up, not those that exist.",
     ),
     Difference(

@@ -307,8 +307,8 @@ def _spread(
     if replicas > len(brokers):
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replicas} time(s): brokers running: {len(brokers)}."
-            " Ask for no more replicas than that.",
+            f"Unable to replicate the partition {replicas} time(s): brokers running: "
+            f"{len(brokers)}. Ask for no more replicas than that.",
         )
     return assign_replicas(image.brokers.values(), count, replicas, start=start)
 
