@@ -142,12 +142,11 @@ RECORDS = (
         "One rule for all versions.",
     ),
     Difference(
-        "CreateTopics and CreatePartitions with as many replicas as brokers, while one of the "
-        "brokers is down",
-        "The broker that is down becomes a replica outside the ISR.",
-        "`INVALID_REPLICATION_FACTOR`, as Kafka with ZooKeeper. Create the topic when the broker "
-        "is back, or with fewer replicas.",
-        "The store knows the brokers that are up, not those that exist.",
+        "CreateTopics and CreatePartitions: brokers that are down",
+        "Each registered broker can be a replica.",
+        "The same for brokers that have replicas of other topics. Others are not known while they "
+        "are down: `INVALID_REPLICATION_FACTOR` if too few are left.",
+        "The store knows the brokers that are up, and replicas.",
     ),
     Difference(
         "CreatePartitions",

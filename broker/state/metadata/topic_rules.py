@@ -304,13 +304,22 @@ def _spread(
             f"A partition can't have {replicas} replicas; ask for 1 or more, or -1 for the "
             "default.",
         )
-    if replicas > len(brokers):
+    lacking = max(replicas - len(brokers), 0)
+    down = sorted(_down(image))[:lacking] if brokers and lacking else []
+    if len(down) < lacking:
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replicas} time(s): brokers running: "
-            f"{len(brokers)}. Ask for no more replicas than that.",
+            f"Unable to replicate the partition {replicas} time(s): brokers known: "
+            f"{len(brokers) + len(down)}. Ask for no more replicas than that.",
         )
-    return assign_replicas(image.brokers.values(), count, replicas, start=start)
+    found = assign_replicas(brokers.values(), count, replicas - lacking, start=start)
+    return tuple((*each, *down) for each in found) if down else found
+
+
+def _down(image: MetadataImage) -> set[int]:
+    """The brokers that are to have replicas and are not up. They follow once they are back."""
+    replicas = (part.replicas for topic in image.topics.values() for part in topic.partitions)
+    return set().union(*set(replicas)).difference(image.brokers)
 
 
 def _assigned(
@@ -322,15 +331,17 @@ def _assigned(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partition {missing} has no replicas; number partitions from 0 without a gap.",
         )
-    width = len(assignments[0])
+    width, known = len(assignments[0]), set(image.brokers)
     for index, replicas in assignments.items():
         problem = ""
         if not replicas:
             problem = "name a broker at least"
         elif len(set(replicas)) != len(replicas):
             problem = "name each broker once"
-        elif any(broker not in image.brokers for broker in replicas):
-            problem = f"the brokers are {sorted(image.brokers)}"
+        elif not set(replicas) <= known and not set(replicas) <= known | _down(image):
+            problem = f"the brokers are {sorted(known | _down(image))}"
+        elif known.isdisjoint(replicas):
+            problem = "none of them is up"
         elif len(replicas) != width:
             problem = f"partition 0 has {width} of them, and all need as many"
         if problem:

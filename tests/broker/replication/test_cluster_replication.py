@@ -1,5 +1,6 @@
-"""Replication between real broker processes, where it is about disks and rates: replicas that move
-between log dirs while they are written to, and copying within a rate.
+"""Replication between real broker processes, where it is about disks, rates and absent brokers:
+replicas that move between log dirs while they are written to, copying within a rate, and topics
+that are created while a broker is down.
 """
 
 from __future__ import annotations
@@ -109,3 +110,18 @@ def test_a_replica_that_a_reassignment_brings_is_copied_within_the_rate(tmp_path
         with cluster.admin() as admin:
             admin.alter_configs("", {rate: None}, resource="broker")
         until(lambda: cluster.topic("t").partitions[0].replicas == (2,), "it has moved")
+
+
+def test_a_topic_is_created_while_one_of_its_brokers_is_down(tmp_path: Path) -> None:
+    with KstoreCluster(tmp_path, 3) as cluster:
+        cluster.create_topic("before", 1, 3)
+        cluster.kill(3)
+        until(lambda: 3 not in cluster.broker_ids(1), "3 is gone")
+        cluster.create_topic("t", 3, 3)
+        assert all(set(row.isr) == {1, 2} for row in cluster.topic("t", 1).partitions)
+        with Producer(cluster.bootstrap, acks="all") as producer:
+            producer.send("t", value=b"x", partition=0)
+            producer.flush()
+        cluster.start(3)
+        until(lambda: cluster.all_in_sync("t"), "3 has its replicas")
+        assert any((cluster.brokers[3].log_dir / "t-0").glob("*.log"))

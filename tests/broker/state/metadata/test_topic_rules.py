@@ -69,6 +69,23 @@ def test_replicas_go_round_the_brokers() -> None:
     assert plan(image(3), NewTopic("t", 4, 2)) == ((1, 2), (2, 3), (3, 1), (1, 3))
 
 
+def test_a_broker_that_is_down_follows_where_there_are_too_few_others() -> None:
+    """As in Kafka. It is known by the replicas that it has."""
+    known = image(3).with_topics(
+        TopicImage("old", UUID(int=1), (PartitionImage(1, 0, (1, 2, 3), (1, 2)),), {})
+    ).without_broker(3)  # fmt: skip
+    assert plan(known, NewTopic("t", 2, 2)) == ((1, 2), (2, 1))
+    assert plan(known, NewTopic("t", 2, 3)) == ((1, 2, 3), (2, 1, 3))
+    assert plan_partitions(known, NewPartitions("old", 2)) == ((1, 2, 3),)
+    assert plan(known, NewTopic("t", assignments={0: [3, 1]})) == ((3, 1),)
+    assert code(known, NewTopic("t", 2, 4)) == ErrorCode.INVALID_REPLICATION_FACTOR
+    for assigned in ([3], [1, 4]):
+        new = NewTopic("t", assignments={0: assigned})
+        assert code(known, new) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    nobody = known.without_broker(1).without_broker(2)
+    assert code(nobody, NewTopic("t", 1, 1)) == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
 def test_a_manual_assignment_is_taken_as_it_is() -> None:
     assert plan(image(2), NewTopic("t", assignments={0: [2, 1], 1: [1, 2]})) == ((2, 1), (1, 2))
 
@@ -117,7 +134,7 @@ def test_a_refusal_names_the_numbers_that_do_not_fit() -> None:
         plan_partitions(image(1, "have"), NewPartitions("have", 1))
     with pytest.raises(TopicError, match=r"^Topic already has 2 partition\(s\)\."):
         plan_partitions(image(1, "have"), NewPartitions("have", 2))
-    with pytest.raises(TopicError, match=r"partition 3 time\(s\): brokers running: 2\."):
+    with pytest.raises(TopicError, match=r"partition 3 time\(s\): brokers known: 2\."):
         plan(image(2), NewTopic("t", 1, 3))
     with pytest.raises(TopicError, match="Partition 1 has no replicas"):
         plan(image(2), NewTopic("t", assignments={0: [1], 2: [1]}))
