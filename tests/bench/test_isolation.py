@@ -66,6 +66,22 @@ def test_the_disks_limit_is_as_good_as_twice_kafkas_rate():
     assert "FALLS SHORT" in said(side(CALM, 850), side(POOR, 800), BULK)
 
 
+def test_the_producers_own_limit_is_as_good_as_twice_kafkas_rate():
+    sides = {KSTORE: side(CALM, 700), KAFKA: side(POOR, 600), isolation.CLIENT: Side()}
+    assert "FALLS SHORT" in isolation.rows_of("bulk", BULK, sides, LIMITS)[1]
+    sides[isolation.CLIENT] = Side({"rate": [720]})
+    rows, sentence = isolation.rows_of("bulk", BULK, sides, LIMITS)
+    assert sentence == "beside bulk: PASS"
+    assert rows[-1].note == "the disk alone: 1000 MB/s; the client alone: 720 MB/s"
+    sides[isolation.CLIENT] = Side({"rate": [800]})
+    assert "FALLS SHORT" in isolation.rows_of("bulk", BULK, sides, LIMITS)[1]
+
+
+def test_producers_alone_send_all_to_a_peer_that_keeps_nothing(tmp_path):
+    sizes = tiny(Settings(quick=True, scratch=tmp_path))
+    assert neighbours.producers_alone(sizes, 2) > 0
+
+
 def test_the_largest_latency_is_that_of_all_turns():
     rows, _ = isolation.rows_of("bulk", BULK, {KSTORE: side(CALM, 1), KAFKA: Side()}, LIMITS)
     (largest,) = [row for row in rows if row.unit == "ms max of all turns"]

@@ -35,8 +35,11 @@ HELD = "ms longest hold of the loop"
 SHOWN = 3
 NEAR = 0.9
 """Which share of the disk's own rate counts as its limit."""
+NEAR_CLIENT = 0.95
+"""Which share of what the producers reach by themselves counts as their limit."""
+CLIENT = "the client alone"
 SAME = {
-    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.backoff.ms": "100",
     "log.segment.delete.delay.ms": str(neighbours.REMOVED_AFTER_MS),
 }
 FOLLOWER = "a follower that catches up with 5 GB"
@@ -52,13 +55,17 @@ class Case(NamedTuple):
     limit: str = ""
     """Which limit of the disk, if one, is as good as the goal: a field of `disk.Limits`."""
     rounds: int = 2
+    producers: int = 0
+    """How many there are; what they reach with a peer that only acknowledges is as good as the
+    goal, too.
+    """
 
 
 # Creation comes last: what it makes stays.
 CASES: dict[str, Case] = {
     "nothing": Case(neighbours.nothing),
-    "one bulk producer": Case(neighbours.one_producer, "MB/s", TWICE, "write"),
-    "four bulk producers": Case(neighbours.four_producers, "MB/s", TWICE, "write"),
+    "one bulk producer": Case(neighbours.one_producer, "MB/s", TWICE, "write", producers=1),
+    "four bulk producers": Case(neighbours.four_producers, "MB/s", TWICE, "write", producers=4),
     "a cold reader": Case(neighbours.cold_reader, "MB/s", TWICE, "read"),
     "deletion of a topic of 5 GB": Case(neighbours.deletion, "MB/s"),
     "a classic group of 1,000 members that rebalances": Case(
@@ -166,7 +173,14 @@ class OnePair:
             with case.start(place) as work:
                 return _watched(place.broker, self._holds[side], work)
 
+        def alone() -> Figures:
+            rate = neighbours.producers_alone(self._sizes, case.producers)
+            progress(f"    {CLIENT}: rate {rate:.4g}")
+            return {"rate": rate}
+
         turns = {side: lambda side=side: turn(side) for side in self.places}
+        if case.producers:
+            turns[CLIENT] = alone
         return take_turns(name, turns, min(case.rounds, self._settings.pick(2, 1)))
 
 
@@ -197,14 +211,27 @@ def _worst(sides: Mapping[str, Side], figure: str) -> dict[str, Side]:
     }
 
 
+def _limits(
+    case: Case, sides: Mapping[str, Side], found: disk.Limits
+) -> Iterator[tuple[str, float, float]]:
+    """What limits a case whatever the broker does: its name, its rate in MB/s, and which share of
+    it counts as the limit.
+    """
+    if case.limit:
+        yield "the disk alone", float(getattr(found, case.limit)), NEAR
+    if (alone := sides.get(CLIENT, Side()).median("rate")) is not None:
+        yield CLIENT, alone, NEAR_CLIENT
+
+
 def _rate_goal(case: Case, sides: Mapping[str, Side], found: disk.Limits) -> Goal:
-    """The case's own; the disk's limit in its place where that is what was reached."""
+    """The case's own; the nearest limit in its place where that is what was reached."""
     ours = sides[KSTORE].median("rate")
     theirs = sides[KAFKA].median("rate") if KAFKA in sides else None
-    if not case.limit or ours is None or theirs is None or ours >= case.goal.limit * theirs:
+    if ours is None or theirs is None or ours >= case.goal.limit * theirs:
         return case.goal
-    limit = NEAR * float(getattr(found, case.limit))
-    return Goal(limit, of="value") if ours >= limit else case.goal
+    limits = [rate * share for _, rate, share in _limits(case, sides, found)]
+    reached = [limit for limit in limits if ours >= limit]
+    return Goal(min(reached), of="value") if reached else case.goal
 
 
 def rows_of(
@@ -220,9 +247,8 @@ def rows_of(
         compared("isolation", words, _worst(sides, "hold"), "hold", HELD, HOLD),
     ]
     if case.unit:
-        note = ""
-        if case.limit:
-            note = f"the disk alone: {getattr(found, case.limit):.0f} MB/s"
+        limits = _limits(case, sides, found)
+        note = "; ".join(f"{what}: {rate:.0f} MB/s" for what, rate, _ in limits)
         goal = _rate_goal(case, sides, found)
         made.append(compared("isolation", name, sides, "rate", case.unit, goal, note))
     bound = [row for row in made if row.unit not in ("ms p50", "ms p99.9")]

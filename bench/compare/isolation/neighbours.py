@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bench import brokers, frames
 from bench.brokers import Broker, create_topic, delete_topic, exchange_once
 from bench.compare.isolation import clients
+from bench.compare.isolation.bare_broker import PARTITIONS, bare_broker
 from bench.compare.isolation.disk import drop_from_cache
 from bench.compare.pair import end_offset, end_offsets
 from bench.compare.partitions import PER_TOPIC, create_errors, create_topics
@@ -33,6 +34,9 @@ TOPICS_PER_REQUEST = 50
 HEARTBEAT_S = 0.5
 REMOVED_AFTER_MS = 1000
 """file.delete.delay.ms of both: Kafka removes files a minute after they were deleted."""
+SEGMENTS = 10
+CLEANED_SHARE = 1.5 / SEGMENTS
+"""What is left of a log of so many segments: the active one, and the last record of each key."""
 DEADLINE_S = 300.0
 PAUSE_S = 0.01
 _numbers = itertools.count()
@@ -49,7 +53,7 @@ class Sizes:
         """Without Kafka nothing needs to compile."""
         self.read_bytes = pick(2_000_000_000, 200_000_000)
         self.deleted_bytes = pick(5_000_000_000, 500_000_000)
-        self.compacted_bytes = pick(1_000_000_000, 100_000_000)
+        self.compacted_bytes = pick(1_000_000_000, 300_000_000)
         self.followed_bytes = pick(5_000_000_000, 500_000_000)
         self.partitions = pick(10_000, 1000)
         self.members = pick(1000, 100)
@@ -114,26 +118,38 @@ def nothing(place: Place) -> Iterator[Work]:
     yield work
 
 
+def _produced(bootstrap: str, topic: str, sizes: Sizes, count: int) -> tuple[float, float]:
+    """How many records so many producers sent in their time, and their rate in MB/s."""
+    found = clients.run(
+        "produce",
+        count,
+        bootstrap=bootstrap,
+        topic=topic,
+        record_bytes=RECORD_BYTES,
+        seconds=sizes.seconds,
+    )
+    sent = sum(each["records"] for each in found)
+    return sent, sent * RECORD_BYTES / max(each["seconds"] for each in found) / 1e6
+
+
+def producers_alone(sizes: Sizes, count: int) -> float:
+    """The rate of producers whose peer only acknowledges, in MB/s."""
+    with bare_broker() as bootstrap:
+        return _produced(bootstrap, "bulk", sizes, count)[1]
+
+
 @contextmanager
 def _producers(place: Place, count: int) -> Iterator[Work]:
-    topic, partitions, seconds = _topic("bulk"), 4, place.sizes.seconds
-    create_topic(place.broker, topic, partitions)
+    topic = _topic("bulk")
+    create_topic(place.broker, topic, PARTITIONS)
     touch_memory(place.sizes.limit_bytes, place.broker.folder)
 
     def work() -> float:
-        found = clients.run(
-            "produce",
-            count,
-            bootstrap=place.broker.bootstrap,
-            topic=topic,
-            record_bytes=RECORD_BYTES,
-            seconds=seconds,
-        )
-        sent = sum(each["records"] for each in found)
-        stored = end_offset(place.broker, topic, partitions)
+        sent, rate = _produced(place.broker.bootstrap, topic, place.sizes, count)
+        stored = end_offset(place.broker, topic, PARTITIONS)
         if stored != sent:
             raise RuntimeError(f"{stored} of {sent:.0f} records were stored, by log end offsets")
-        return sent * RECORD_BYTES / max(each["seconds"] for each in found) / 1e6
+        return rate
 
     yield work
     _remove(place.broker, topic)
@@ -259,9 +275,11 @@ def consumer_group(place: Place) -> AbstractContextManager[Work]:
 
 @contextmanager
 def compaction(place: Place) -> Iterator[Work]:
-    """The cleaner takes a log in which each key is there many times, until it is half as large."""
+    """The cleaner takes a log in which each key is there many times, until all is clean but the
+    active segment.
+    """
     topic, size = _topic("compacted"), place.sizes.compacted_bytes
-    configs = {"segment.bytes": str(size // 10)}
+    configs = {"segment.bytes": str(size // SEGMENTS)}
     create_topic(place.broker, topic, 1, configs)
     fill(place.broker, topic, size, keyed=True)
 
@@ -279,7 +297,7 @@ def compaction(place: Place) -> Iterator[Work]:
         brokers.alter_topic(
             place.broker, topic, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
         )
-        _wait(lambda: stored() < size / 2, f"{topic} is compacted")
+        _wait(lambda: stored() < size * CLEANED_SHARE, f"{topic} is compacted")
         elapsed = time.monotonic() - begin
         time.sleep(1)  # what comes behind it: the old segments are removed
         return size / elapsed / 1e6
