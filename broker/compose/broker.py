@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
     from kstore.broker.runtime.groups.partition_ends import PartitionEnds
+    from kstore.broker.runtime.groups.partition_news import PartitionNews
     from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Job, Unpacking
@@ -247,6 +248,8 @@ class Broker(ABC):
         self.share_states: Lazy[ShareGroupStates] = Lazy(self._make_share_states)
         """Who has the state of share groups' partitions kept."""
         self.partition_ends: Lazy[PartitionEnds] = Lazy(self._make_partition_ends)
+        self.partition_news: Lazy[PartitionNews] | None = None
+        """Who hears of partitions that others have made (runtime/groups); in a cluster."""
         self.transactions: Lazy[TransactionCoordinator] = Lazy(
             self._make_transactions, lambda made: made.start()
         )

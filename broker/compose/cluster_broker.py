@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
+    from kstore.broker.runtime.groups.partition_news import PartitionNews
     from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.replication.fetchers import Fetchers
     from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
@@ -87,6 +88,7 @@ class ClusterBroker(Broker):
         """Proposals of in-sync replicas to the controller (runtime/replication)."""
         self.fetchers: Lazy[Fetchers] = Lazy(self._make_fetchers)
         """The partitions that are copied from other brokers."""
+        self.partition_news = Lazy(self._make_partition_news)
         self.leader_waits: LeaderWaits
         """Requests that are held until a leader is elected (runtime/metadata)."""
         self._ended_epoch = NO_EPOCH
@@ -242,6 +244,12 @@ class ClusterBroker(Broker):
         for log_dir in self.log_manager.dirs:
             log_dir.when_damaged(from_any_thread)
         self.replica_manager.replicas.on_leadership.append(note_role)
+
+    def _make_partition_news(self) -> PartitionNews:
+        from kstore.broker.runtime.groups.partition_news import PartitionNews
+
+        images = self.replica_manager.images
+        return PartitionNews(self.node, self.store, self.metadata, images)
 
     def _make_fetchers(self) -> Fetchers:
         from kstore.broker.runtime.replication.fetchers import Fetchers

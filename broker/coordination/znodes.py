@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -41,6 +41,7 @@ __all__ = [
     "config_node",
     "create_topic",
     "delete_topic",
+    "find_topics",
     "finish_deletion",
     "prepare",
     "raise_leader_epochs",
@@ -48,6 +49,7 @@ __all__ = [
     "read_count",
     "read_deletions",
     "read_expansions",
+    "read_made",
     "read_topic",
     "read_topic_configs",
     "read_topics",
@@ -193,14 +195,31 @@ class TopicCount(NamedTuple):
 
 def read_count(store: Store, name: str) -> TopicCount | None:
     """A topic's count; None while it is growing. A topic that there is not has none, and no id."""
+    made, assigned = _read_counts(store, name)
+    return made if made.partitions == assigned else None
+
+
+def read_made(store: Store, name: str) -> TopicCount:
+    """How many partitions a topic has by now, though it may be growing; none where there is no
+    such topic.
+    """
+    return _read_counts(store, name)[0]
+
+
+def _read_counts(store: Store, name: str) -> tuple[TopicCount, int]:
+    """The partitions that have their nodes, and how many are assigned."""
     try:
         node = json.loads(store.get(f"{TOPICS}/{name}")[0])
         have = len(store.children(f"{TOPICS}/{name}/partitions"))
     except NoNodeError:
-        return TopicCount(UUID(int=0), 0)
-    if have != len(node["partitions"]):
-        return None
-    return TopicCount(decode_id(node["topic_id"]), have)
+        return TopicCount(UUID(int=0), 0), 0
+    return TopicCount(decode_id(node["topic_id"]), have), len(node["partitions"])
+
+
+def find_topics(store: Store, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The names of the topics with these ids, of those that exist. Reads every topic."""
+    found = {read_made(store, name).topic_id: name for name in store.children(TOPICS)}
+    return {topic_id: found[topic_id] for topic_id in ids if topic_id in found}
 
 
 def create_topic(store: Store, topic: TopicImage) -> TopicImage:

@@ -413,7 +413,6 @@ class _Run:
         for _, member in self.work[-self.options.members :]:
             member.leaves = RESTLESS_LEAVES if group in RESTLESS else member.leaves
             member.rest_s = SLOW_S if retires else member.rest_s
-            member.commits_again = retires
 
     async def _watch(self) -> None:
         """Look at the brokers all the time."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.security.access import allowed
+from kstore.broker.runtime.groups.partition_news import NamedPartition
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
 from kstore.broker.state.metadata.image import partition_epoch_error
@@ -38,12 +39,14 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import GroupParts
+    from kstore.broker.runtime.groups.partition_news import PartitionNews
     from kstore.broker.state.metadata.image import TopicImage
     from kstore.protocol.schema import Message
 
@@ -62,6 +65,49 @@ def handle_offset_commit(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit the offsets of partitions that exist; at once, where nothing has to be waited for."""
     known, unknown = _split_by_existence(broker, request, ctx.api_version)
+    news = broker.partition_news
+    if news is not None and (
+        unknown or (news.made is not None and news.made.has_line(request.group_id))
+    ):
+        return _commit_what_is_heard_of(broker, news(), request, ctx)
+    return _commit(broker, request, ctx, known, unknown)
+
+
+async def _commit_what_is_heard_of(
+    broker: GroupParts, news: PartitionNews, request: OffsetCommitRequest, ctx: RequestContext
+) -> OffsetCommitResponse:
+    """Only the group's coordinator says that a partition does not exist, and only when it does not:
+    the owner may have heard of it earlier than this broker.
+    """
+    async with news.line(request.group_id):
+        try:
+            broker.groups().find(request.group_id).check()
+        except KafkaError as error:
+            return offset_commit_failure(request, error.code)
+        heard = await news.hear(_named(request, ctx.api_version))
+        error_code = None if heard else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        known, unknown = _split_by_existence(broker, request, ctx.api_version, error_code)
+        answer = _commit(broker, request, ctx, known, unknown)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _named(request: OffsetCommitRequest, api_version: int) -> list[NamedPartition]:
+    by_id = api_version >= FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
+    return [
+        NamedPartition(topic.name, topic.topic_id if by_id else ZERO_UUID, row.partition_index)
+        for topic in request.topics
+        for row in topic.partitions
+    ]
+
+
+def _commit(
+    broker: GroupParts,
+    request: OffsetCommitRequest,
+    ctx: RequestContext,
+    known: list[OffsetCommitRequestTopic],
+    unknown: list[OffsetCommitResponseTopic],
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    """Commit the offsets of the partitions that are known, and answer for the others, too."""
     if not known:
         return OffsetCommitResponse(topics=unknown)
     request = request.replaced(topics=known)
@@ -96,9 +142,14 @@ def _with_unknown(
 
 
 def _split_by_existence(
-    broker: GroupParts, request: OffsetCommitRequest, api_version: int
+    broker: GroupParts,
+    request: OffsetCommitRequest,
+    api_version: int,
+    error_code: int | None = None,
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """The topics to commit, with name and id filled in, and the answers for what does not exist."""
+    """The topics to commit, with name and id filled in, and the answers for what is not known to
+    exist: an error, or that it does not exist.
+    """
     by_id = api_version >= FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
     known: list[OffsetCommitRequestTopic] = []
     unknown: list[OffsetCommitResponseTopic] = []
@@ -118,7 +169,8 @@ def _split_by_existence(
         if len(there) < len(topic.partitions):
             refused = [
                 OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=missing
+                    partition_index=partition.partition_index,
+                    error_code=missing if error_code is None else error_code,
                 )
                 for partition in topic.partitions
                 if not 0 <= partition.partition_index < count

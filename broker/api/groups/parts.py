@@ -10,6 +10,7 @@ from kstore.broker.api.security.access import HasAuthorizer
 if TYPE_CHECKING:
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
     from kstore.broker.runtime.groups.partition_ends import PartitionEnds
+    from kstore.broker.runtime.groups.partition_news import PartitionNews
     from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
@@ -31,6 +32,10 @@ class GroupParts(HasAuthorizer, Protocol):
     @property
     def groups(self) -> Lazy[GroupCoordinator]:
         """The group coordinator."""
+
+    @property
+    def partition_news(self) -> Lazy[PartitionNews] | None:
+        """Who hears of partitions; None where this broker makes them all."""
 
     @property
     def image(self) -> MetadataImage:

@@ -2,5 +2,6 @@
 decides nothing; the transaction coordinator does.
 
 May import: kstore._fast.broker, kstore.acls, kstore.broker.api, kstore.broker.runtime,
-    kstore.broker.state, kstore.config, kstore.errors, kstore.protocol.transactions, kstore.types.
+    kstore.broker.state, kstore.config, kstore.errors, kstore.protocol.schema,
+    kstore.protocol.transactions, kstore.types.
 """

@@ -10,6 +10,7 @@ from kstore.broker.api.security.access import HasAuthorizer
 if TYPE_CHECKING:
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.groups.partition_news import PartitionNews
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
@@ -63,6 +64,10 @@ class TransactionalOffsetsParts(TransactionParts, Protocol):
     @property
     def groups(self) -> Lazy[GroupCoordinator]:
         """The group coordinator."""
+
+    @property
+    def partition_news(self) -> Lazy[PartitionNews] | None:
+        """Who hears of partitions; None where this broker makes them all."""
 
     @property
     def admission(self) -> Lazy[TransactionAdmission]:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.broker.api.transactions.add_partitions import fenced_as_known
 from kstore.broker.runtime.coordinators.partitions import partition_of
+from kstore.broker.runtime.groups.partition_news import NamedPartition
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.runtime.transactions.produce import error_for_version, has_transaction
 from kstore.broker.state.groups.coordinator.txn_offset_commit import txn_offset_commit_failure
 from kstore.broker.state.transactions.state import TV_0, TV_2
 from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode, KafkaError
+from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.transactions.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -34,6 +36,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.api.transactions.parts import TransactionalOffsetsParts
+    from kstore.broker.runtime.groups.partition_news import PartitionNews
 
 __all__ = [
     "handle_add_offsets_to_txn",
@@ -119,23 +122,52 @@ async def handle_txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Commit offsets of partitions that exist, inside the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
-    request = request.replaced(topics=known)
-    if not known:
-        return TxnOffsetCommitResponse(topics=refused)
+    try:
+        if refused and broker.partition_news is not None:
+            known, refused = await _hear(broker, broker.partition_news(), request)
+        response = await _commit(broker, request.replaced(topics=known), ctx)
+    except KafkaError as error:
+        response = txn_offset_commit_failure(request, error.code)
+    else:
+        response = TxnOffsetCommitResponse(topics=_merged(refused, response.topics))
+    if ctx.api_version < FIRST_COMMIT_THAT_KNOWS_LOADING:
+        _hide_loading(response)
+    return response
+
+
+async def _hear(
+    broker: TransactionalOffsetsParts, news: PartitionNews, request: TxnOffsetCommitRequest
+) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
+    """As `_split_by_existence`, of what there is by now: the owner may have heard of a partition
+    earlier than this broker. KafkaError unless it is the group's coordinator.
+    """
+    broker.groups().find(request.group_id).check()
+    named = [
+        NamedPartition(topic.name, ZERO_UUID, row.partition_index)
+        for topic in request.topics
+        for row in topic.partitions
+    ]
+    if await news.hear(named):
+        return _split_by_existence(broker, request)
+    return _split_by_existence(broker, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+async def _commit(
+    broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest, ctx: RequestContext
+) -> TxnOffsetCommitResponse:
+    """Commit the offsets of partitions that are known."""
+    if not request.topics:
+        return TxnOffsetCommitResponse()
     try:
         code: int = ErrorCode.INVALID_GROUP_ID
         if request.group_id:
             code = await _admit_offsets(broker, request, ctx.api_version)
         if code == ErrorCode.NONE:
             answer = await broker.groups().handle(request.group_id, request, ctx)
-            response = cast(TxnOffsetCommitResponse, answer)
-        else:
-            response = txn_offset_commit_failure(request, code)
+            return cast(TxnOffsetCommitResponse, answer)
     except KafkaError as error:
-        response = txn_offset_commit_failure(request, error.code)
-    if ctx.api_version < FIRST_COMMIT_THAT_KNOWS_LOADING:
-        _hide_loading(response)
-    return TxnOffsetCommitResponse(topics=_merged(refused, response.topics))
+        code = error.code
+    return txn_offset_commit_failure(request, code)
 
 
 async def _admit_offsets(
@@ -162,9 +194,11 @@ async def _admit_offsets(
 
 
 def _split_by_existence(
-    broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest
+    broker: TransactionalOffsetsParts,
+    request: TxnOffsetCommitRequest,
+    error_code: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """The topics with the partitions that exist, and the answers for the others."""
+    """The topics with the partitions that are known, and the answers, an error, for the others."""
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -176,8 +210,7 @@ def _split_by_existence(
         if missing:
             rows = [
                 TxnOffsetCommitResponsePartition(
-                    partition_index=row.partition_index,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    partition_index=row.partition_index, error_code=error_code
                 )
                 for row in missing
             ]

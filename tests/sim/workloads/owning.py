@@ -33,8 +33,6 @@ class Owner:
         self.stopping = False
         self.leaves = 0.02
         """How often it leaves after a heartbeat."""
-        self.commits_again = False
-        """Whether it repeats a commit that failed even where no record has come since."""
         self.rest_s = 0.2
         """How long it rests at most between two fetches."""
         self.member_id = client.name
@@ -139,7 +137,7 @@ class Owner:
             self.history.was_read(place, row.offset, row.value)
         if place not in self.owned or epoch != self.epoch:
             return
-        if next_offset == offset and not (self.commits_again and place in self._uncommitted):
+        if next_offset == offset and place not in self._uncommitted:
             return
         if next_offset != offset:
             self.history.was_processed(self.group, [row.value for row in rows])

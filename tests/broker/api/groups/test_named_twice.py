@@ -30,7 +30,8 @@ def broker_without_group() -> Any:
     def answer(*_: Any) -> OffsetCommitResponse:
         raise error_for(REFUSED)
 
-    return SimpleNamespace(image=image, groups=lambda: SimpleNamespace(answer=answer))
+    groups = SimpleNamespace(answer=answer)
+    return SimpleNamespace(image=image, groups=lambda: groups, partition_news=None)
 
 
 def rows_of(response: Any) -> list[tuple[int, int]]:

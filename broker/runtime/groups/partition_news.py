@@ -1,0 +1,120 @@
+"""Partitions that a commit names and that this broker has not heard of. Their owner may have heard
+of them from another broker: the store says whether they exist, and those that do are waited for, a
+moment, since the controller is about to tell of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstore.broker.coordination.partition_nodes import max_partition_epoch
+from kstore.broker.coordination.store import StoreError
+from kstore.broker.coordination.znodes import find_topics, read_made
+from kstore.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.metadata.cache import MetadataCache
+    from kstore.broker.runtime.metadata.image_updates import ImageUpdates
+    from kstore.broker.runtime.node import Node
+    from kstore.broker.state.metadata.image import MetadataImage
+
+__all__ = ["NamedPartition", "PartitionNews"]
+
+WAIT_S = 1.0
+"""For the store, and then for the controller."""
+
+
+class NamedPartition(NamedTuple):
+    """A partition as a request names it: by the name of its topic, or by its id."""
+
+    topic: str
+    topic_id: UUID
+    """ZERO_UUID where the name counts."""
+    partition: int
+
+    def is_in(self, image: MetadataImage) -> bool:
+        """Whether a broker that knows this image has heard of it."""
+        if self.topic_id == ZERO_UUID:
+            return image.partition(self.topic, self.partition) is not None
+        topic = image.topic_by_id(self.topic_id)
+        return topic is not None and 0 <= self.partition < len(topic.partitions)
+
+
+class PartitionNews:
+    """Hears of partitions; of a broker of a cluster."""
+
+    def __init__(
+        self, node: Node, store: Store, metadata: MetadataCache, images: ImageUpdates
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._metadata = metadata
+        self._images = images
+        self._lines: dict[str, asyncio.Lock] = {}
+        """Of groups with commits that wait."""
+        self._waiting: dict[str, int] = {}
+
+    def has_line(self, group_id: str) -> bool:
+        """Whether commits of a group wait: those that come behind them must not overtake them."""
+        return group_id in self._lines
+
+    @asynccontextmanager
+    async def line(self, group_id: str) -> AsyncIterator[None]:
+        """Behind the group's commits that came before."""
+        line = self._lines.setdefault(group_id, asyncio.Lock())
+        self._waiting[group_id] = self._waiting.get(group_id, 0) + 1
+        try:
+            async with line:
+                yield
+        finally:
+            self._waiting[group_id] -= 1
+            if not self._waiting[group_id]:
+                del self._waiting[group_id]
+                del self._lines[group_id]
+
+    async def hear(self, named: Collection[NamedPartition]) -> bool:
+        """Wait until this broker has heard of all of these that exist; whether it has. False where
+        the store does not answer, or the controller does not tell in time.
+        """
+        image = self._metadata.image
+        unheard = [each for each in named if each.partition >= 0 and not each.is_in(image)]
+        try:
+            async with asyncio.timeout(WAIT_S):
+                made = await self._node.run_blocking(lambda: _made(self._store, image, unheard))
+        except (StoreError, TimeoutError):
+            return False
+        return await self._images.wait_until(
+            lambda: all(each.is_in(self._metadata.image) for each in made), WAIT_S
+        )
+
+
+def _made(
+    store: Store, image: MetadataImage, named: Collection[NamedPartition]
+) -> list[NamedPartition]:
+    """Those that exist. Blocks."""
+    names = _names(store, image, {each.topic_id for each in named} - {ZERO_UUID})
+    topics = {names.get(each.topic_id, each.topic) for each in named}
+    counts = {name: read_made(store, name) for name in topics if name}
+    made = []
+    for each in named:
+        count = counts.get(names.get(each.topic_id, each.topic))
+        if count is not None and each.topic_id in (ZERO_UUID, count.topic_id):
+            made += [each] if each.partition < count.partitions else []
+    return made
+
+
+def _names(store: Store, image: MetadataImage, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The names of topics by their ids. The store has no table of them: it is searched only where
+    this broker has not heard of everything.
+    """
+    names = {topic_id: image.names[topic_id] for topic_id in ids if topic_id in image.names}
+    missing = set(ids) - names.keys()
+    if missing and max_partition_epoch(store) > image.max_partition_epoch:
+        names |= find_topics(store, missing)
+    return names

@@ -1,0 +1,246 @@
+"""Commits in partitions that their owner has heard of earlier than the broker that it asks: they
+are not refused, and those in partitions that do not exist still are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from kstore.broker.api.groups.offsets import handle_offset_commit
+from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
+from kstore.broker.coordination import znodes
+from kstore.broker.coordination.memory_store import MemoryStore
+from kstore.broker.coordination.store import StoreUnavailableError
+from kstore.broker.runtime.groups.partition_news import NamedPartition, PartitionNews
+from kstore.broker.runtime.lazy import Lazy
+from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kstore.broker.state.work import each
+from kstore.errors import ErrorCode
+from kstore.protocol.schema import ZERO_UUID
+from tests.broker.runtime.coordinators.cluster_host import GROUPS, HERE, Host, run
+from tests.plain_messages import Ask
+
+OLD = PartitionImage(HERE, 0, (HERE,), (HERE,))
+LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL = 9, 10, 3
+ABSENT, LATER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+Row = tuple[str, UUID, int]
+
+
+class Cluster:
+    """The store of a cluster, and a broker that the controller has told nothing of it yet."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.store = MemoryStore()
+        znodes.prepare(self.store)
+        self.silent = False
+        """The controller tells nothing."""
+        self.store_is_away = False
+        self.config = {"transaction.partition.verification.enable": False}
+        given: Any = self
+        self.groups = host.groups
+        self.partition_news = Lazy(lambda: PartitionNews(given, given, given, given))
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.host.image
+
+    def make(self, name: str, count: int) -> TopicImage:
+        """A topic that only the store has, so far."""
+        topic = TopicImage(name, uuid4(), (OLD,) * count, {})
+        return znodes.create_topic(self.store, topic)
+
+    def tell(self, *topics: TopicImage) -> None:
+        """UpdateMetadata comes."""
+        epoch = max(row.partition_epoch for topic in topics for row in topic.partitions)
+        self.host.image = self.host.image.with_topics(*topics).with_partition_epoch(epoch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def run_blocking(self, call: Callable[[], Any]) -> Any:
+        if self.store_is_away:
+            raise StoreUnavailableError("it is away")
+        await asyncio.sleep(0)
+        return call()
+
+    async def wait_until(self, check: Callable[[], bool], timeout_s: float) -> bool:
+        while not check():
+            if self.silent:
+                return False
+            await asyncio.sleep(0)
+        await some_turns()  # whoever waited goes on later than who comes now
+        return True
+
+    async def serve(self) -> None:
+        """Serve the groups."""
+        self.host.lead(GROUPS)
+        self.host.places[GROUPS].advance()
+        await self.groups().wait_loaded()
+
+    def begin(self, version: int, *rows: Row, offset: int = 5) -> asyncio.Task[list[int]]:
+        """Commit; the error codes."""
+        return asyncio.get_running_loop().create_task(self._commit(version, rows, offset))
+
+    async def _commit(self, version: int, rows: tuple[Row, ...], offset: int) -> list[int]:
+        topics = [
+            {"name": name, "partitions": [{"partition_index": index, "committed_offset": offset}]}
+            | ({} if version == TRANSACTIONAL else {"topic_id": topic_id})
+            for name, topic_id, index in rows
+        ]
+        broker: Any = self
+        ctx: Any = SimpleNamespace(
+            api_version=version, client_id="c", client_host="h", extended=False
+        )
+        answer: Any
+        if version == TRANSACTIONAL:
+            request = Ask.TxnOffsetCommit(group_id="g", topics=topics, producer_id=7)
+            answer = handle_txn_offset_commit(broker, request, ctx)
+        else:
+            answer = handle_offset_commit(
+                broker, Ask.OffsetCommit(group_id="g", topics=topics), ctx
+            )
+        if isinstance(answer, Awaitable):
+            partition = self.host.places[GROUPS]
+            waiting = asyncio.ensure_future(answer)
+            while not waiting.done():
+                partition.advance()
+                await asyncio.sleep(0)
+            answer = await waiting
+        return [row.error_code for topic in answer.topics for row in topic.partitions]
+
+    async def committed(self, topic: str, index: int) -> int | None:
+        (row,) = await self.groups().read(
+            "g", lambda shard: each(lambda found: found.get("g", topic, index), [shard.offsets])
+        )
+        return None if row is None else row.offset
+
+
+def in_cluster(path: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def told(host: Host) -> None:
+        await story(Cluster(host))
+
+    run(path, told)
+
+
+async def some_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("version", [LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL])
+@pytest.mark.parametrize("grows", [True, False], ids=["the topic has grown", "the topic is new"])
+def test_a_commit_waits_until_the_coordinator_has_heard_of_its_partition(
+    tmp_path: Path, version: int, grows: bool
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        topic = cluster.make("new", 3)
+        if grows:
+            cluster.tell(topic._replace(partitions=topic.partitions[:1]))
+        commit = cluster.begin(version, ("new", topic.topic_id, 2))
+        await some_turns()
+        assert not commit.done()
+        cluster.tell(topic)
+        assert await commit == [ErrorCode.NONE]
+        if version != TRANSACTIONAL:  # whose offset is pending
+            assert await cluster.committed("new", 2) == 5
+
+    in_cluster(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL])
+def test_a_commit_in_a_partition_that_does_not_exist_is_refused(
+    tmp_path: Path, version: int
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        topic = cluster.make("new", 1)
+        cluster.tell(topic)
+        no_id = ErrorCode.UNKNOWN_TOPIC_ID if version == FIRST_BY_ID else ABSENT
+        rows = [
+            ("new", topic.topic_id, 1), ("new", topic.topic_id, -1), ("absent", UUID(int=9), 0),
+        ]  # fmt: skip
+        for row, code in zip(rows, (ABSENT, ABSENT, no_id), strict=True):
+            assert await cluster.begin(version, row) == [code]
+        both = await cluster.begin(version, rows[0], ("new", topic.topic_id, 0))
+        assert both == [ABSENT, ErrorCode.NONE]
+
+    in_cluster(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL])
+@pytest.mark.parametrize("silent", ["the controller", "the store"])
+def test_a_commit_is_to_be_repeated_where_the_coordinator_can_not_know(
+    tmp_path: Path, version: int, silent: str
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        topic = cluster.make("new", 2)
+        cluster.tell(topic._replace(partitions=topic.partitions[:1]))
+        cluster.silent = silent == "the controller"
+        cluster.store_is_away = silent == "the store"
+        rows = [("new", topic.topic_id, 1), ("new", topic.topic_id, 0)]
+        assert sorted(await cluster.begin(version, *rows)) == [ErrorCode.NONE, LATER]
+
+    in_cluster(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL])
+def test_who_does_not_coordinate_the_group_says_so_whatever_it_has_heard_of(
+    tmp_path: Path, version: int
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        topic = cluster.make("new", 2)
+        rows = [("new", topic.topic_id, 1), ("absent", UUID(int=9), 0)]
+        assert await cluster.begin(version, *rows) == [ErrorCode.NOT_COORDINATOR] * 2
+
+    in_cluster(tmp_path, story)
+
+
+def test_a_commit_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        topic = cluster.make("new", 1)
+        first = cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0), offset=5)
+        await some_turns()
+        cluster.tell(topic)
+        second = cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0), offset=6)
+        assert await second == await first == [ErrorCode.NONE]
+        assert await cluster.committed("new", 0) == 6
+        assert not cluster.partition_news().has_line("g")
+
+    in_cluster(tmp_path, story)
+
+
+def test_a_topic_that_was_made_again_is_another_one(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        news, old = cluster.partition_news(), cluster.make("new", 1)
+        cluster.tell(old)
+        znodes.delete_topic(cluster.store, old)
+        new = cluster.make("new", 2)
+        gone = NamedPartition("", old.topic_id, 1)
+        assert await news.hear([gone]), "it does not exist: nothing is waited for"
+        cluster.silent = True
+        assert not await news.hear([NamedPartition("", new.topic_id, 1)])
+        assert not await news.hear([NamedPartition("new", ZERO_UUID, 1)])
+        cluster.tell(new)
+        assert await news.hear([NamedPartition("", new.topic_id, 1), gone])
+
+    in_cluster(tmp_path, story)
+
+
+def test_the_store_is_not_searched_for_an_id_by_who_has_heard_of_everything(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.tell(cluster.make("new", 1))
+        cluster.store.children = None  # type: ignore[method-assign, assignment]
+        assert await cluster.partition_news().hear([NamedPartition("", uuid4(), 0)])
+
+    in_cluster(tmp_path, story)
