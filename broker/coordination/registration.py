@@ -4,13 +4,17 @@ others: `/brokers/ids/N`, `/controller` and `/controller_epoch`, as in Kafka; an
     /brokers/lives/N              written with each registration: its mzxid is the last broker epoch
     /brokers/unclean_shutdowns/N  the controller has yet to hear that a life of N ended uncleanly
 
+While the cluster has what older versions do not know, `/controller_epoch` and `/cluster/id` name
+the feature behind what they always say. A broker of version 0.1.0 does not start then, and one that
+has started already reads no number: it takes no part in the election, and logs what it has read.
+
 Plain calls that block; when they are made is cluster.py's business.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +27,7 @@ from kstore.broker.coordination.store import (
     NoNodeError,
     Op,
     Set,
+    StoreError,
 )
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint
 
@@ -34,12 +39,15 @@ __all__ = [
     "CONTROLLER_EPOCH",
     "UNCLEAN_SHUTDOWNS",
     "ClusterView",
+    "ControllerEpoch",
     "claim_controller",
     "leave",
     "read_broker",
     "read_brokers",
+    "read_epoch",
     "read_view",
     "register",
+    "require_ops",
     "resign",
     "unclean_shutdowns",
     "unregister",
@@ -50,6 +58,18 @@ CONTROLLER_EPOCH = "/controller_epoch"
 LIVES = "/brokers/lives"
 UNCLEAN_SHUTDOWNS = "/brokers/unclean_shutdowns"
 NO_EPOCH = -1
+NEEDS = "needs "
+ADVICE = ": upgrade this broker"
+
+
+class ControllerEpoch(NamedTuple):
+    """What `/controller_epoch` says."""
+
+    epoch: int
+    version: int
+    """Of the node; -1 where there is none."""
+    needs: frozenset[str]
+    """The features that brokers have to know."""
 
 
 class ClusterView(NamedTuple):
@@ -71,11 +91,18 @@ def register(
     ended_epoch: int = NO_EPOCH,
 ) -> int | None:
     """Say that this broker is alive, and return its broker epoch (the czxid of its node, KIP-380);
-    None while a node of that id belongs to another session.
+    None while a node of that id belongs to another session. StoreError where the cluster needs a
+    feature that this version does not know.
 
     ``ended_epoch`` is the epoch of a life after which all that it had is there. If that was not its
     last life, the controller finds an unclean shutdown.
     """
+    missing = read_epoch(store).needs.difference(znodes.BROKER_FEATURES)
+    if missing:
+        raise StoreError(
+            f"the cluster needs {', '.join(sorted(missing))}, which this version of kstore does not"
+            " know: upgrade this broker"
+        )
     path = f"{znodes.BROKER_IDS}/{broker.node_id}"
     life = f"{LIVES}/{broker.node_id}"
     for folder in (LIVES, UNCLEAN_SHUTDOWNS):
@@ -146,10 +173,7 @@ def read_brokers(store: Store) -> dict[int, BrokerImage]:
 
 def read_view(store: Store) -> ClusterView:
     """What the store says about brokers and controller."""
-    try:
-        epoch, version = store.get(CONTROLLER_EPOCH)
-    except NoNodeError:
-        epoch, version = b"0", -1
+    found = read_epoch(store)
     controller, mine = -1, False
     try:
         stat = store.stat(CONTROLLER)
@@ -158,23 +182,51 @@ def read_view(store: Store) -> ClusterView:
     except NoNodeError:
         pass
     ids = frozenset(znodes.broker_ids(store))
+    return ClusterView(controller, mine, found.epoch, found.version, ids)
+
+
+def read_epoch(store: Store) -> ControllerEpoch:
+    """The controller epoch, 0 before the first, and what the cluster needs."""
+    try:
+        data, version = store.get(CONTROLLER_EPOCH)
+    except NoNodeError:
+        data, version = b"", -1
     # Empty: another broker has made the node, and writes its first epoch next.
-    return ClusterView(controller, mine, int(epoch or b"0"), version, ids)
+    epoch, _, needs = data.decode().partition(" ")
+    names = needs.removeprefix(NEEDS).removesuffix(ADVICE).split()
+    return ControllerEpoch(int(epoch or "0"), version, frozenset(names))
+
+
+def require_ops(store: Store, last: ControllerEpoch, features: Iterable[str]) -> list[Op]:
+    """Let no broker take part any more that does not know these features, and no others."""
+    needs = _needs(features)
+    cluster = znodes.cluster_id(store)
+    return [
+        Set(CONTROLLER_EPOCH, _epoch_data(last.epoch, features), last.version),
+        Set(znodes.CLUSTER_ID, znodes.cluster_id_node(cluster, needs)),
+    ]
+
+
+def _needs(features: Iterable[str]) -> str:
+    names = " ".join(sorted(features))
+    return f"{NEEDS}{names}{ADVICE}" if names else ""
+
+
+def _epoch_data(epoch: int, features: Iterable[str]) -> bytes:
+    return f"{epoch} {_needs(features)}".strip().encode()
 
 
 def claim_controller(store: Store, node_id: int, now_ms: int) -> bool:
     """Become the controller, under an epoch one larger than the last one's, if nobody is; False
     where another broker was quicker.
     """
-    try:
-        data, version = store.get(CONTROLLER_EPOCH)
-    except NoNodeError:
-        store.ensure(CONTROLLER_EPOCH)
-        data, version = store.get(CONTROLLER_EPOCH)
+    store.ensure(CONTROLLER_EPOCH)
+    last = read_epoch(store)
     node = {"version": 2, "brokerid": node_id, "timestamp": str(now_ms)}
     claim = Create(CONTROLLER, json.dumps(node, separators=(",", ":")).encode(), ephemeral=True)
     try:
-        store.multi([claim, Set(CONTROLLER_EPOCH, b"%d" % (int(data or b"0") + 1), version)])
+        epoch = _epoch_data(last.epoch + 1, last.needs)
+        store.multi([claim, Set(CONTROLLER_EPOCH, epoch, last.version)])
     except (NodeExistsError, BadVersionError):
         return False
     return True

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
 __all__ = [
+    "BROKER_FEATURES",
     "CONTRACTIONS_FEATURE",
     "ELR_FEATURE",
     "TopicCount",
@@ -38,6 +39,7 @@ __all__ = [
     "broker_node",
     "bump_ops",
     "cluster_id",
+    "cluster_id_node",
     "config_node",
     "create_topic",
     "delete_topic",
@@ -45,6 +47,7 @@ __all__ = [
     "finish_deletion",
     "prepare",
     "raise_leader_epochs",
+    "read_cluster_id",
     "read_configs",
     "read_count",
     "read_deletions",
@@ -71,6 +74,11 @@ ELR_FEATURE = "eligible.leader.replicas.version"
 """Brokers that know partitions with eligible leader replicas say so."""
 CONTRACTIONS_FEATURE = "kstore.contractions"
 """Brokers that know topics which shrink (KIP-253) say so."""
+BROKER_FEATURES = {
+    ELR_FEATURE: {"min_version": 0, "max_version": 1},
+    CONTRACTIONS_FEATURE: {"min_version": 1, "max_version": 1},
+}
+"""What a broker of this version says of itself."""
 CONTROLLER_EPOCH = 1
 MAX_NAME = 400  # bytes of a path's last part
 
@@ -89,11 +97,23 @@ def cluster_id(store: Store) -> str:
     """The cluster's id, made by the first broker."""
     try:
         data, _ = store.get(CLUSTER_ID)
-        return str(json.loads(data)["id"])
+        return read_cluster_id(data)
     except NoNodeError:
         made = encode_id(uuid4())
         store.create(CLUSTER_ID, _json({"version": "1", "id": made}))
         return made
+
+
+def read_cluster_id(data: bytes) -> str:
+    """The id that `/cluster/id` says, without what may be behind it."""
+    return str(json.loads(data)["id"]).partition(" ")[0]
+
+
+def cluster_id_node(cluster: str, needs: str) -> bytes:
+    """The id, and behind it what the cluster needs ("": nothing). Version 0.1.0 takes it all for
+    the id: none of its log dirs belongs to that cluster, and it does not start.
+    """
+    return _json({"version": "1", "id": f"{cluster} ({needs})" if needs else cluster})
 
 
 def register_broker(
@@ -121,10 +141,7 @@ def broker_node(
         "version": 5,
         "timestamp": str(timestamp_ms),
         "rack": broker.rack,
-        "features": {
-            ELR_FEATURE: {"min_version": 0, "max_version": 1},
-            CONTRACTIONS_FEATURE: {"min_version": 1, "max_version": 1},
-        },
+        "features": BROKER_FEATURES,
     }
     return _json(node)
 

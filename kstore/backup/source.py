@@ -79,9 +79,9 @@ def layout_of(source: Source, tree: Mapping[str, bytes] | None) -> dict[TopicPar
 
 
 def cluster_id_of(tree: Mapping[str, bytes] | None) -> str | None:
-    """The cluster's id, as its store has it."""
+    """The cluster's id, as its store has it: what the cluster needs may be behind it."""
     data = None if tree is None else tree.get(TREE_KEY)
-    return None if data is None else str(json.loads(data)["id"])
+    return None if data is None else str(json.loads(data)["id"]).partition(" ")[0]
 
 
 def _of_folders(brokers: Sequence[BrokerSource]) -> dict[TopicPartition, Placed]:

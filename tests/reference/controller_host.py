@@ -79,16 +79,24 @@ class Node:
         self.session = self.cluster.store.new_session()
         end = Endpoint("PLAINTEXT", "node", FIRST_PORT + self.node_id)
         image = BrokerImage(self.node_id, (end,), self.rack)
-        epoch = registration.register(self.session, image, 0)
-        assert epoch is not None
         if lacks:
-            path = f"{znodes.BROKER_IDS}/{self.node_id}"
-            said = json.loads(self.session.get(path)[0])
-            del said["features"][lacks]
-            self.session.set(path, json.dumps(said).encode())
-        self.epoch = epoch
+            self.epoch = self._register_as_older(image, lacks)
+        else:
+            epoch = registration.register(self.session, image, 0)
+            assert epoch is not None
+            self.epoch = epoch
         self.hosted.clear()
         self.metadata.clear()
+
+    def _register_as_older(self, image: BrokerImage, lacks: str) -> int:
+        assert self.session is not None
+        said = json.loads(znodes.broker_node(image, 0))
+        del said["features"][lacks]
+        path = f"{znodes.BROKER_IDS}/{self.node_id}"
+        self.session.create(path, json.dumps(said).encode(), ephemeral=True)
+        stat = self.session.stat(path)
+        assert stat is not None
+        return stat.czxid
 
     def stop(self) -> None:
         """End: the session is over."""

@@ -73,7 +73,6 @@ class Controller(Decisions):
         self.growth = ControllerGrowth(self, node)
         self.shrinking = ControllerShrinking(self, node)
         self.moves = ControllerMoves(self)
-        self._brokers_changed = asyncio.Event()
         self._changed_configs: set[str] = set()
         self._changed_cluster = False
 
@@ -112,7 +111,7 @@ class Controller(Decisions):
     def read_anew(self) -> None:
         """What the store says is not known any more; whoever follows the brokers comes first."""
         super().read_anew()
-        self._brokers_changed.set()
+        self.brokers_changed.set()
 
     # ---- brokers ----
 
@@ -135,13 +134,13 @@ class Controller(Decisions):
         if path.startswith(znodes.TOPIC_CONFIGS):
             self._changed_configs.add(path.removeprefix(znodes.TOPIC_CONFIGS).strip("/"))
         self._changed_cluster |= path.startswith((znodes.BROKER_CONFIGS, FEATURE_NODE))
-        self._brokers_changed.set()
+        self.brokers_changed.set()
 
     async def _follow(self) -> None:
-        self._brokers_changed.set()
+        self.brokers_changed.set()
         while self.active:
-            await self._brokers_changed.wait()
-            self._brokers_changed.clear()
+            await self.brokers_changed.wait()
+            self.brokers_changed.clear()
             try:
                 await self.exclusively(self._take_brokers)
                 await self._take_configs()
@@ -153,11 +152,11 @@ class Controller(Decisions):
                 if not away:
                     LOGGER.info("the controller reads the list of brokers again: %s", problem)
                 await asyncio.sleep(AWAY_RETRY_S if away else RETRY_S)
-                self._brokers_changed.set()
+                self.brokers_changed.set()
 
     async def _take_brokers(self) -> None:
         await self.keep_promise()
-        registered = await self.in_store(self.store.brokers)
+        registered = self.admit(await self.in_store(self.store.brokers))
         difference = self.state.compare(registered)
         if not difference.changed:
             return

@@ -69,6 +69,10 @@ class Decisions(ABC):
         self.channels = Channels(self, peers, tells_epochs=node.config.tells_epochs)
         self.store = ControllerStore(store, controller_epoch, epoch_version)
         self._epoch_version = epoch_version
+        self.kept_away: frozenset[int] = frozenset()
+        """The brokers that are registered, and too old to take part."""
+        self.brokers_changed = asyncio.Event()
+        """Set to have the list of brokers read again."""
         self.keep_promise = keep_promise
         self._one_at_a_time = asyncio.Lock()
         self.generation = 0
@@ -147,6 +151,7 @@ class Decisions(ABC):
             await self.in_store(self.store.remove_topic_nodes, name)
         unclean = await self.in_store(self.store.unclean_shutdowns, found.brokers)
         self.state = _state_of(found, self.state.leaving, self.config[UNCLEAN_ELECTION])
+        self.state = self.state.with_brokers(self.admit(found.brokers))
         self.state = await self.with_settings(self.state)
         self._stale = False
         self.generation += 1
@@ -160,6 +165,19 @@ class Decisions(ABC):
             await self.in_store(self.store.forget_shutdowns, unclean)
         self.channels.follow(self.state.brokers.values())
         self.loaded(found)
+
+    def admit(self, registered: Mapping[int, BrokerImage]) -> dict[int, BrokerImage]:
+        """Those that take part; the operator is told of the others."""
+        admitted = self.state.admitted(registered)
+        kept_away = frozenset(registered.keys() - admitted.keys())
+        if kept_away - self.kept_away:
+            LOGGER.error(
+                "brokers %s take no part in the cluster while %s shrinks: upgrade them, their"
+                " version knows no contractions",
+                sorted(kept_away), ", ".join(sorted(self.state.contractions)),
+            )  # fmt: skip
+        self.kept_away = kept_away
+        return admitted
 
     async def with_settings(self, state: ControllerState) -> ControllerState:
         """The state with what is set for the whole cluster now."""
@@ -346,4 +364,4 @@ def _state_of(found: Found, leaving: Mapping[int, int], allow_unclean: bool) -> 
         partition_epoch=found.partition_epoch,
         allow_unclean=allow_unclean,
     )
-    return state.with_brokers(found.brokers).with_topics(*found.topics)
+    return state.with_topics(*found.topics)

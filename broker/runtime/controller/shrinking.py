@@ -17,6 +17,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kstore.broker.coordination.znodes import CONTRACTIONS_FEATURE
 from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing, brokers
 from kstore.broker.runtime.controller.retired import RetiredLogs
 from kstore.broker.runtime.controller.topics import answered, partitions_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from kstore.broker.runtime.controller.decisions import Decisions
     from kstore.broker.runtime.node import Node
+    from kstore.broker.state.metadata.image import BrokerImage
 
 __all__ = ["ControllerShrinking"]
 
@@ -95,17 +97,25 @@ class ControllerShrinking(Preparing[Contraction]):
                 ErrorCode.UNSUPPORTED_VERSION,
                 "inter.broker.protocol.version is older than what a contraction needs.",
             )
-        outdated = self._outdated()
-        if outdated:
-            raise TopicError(
-                ErrorCode.UNSUPPORTED_VERSION, f"'{new.name}' can't shrink: {outdated}."
-            )
+        _refuse_outdated(new.name, state.brokers)
         return known
 
-    def _outdated(self) -> str:
-        """Which brokers are too old, and what to do; "" where none is."""
-        nodes = self._controller.state.outdated
-        return f"upgrade {brokers(nodes)}, whose version knows no contractions" if nodes else ""
+    async def _keep_away(self, name: str) -> None:
+        """Let no broker of an older version take part from now on. TopicError where one does: it
+        may have come just now.
+        """
+        controller = self._controller
+        if controller.state.contractions:
+            return
+        await controller.in_store(controller.store.require, CONTRACTIONS_FEATURE)
+        _refuse_outdated(name, await controller.in_store(controller.store.brokers))
+
+    async def _let_in(self) -> None:
+        """No topic shrinks any more: brokers of an older version may take part again."""
+        controller = self._controller
+        if not controller.state.contractions:
+            await controller.in_store(controller.store.require)
+            controller.brokers_changed.set()
 
     async def _prepare(self, new: NewPartitions, validate_only: bool) -> TopicId | None:
         controller = self._controller
@@ -114,6 +124,7 @@ class ControllerShrinking(Preparing[Contraction]):
         topic_id = TopicId(topic.name, topic.topic_id)
         if validate_only or known is not None:
             return None if validate_only or known is None or known.holds else topic_id
+        await self._keep_away(new.name)
         priors = tuple((i, p.leader_epoch) for i, p in enumerate(topic.partitions))
         contraction = Contraction(topic_id, new.total_count, priors, self._node.now_ms())
         self.begin(topic_id)
@@ -131,10 +142,6 @@ class ControllerShrinking(Preparing[Contraction]):
             known = self._controller.state.contractions.get(name)
             if why or known != change or not self._controller.active:
                 return why
-            outdated = self._outdated()
-            if outdated:
-                have = len(self._controller.state.topics[name].partitions)
-                return f"'{name}' keeps its {have} partitions: {outdated}. Then try again."
             behind = await self._logs.who_is_behind(change, max(self.left_s(change), 1.0))
             if not behind:
                 return ""
@@ -152,7 +159,7 @@ class ControllerShrinking(Preparing[Contraction]):
         name = change.topic.name
         if controller.state.contractions.get(name) != change:
             return True
-        if self.is_outdated(change, generation, silent) or controller.state.outdated:
+        if self.is_outdated(change, generation, silent):
             return False
         decided = change._replace(holds=True)
         await controller.in_store(controller.store.contractions.decide, decided)
@@ -180,21 +187,20 @@ class ControllerShrinking(Preparing[Contraction]):
     async def follow_retired(self) -> None:
         """Delete retired partitions once they are empty."""
         controller = self._controller
-        told = ""
         while controller.active:
             wait_ms = controller.config[RETENTION_CHECK]
             await asyncio.sleep(min(LOOK_S, wait_ms / 1000))
-            outdated = self._outdated() if controller.state.contractions else ""
-            if outdated and outdated != told:
-                names = ", ".join(sorted(controller.state.contractions))
-                LOGGER.error("keys of %s may lose their order, which shrinks: %s", names, outdated)
-            told = outdated
-            for change in [] if outdated else list(controller.state.contractions.values()):
+            for change in list(controller.state.contractions.values()):
                 try:
                     if change.holds and await self._logs.are_empty(change):
                         await controller.exclusively(self._delete_retired, change)
                 except KafkaError as problem:
                     LOGGER.info("partitions that have retired stay for now: %s", problem)
+            if controller.store.last.needs and not controller.state.contractions:
+                try:
+                    await controller.exclusively(self._let_in)
+                except KafkaError as problem:
+                    LOGGER.info("brokers of older versions are kept away yet: %s", problem)
 
     async def _delete_retired(self, change: Contraction) -> None:
         controller = self._controller
@@ -226,3 +232,14 @@ class ControllerShrinking(Preparing[Contraction]):
         controller.channels.tell_partitions(partitions_of(left))
         for index, nodes in dropped.items():
             controller.channels.tell_stop(change.topic, index, nodes, delete=True)
+
+
+def _refuse_outdated(name: str, registered: Mapping[int, BrokerImage]) -> None:
+    """TopicError where a broker knows no contractions."""
+    outdated = [node for node, each in registered.items() if not each.knows_contractions]
+    if outdated:
+        raise TopicError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"'{name}' can't shrink: upgrade {brokers(outdated)}, whose version knows no"
+            " contractions.",
+        )

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kstore.broker.coordination import znodes
+from kstore.broker.coordination import registration, znodes
 from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.partition_nodes import (
     PARTITION_EPOCH,
@@ -26,11 +26,6 @@ from kstore.broker.coordination.partition_nodes import (
     partition_node,
     read_state,
     state_node,
-)
-from kstore.broker.coordination.registration import (
-    UNCLEAN_SHUTDOWNS,
-    read_brokers,
-    unclean_shutdowns,
 )
 from kstore.broker.coordination.store import (
     BadVersionError,
@@ -59,7 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ControllerStore", "DeposedError", "Found"]
 
-CONTROLLER_EPOCH = "/controller_epoch"
 EXPANSIONS = "/admin/expansions"
 REPLICA_DELETIONS = "/admin/replica_deletions"
 MAX_OPS = 500
@@ -95,7 +89,8 @@ class ControllerStore:
     def __init__(self, store: Store, controller_epoch: int, epoch_version: int) -> None:
         self._store = store
         self._epoch = controller_epoch
-        self._guard = Check(CONTROLLER_EPOCH, epoch_version)
+        self.last = registration.ControllerEpoch(controller_epoch, epoch_version, frozenset())
+        """As this controller has written it."""
         self._known: set[str] = set()  # nodes below our own folders
         self.contractions = ContractionStore(store, self._write)
 
@@ -103,17 +98,17 @@ class ControllerStore:
 
     def brokers(self) -> dict[int, BrokerImage]:
         """The brokers that are registered."""
-        return read_brokers(self._store)
+        return registration.read_brokers(self._store)
 
     def unclean_shutdowns(self, registered: Mapping[int, BrokerImage]) -> dict[int, int]:
         """See registration; read after the brokers."""
-        return unclean_shutdowns(self._store, registered)
+        return registration.unclean_shutdowns(self._store, registered)
 
     def forget_shutdowns(self, taken: Mapping[int, int]) -> None:
         """Unclean shutdowns are taken into account, unless there was another one since."""
         for node_id, version in taken.items():
             with suppress(BadVersionError, NoNodeError):
-                self._multi([Delete(f"{UNCLEAN_SHUTDOWNS}/{node_id}", version)])
+                self._multi([Delete(f"{registration.UNCLEAN_SHUTDOWNS}/{node_id}", version)])
 
     def topic_configs(self, name: str) -> dict[str, str]:
         """What is set for a topic."""
@@ -130,6 +125,9 @@ class ControllerStore:
 
     def load(self) -> Found:
         """Everything; DeposedError where another controller was elected meanwhile."""
+        known = registration.read_epoch(self._store)
+        if known.epoch == self._epoch:  # else it was replaced
+            self.last = known
         for folder in (EXPANSIONS, CONTRACTIONS, REPLICA_DELETIONS):
             self._store.ensure(folder)
         self._write([])
@@ -202,6 +200,13 @@ class ControllerStore:
         return found
 
     # ---- writing ----
+
+    def require(self, *features: str) -> None:
+        """Let no broker take part any more that does not know these, and no others."""
+        self._multi(registration.require_ops(self._store, self.last, features))
+        self.last = registration.ControllerEpoch(
+            self._epoch, self.last.version + 1, frozenset(features)
+        )
 
     def write_changes(self, state: ControllerState, changes: Sequence[PartitionChange]) -> None:
         """Write partitions' next states, and the assignments that change with them."""
@@ -418,7 +423,7 @@ class ControllerStore:
 
     def _multi(self, ops: list[Op]) -> None:
         try:
-            self._store.multi([self._guard, *ops])
+            self._store.multi([Check(registration.CONTROLLER_EPOCH, self.last.version), *ops])
         except (BadVersionError, NoNodeError) as problem:
             if problem.op_index == 0:
                 raise DeposedError(

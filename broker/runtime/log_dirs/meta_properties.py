@@ -30,7 +30,8 @@ def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
         if not written.get("version", VERSION).isdigit() or int(written.get("version", "0")) > 1:
             raise NewerFormatError(path, f"version={written['version']}", "version=0 and 1")
         for name, what in (("cluster.id", "cluster"), ("broker.id", "broker")):
-            if written.get(name, mine[name]) != mine[name]:
+            # Version 0.1.0 may have written what the cluster needs behind the id (registration.py).
+            if written.get(name, mine[name]).partition(" ")[0] != mine[name]:
                 raise LogStorageError(
                     f"{folder} belongs to {what} {written[name]}, and this is {what} {mine[name]}: "
                     f"set log.dirs, node.id or the coordination store right, or remove {path} and "

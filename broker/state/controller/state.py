@@ -192,12 +192,13 @@ class ControllerState(NamedTuple):
         """
         return self.elr_level > 0 and all(each.keeps_elr for each in self.brokers.values())
 
-    @property
-    def outdated(self) -> list[int]:
-        """The brokers that are alive and do not know topics which shrink: they would take records
-        in partitions that retire, and if one became the controller, it would forget the rest.
+    def admitted(self, registered: Mapping[int, BrokerImage]) -> dict[int, BrokerImage]:
+        """Those of the registered brokers that take part. While a topic shrinks, it is not who
+        does not know that: a leader of an older version takes records in partitions that retire.
         """
-        return sorted(each.node_id for each in self.brokers.values() if not each.knows_contractions)
+        if not self.contractions:
+            return dict(registered)
+        return {node: each for node, each in registered.items() if each.knows_contractions}
 
     def eligible_rules(self, topic: str) -> Rules | None:
         """Those for the topic's eligible leader replicas; None if there are none."""

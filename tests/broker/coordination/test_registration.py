@@ -11,7 +11,8 @@ import pytest
 from kstore.broker.coordination import registration, znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.partition_nodes import PartitionNode, read_state, state_node
-from kstore.broker.coordination.store import Store
+from kstore.broker.coordination.store import Store, StoreError
+from kstore.broker.coordination.znodes import CONTRACTIONS_FEATURE, ELR_FEATURE
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage
 
 BROKER = BrokerImage(3, (Endpoint("PLAINTEXT", "localhost", 9092),))
@@ -32,6 +33,10 @@ def register(store: Store, ended_epoch: int = -1) -> int:
     assert epoch is not None
     session.close()
     return epoch
+
+
+def require(store: Store, *features: str) -> None:
+    store.multi(registration.require_ops(store, registration.read_epoch(store), features))
 
 
 def came_back_uncleanly(store: Store) -> bool:
@@ -89,6 +94,43 @@ def test_a_registration_says_what_its_version_knows(store: Store) -> None:
     assert found is not None
     assert not found.keeps_elr
     assert not found.knows_contractions
+
+
+def test_the_next_controller_epoch_needs_what_the_last_one_needs(store: Store) -> None:
+    assert registration.read_epoch(store) == (0, -1, frozenset())
+    assert registration.claim_controller(store, 3, 0)
+    assert registration.read_epoch(store) == (1, 1, frozenset())
+    cluster = znodes.cluster_id(store)
+    require(store, ELR_FEATURE, CONTRACTIONS_FEATURE)
+    assert znodes.cluster_id(store) == cluster
+    registration.resign(store)
+    assert registration.claim_controller(store, 3, 0)
+    needs = {ELR_FEATURE, CONTRACTIONS_FEATURE}
+    assert registration.read_epoch(store) == (2, 3, needs)
+    assert registration.read_view(store).controller_epoch == 2
+    assert register(store) > 0
+
+
+def test_a_broker_that_does_not_know_what_the_cluster_needs_says_so(store: Store) -> None:
+    registration.claim_controller(store, 3, 0)
+    require(store, "kstore.newer")
+    with pytest.raises(StoreError, match=r"needs kstore\.newer, .* upgrade this broker"):
+        registration.register(store, BROKER, 0)
+    assert not store.exists("/brokers/ids/3")
+    require(store)
+    assert register(store) > 0
+
+
+def test_what_the_cluster_needs_is_in_what_version_0_1_0_reads(store: Store) -> None:
+    registration.claim_controller(store, 3, 0)
+    cluster = znodes.cluster_id(store)
+    require(store, CONTRACTIONS_FEATURE)
+    words = "needs kstore.contractions: upgrade this broker"
+    assert store.get("/controller_epoch")[0].decode() == f"1 {words}"
+    assert json.loads(store.get("/cluster/id")[0])["id"] == f"{cluster} ({words})"
+    require(store)
+    assert store.get("/controller_epoch")[0] == b"1"
+    assert json.loads(store.get("/cluster/id")[0]) == {"version": "1", "id": cluster}
 
 
 def test_a_partition_without_eligible_replicas_has_the_node_that_it_always_had() -> None:

@@ -47,7 +47,7 @@ def test_one_that_is_over_does_not_look_again(caplog: pytest.LogCaptureFixture) 
         controller = cluster.controller
         await cluster.settle()
         async with controller._one_at_a_time:
-            controller._brokers_changed.set()
+            controller.brokers_changed.set()
             await _turns()  # who follows the brokers now waits for the lock, if not before
             controller.deposed("another was elected")
         await _turns()  # its step is refused, and whoever waits for it hears of that

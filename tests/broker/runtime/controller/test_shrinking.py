@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.coordination.znodes import CONTRACTIONS_FEATURE
 from kstore.broker.runtime.controller.preparing import TIMEOUT
 from kstore.broker.runtime.controller.store import DeposedError
 from kstore.broker.state.controller.state import ControllerState
@@ -321,68 +320,6 @@ def test_partitions_with_records_before_them_do_not_retire() -> None:
         cluster.logs |= {("t", index): (10, 10) for index in (0, 1)}
         await cluster.controller.add_partitions(narrower(2))
         assert cluster.controller.state.count("t") == 2
-
-    shrunk(story)
-
-
-def test_brokers_of_an_older_version_keep_topics_from_shrinking() -> None:
-    async def story(cluster: Cluster) -> None:
-        await made(cluster)
-        older = cluster.nodes[2]
-        older.stop()
-        older.start(lacks=CONTRACTIONS_FEATURE)
-        await cluster.settle()
-        problem = await refused(cluster, narrower(2))
-        assert problem.code == ErrorCode.UNSUPPORTED_VERSION
-        assert str(problem) == (
-            "'t' can't shrink: upgrade broker 2, whose version knows no contractions."
-        )
-        older.stop()
-        older.start()
-        await cluster.settle()
-        await cluster.controller.add_partitions(narrower(2))
-
-    shrunk(story)
-
-
-def test_a_broker_of_an_older_version_that_comes_meanwhile_rolls_it_back() -> None:
-    async def story(cluster: Cluster) -> None:
-        await made(cluster)
-        cluster.behind = ["slow"]
-        asking = asyncio.ensure_future(refused(cluster, narrower(2)))
-        await reached(lambda: told(cluster) == {(5, 2)})
-        older = cluster.nodes[2]
-        older.stop()
-        older.start(lacks=CONTRACTIONS_FEATURE)
-        problem = await asking
-        assert problem.code == ErrorCode.REQUEST_TIMED_OUT
-        assert str(problem) == (
-            "'t' keeps its 5 partitions: upgrade broker 2, whose version knows no contractions."
-            " Then try again."
-        )
-        assert not cluster.store.exists(NODE)
-
-    shrunk(story)
-
-
-def test_a_broker_of_an_older_version_that_comes_later_is_told_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """It can't be kept away: nothing is deleted until it is upgraded."""
-
-    async def story(cluster: Cluster) -> None:
-        await made(cluster)
-        await cluster.controller.add_partitions(narrower(2))
-        older = cluster.nodes[2]
-        older.stop()
-        older.start(lacks=CONTRACTIONS_FEATURE)
-        await reached(lambda: "upgrade broker 2" in caplog.text)
-        cluster.logs |= {("t", index): (10, 10) for index in (2, 3, 4)}
-        await asyncio.sleep(0.05)  # several looks
-        assert len(cluster.controller.state.topics["t"].partitions) == 5
-        older.stop()
-        older.start()
-        await reached(lambda: len(cluster.controller.state.topics["t"].partitions) == 2)
 
     shrunk(story)
 

@@ -22,6 +22,14 @@ def test_a_log_dir_keeps_its_owner(tmp_path: Path) -> None:
     assert (tmp_path / "meta.properties").read_text() == written
 
 
+def test_what_an_older_version_took_for_the_id_is_no_other_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "meta.properties"
+    path.write_text("version=0\nbroker.id=1\ncluster.id=abc (needs kstore.contractions: upgrade)\n")
+    claim_log_dirs([str(tmp_path)], "abc", 1)
+    with pytest.raises(LogStorageError, match="belongs to cluster abc"):
+        claim_log_dirs([str(tmp_path)], "ab", 1)
+
+
 def test_a_file_of_kafkas_own_counts(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("#\n#Thu Jan 01\nbroker.id=3\nversion=0\n")
     claim_log_dirs([str(tmp_path)], "abc", 3)
