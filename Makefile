@@ -25,7 +25,8 @@ VENV ?= .venv
 DATA ?= data
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
-INSTALL := KSTORE_MODULES=none $(PIP) --no-build-isolation
+# setuptools' ten lines of advice on editable installs do not concern a checkout.
+INSTALL := KSTORE_MODULES=none PYTHONWARNINGS='ignore:Editable installation' $(PIP) --no-build-isolation
 
 # Versions and hashes of what is installed stand in locks/, for Python 3.11 and newer; LOCKED=no: the newest that may be.
 LOCKED ?= yes
