@@ -10,14 +10,15 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from kstore.broker.coordination.store import NoNodeError
+from kstore.broker.coordination.store import Delete, NoNodeError, Op
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
 
-__all__ = ["CONTRACTIONS", "ContractionNode", "contraction_node", "read_contraction"]
+__all__ = ["CONTRACTIONS", "ContractionNode", "contraction_node", "read_contraction", "removal_ops"]
 
 CONTRACTIONS = "/admin/contractions"
+PARTITIONS_OF = "/brokers/topics"
 
 
 class ContractionNode(NamedTuple):
@@ -49,6 +50,17 @@ def contraction_node(node: ContractionNode) -> bytes:
         "holds": node.holds,
     }
     return json.dumps(written, separators=(",", ":")).encode()
+
+
+def removal_ops(store: Store, topic: str, first: int) -> list[list[Op]]:
+    """The nodes of partitions from an index on go, each partition's together, then this one."""
+    path = f"{PARTITIONS_OF}/{topic}/partitions"
+    groups: list[list[Op]] = [
+        [Delete(f"{path}/{index}/state"), Delete(f"{path}/{index}")]
+        for index in store.children(path)
+        if int(index) >= first
+    ]
+    return [*groups, [Delete(f"{CONTRACTIONS}/{topic}")]]
 
 
 def read_contraction(store: Store, topic: str) -> ContractionNode | None:

@@ -11,9 +11,10 @@ from kstore.broker.coordination.contraction_nodes import (
     ContractionNode,
     contraction_node,
     read_contraction,
+    removal_ops,
 )
 from kstore.broker.coordination.partition_nodes import multi_with_epochs
-from kstore.broker.coordination.store import Create, Delete, NoNodeError, Op, Set
+from kstore.broker.coordination.store import Create, NoNodeError, Set
 from kstore.broker.coordination.znodes import TOPICS, bump_ops, read_topic, topic_node
 
 if TYPE_CHECKING:
@@ -90,9 +91,4 @@ def half_removed(store: Store) -> list[tuple[TopicImage, int]]:
 
 def finish_removal(store: Store, name: str, first: int) -> None:
     """The logs of partitions from an index on are gone."""
-    path = f"{TOPICS}/{name}/partitions"
-    ops: list[Op] = []
-    for index in store.children(path):
-        if int(index) >= first:
-            ops += [Delete(f"{path}/{index}/state"), Delete(f"{path}/{index}")]
-    store.multi([*ops, Delete(f"{CONTRACTIONS}/{name}")])
+    store.multi([op for group in removal_ops(store, name, first) for op in group])

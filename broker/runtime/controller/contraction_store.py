@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kstore.broker.coordination import znodes
 from kstore.broker.coordination.contraction_nodes import (
     CONTRACTIONS,
     ContractionNode,
     contraction_node,
     read_contraction,
+    removal_ops,
 )
 from kstore.broker.coordination.store import Create, Delete, Op, Set
 from kstore.broker.state.controller.state import Contraction, TopicId
@@ -63,13 +63,7 @@ class ContractionStore:
 
     def remove_retired(self, name: str, first: int) -> None:
         """The nodes of partitions from an index on, then the contraction's."""
-        path = f"{znodes.TOPICS}/{name}/partitions"
-        groups: list[list[Op]] = [
-            [Delete(f"{path}/{index}/state"), Delete(f"{path}/{index}")]
-            for index in self._store.children(path)
-            if int(index) >= first
-        ]
-        self._write([*groups, [Delete(f"{CONTRACTIONS}/{name}")]])
+        self._write(removal_ops(self._store, name, first))
 
 
 def _path(contraction: Contraction) -> str:

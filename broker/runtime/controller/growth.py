@@ -10,16 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing
+from kstore.broker.runtime.controller.preparing import Preparing
 from kstore.broker.runtime.controller.topics import answered
 from kstore.broker.state.controller import events
 from kstore.broker.state.controller.state import Expansion, TopicId
-from kstore.broker.state.metadata.topic_rules import (
-    NewPartitions,
-    TopicError,
-    plan_partitions,
-    shrinks_yet,
-)
+from kstore.broker.state.metadata.contraction_rules import TIMEOUT, shrinks_yet
+from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError, plan_partitions
 from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
 
     from kstore.broker.state.controller.state import ControllerState
 
-__all__ = ["TIMEOUT", "ControllerGrowth"]
+__all__ = ["ControllerGrowth"]
 
 LOGGER = logging.getLogger("kstore.controller")
 

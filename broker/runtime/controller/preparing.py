@@ -30,6 +30,7 @@ from kstore.broker.state.controller.state import (
     PartitionChange,
     TopicId,
 )
+from kstore.broker.state.metadata.contraction_rules import TIMEOUT, deleted_meanwhile, left_ms
 from kstore.broker.state.metadata.topic_rules import TopicError
 from kstore.errors import ErrorCode, KafkaError
 
@@ -39,14 +40,11 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.controller.decisions import Decisions
     from kstore.broker.runtime.node import Node
 
-__all__ = ["TIMEOUT", "Preparing", "brokers"]
+__all__ = ["Preparing", "brokers"]
 
 LOGGER = logging.getLogger("kstore.controller")
-TIMEOUT = "kstore.expansion.timeout.ms"
 RESUME_S = 0.5
 """How often a change that was interrupted looks whether the store is back."""
-LEAST_LEFT = 1 / 4
-"""The share of the time that a controller has at least that takes one over."""
 P = TypeVar("P", Expansion, Contraction)
 
 
@@ -101,8 +99,7 @@ class Preparing(ABC, Generic[P]):
             raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
         known = self._controller.state.topics.get(topic.name)
         if known is None or known.topic_id != topic.topic_id:
-            gone = f"'{topic.name}' was deleted meanwhile."
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone)
+            raise deleted_meanwhile(topic.name)
 
     async def finish(self, name: str) -> None:
         """Take one that is prepared to its end, one or the other. KafkaError where the store is
@@ -191,13 +188,9 @@ class Preparing(ABC, Generic[P]):
         if change not in self._since:
             return self._node.loop.time()  # somebody else has ended it meanwhile
         if known is None:
-            timeout = self._controller.config[TIMEOUT]
-            left = timeout
-            if change.begun_ms != NOT_KNOWN:
-                # Clocks may differ, or be set: neither more than a whole time is left, nor nothing.
-                left += change.begun_ms - self._node.now_ms()
-            left = min(max(left, timeout * LEAST_LEFT), timeout)
-            known = self._since[change] + left / 1000
+            timeout_ms, now_ms = self._controller.config[TIMEOUT], self._node.now_ms()
+            begun_ms = now_ms if change.begun_ms == NOT_KNOWN else change.begun_ms
+            known = self._since[change] + left_ms(timeout_ms, begun_ms, now_ms) / 1000
             self._deadlines[change] = known
         return known
 

@@ -8,7 +8,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from kstore.broker.state.metadata.topic_rules import behind_words, records_left
+from kstore.broker.state.metadata.contraction_rules import behind_words, records_left
 from kstore.errors import ErrorCode, error_for
 from kstore.protocol.groups.groups_behind import GroupsBehindRequest
 from kstore.protocol.logs.list_offsets import (

@@ -18,16 +18,20 @@ import logging
 from typing import TYPE_CHECKING
 
 from kstore.broker.coordination.znodes import CONTRACTIONS_FEATURE
-from kstore.broker.runtime.controller.preparing import TIMEOUT, Preparing, brokers
+from kstore.broker.runtime.controller.preparing import Preparing, brokers
 from kstore.broker.runtime.controller.retired import RetiredLogs
 from kstore.broker.runtime.controller.topics import answered, partitions_of
 from kstore.broker.state.controller.state import Contraction, PartitionChange, TopicId
-from kstore.broker.state.metadata.topic_rules import (
-    NewPartitions,
-    TopicError,
+from kstore.broker.state.metadata.contraction_rules import (
+    ASK_AGAIN_S,
+    LOOK_S,
+    RETENTION_CHECK,
+    TIMEOUT,
     check_contraction,
     check_no_other_contraction,
+    keeps_its_partitions,
 )
+from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError
 from kstore.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -40,11 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["ControllerShrinking"]
 
 LOGGER = logging.getLogger("kstore.controller")
-ASK_AGAIN_S = 0.1
-"""How often coordinators are asked for groups that are behind."""
-LOOK_S = 1.0
-"""How often it is looked whether there are retired partitions."""
-RETENTION_CHECK = "log.retention.check.interval.ms"
 
 
 class ControllerShrinking(Preparing[Contraction]):
@@ -147,10 +146,8 @@ class ControllerShrinking(Preparing[Contraction]):
                 return ""
             if self.left_s(change) <= 0:
                 have = len(self._controller.state.topics[name].partitions)
-                return (
-                    f"'{name}' keeps its {have} partitions: {behind} within"
-                    f" {TIMEOUT}={self._controller.config[TIMEOUT]}. Try again when that is so."
-                )
+                timeout_ms = self._controller.config[TIMEOUT]
+                return keeps_its_partitions(name, have, behind, timeout_ms)
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def commit(self, change: Contraction, generation: int, silent: set[int]) -> bool:

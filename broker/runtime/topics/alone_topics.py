@@ -13,19 +13,25 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kstore.broker.coordination import own_contractions
+from kstore.broker.coordination import own_contractions, znodes
 from kstore.broker.coordination.contraction_nodes import ContractionNode
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, Topics
-from kstore.broker.state.metadata.retirement import Retirement
-from kstore.broker.state.metadata.topic_rules import (
-    NewPartitions,
-    TopicError,
+from kstore.broker.state.metadata.contraction_rules import (
+    ASK_AGAIN_S,
+    LOOK_S,
+    RETENTION_CHECK,
+    TIMEOUT,
     behind_words,
     check_contraction,
     check_no_other_contraction,
+    deleted_meanwhile,
+    keeps_its_partitions,
+    left_ms,
     records_left,
     shrinks_yet,
 )
+from kstore.broker.state.metadata.retirement import Retirement
+from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log.errors import LogError
 from kstore.types import TopicPartition
@@ -42,12 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["AloneTopics", "GroupsOfTopics"]
 
 LOGGER = logging.getLogger("kstore.broker")
-TIMEOUT = "kstore.expansion.timeout.ms"
-RETENTION_CHECK = "log.retention.check.interval.ms"
-ASK_AGAIN_S = 0.1
-"""How often it is looked for groups that are behind."""
-LOOK_S = 1.0
-"""How often it is looked whether retired partitions are empty."""
 STORE_RETRY_S = 0.5
 
 
@@ -84,8 +84,10 @@ class AloneTopics(Topics):
         super().__init__(node, store, metadata, replicas, refuse_logs, groups.forget)
         self._node = node
         self._groups = groups
-        self._ends: dict[str, asyncio.Task[str]] = {}
-        """By topic, who takes its contraction to its end: why it was rolled back, or ""."""
+        self._ends: dict[str, asyncio.Task[TopicError | None]] = {}
+        """By topic, who takes its contraction to its end, until then: why it was rolled back."""
+        self._retired: set[str] = set()
+        """The topics with partitions that have retired."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._looking: asyncio.Task[None] | None = None
         """Who waits for retired partitions to be empty."""
@@ -109,7 +111,7 @@ class AloneTopics(Topics):
                 if node.holds:
                     self._look_soon()
                 else:
-                    self._finish_soon(name, node.begun_ms)
+                    self._finish_soon(known, node.begun_ms)
 
     def close(self) -> None:
         """Leave everything as it is, for the next start."""
@@ -123,10 +125,11 @@ class AloneTopics(Topics):
         known = self._known(new.name)
         if not (new.may_shrink and new.total_count < len(known.partitions)):
             await super().add_partitions(new, validate_only=validate_only)
-        elif await self._begin(new, validate_only=validate_only):
-            why = await asyncio.shield(self._ends[new.name])
-            if why:
-                raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
+            return
+        finishing = await self._begin(new, validate_only=validate_only)
+        problem = None if finishing is None else await asyncio.shield(finishing)
+        if problem is not None:
+            raise problem
 
     def check_growth(self, name: str) -> None:
         """New partitions would have the numbers of those that retire: their logs have to be gone.
@@ -145,29 +148,42 @@ class AloneTopics(Topics):
     def _leaves_logs(self, topic: TopicImage) -> bool:
         return self._removing.get(topic.name) == topic.topic_id
 
-    async def _begin(self, new: NewPartitions, *, validate_only: bool) -> bool:
-        """Prepare a contraction; whether there is one to be waited for. TopicError."""
+    async def _begin(
+        self, new: NewPartitions, *, validate_only: bool
+    ) -> asyncio.Task[TopicError | None] | None:
+        """Prepare a contraction; what is to be waited for. TopicError."""
         name, first = new.name, new.total_count
         async with self._turn(name), self._one_at_a_time:
             topic = self._known(name)
             check_contraction(self._image, new, self._config["log.cleanup.policy"])
             if topic.retirement is not None:
                 check_no_other_contraction(name, topic.retirement.first, first)
-                return not (validate_only or topic.retirement.holds)
+                return None if validate_only else self._ends.get(name)
             self.check_growth(name)
             self._check_online(topic, "shrink")
+            await self._check_grown(topic)
             self._check_priors(topic, first)
             if validate_only:
-                return False
+                return None
             now_ms = self._node.now_ms()
             begin = functools.partial(own_contractions.begin, self._store, topic, first, now_ms)
             bumped = await self._in_store(begin)
             epoch = topic.partitions[first].leader_epoch
             life = topic.partitions[first].partition_epoch
             configs = self._known(name).configs
-            self._take(bumped._replace(configs=configs), Retirement(first, epoch, life), told=True)
-            self._finish_soon(name, now_ms)
-            return True
+            bumped = bumped._replace(configs=configs)
+            self._take(bumped, Retirement(first, epoch, life), told=True)
+            return self._finish_soon(bumped, now_ms)
+
+    async def _check_grown(self, topic: TopicImage) -> None:
+        """TopicError if an expansion was not finished, because the store failed."""
+        known = await self._in_store(lambda: znodes.read_count(self._store, topic.name))
+        if known is None or known.partitions != len(topic.partitions):
+            raise TopicError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"'{topic.name}' has begun to grow: ask for that again, or restart this broker,"
+                " before it shrinks.",
+            )
 
     def _check_priors(self, topic: TopicImage, first: int) -> None:
         """TopicError if what is to retire has to be read behind what remains."""
@@ -189,6 +205,9 @@ class AloneTopics(Topics):
         assert entry is not None, topic.name
         taken = topic._replace(retirement=retirement)
         entry.retired_from = -1 if retirement is None else retirement.first
+        self._retired.discard(topic.name)
+        if retirement is not None and retirement.holds:
+            self._retired.add(topic.name)
         if told:
             self._lead(taken, taken.producer_count)
             return
@@ -208,35 +227,37 @@ class AloneTopics(Topics):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _finish_soon(self, name: str, begun_ms: int) -> None:
-        """One that was prepared before a start has a fourth of its time at least."""
-        timeout = self._config[TIMEOUT]
-        left_ms = min(max(timeout + begun_ms - self._node.now_ms(), timeout / 4), timeout)
-        topic_id = self._known(name).topic_id
-        self._ends[name] = self._spawn(self._finish(name, topic_id, left_ms / 1000))
+    def _finish_soon(self, topic: TopicImage, begun_ms: int) -> asyncio.Task[TopicError | None]:
+        name = topic.name
+        left_s = left_ms(self._config[TIMEOUT], begun_ms, self._node.now_ms()) / 1000
+        finishing = self._ends[name] = self._spawn(self._finish(name, topic.topic_id, left_s))
 
-    async def _finish(self, name: str, topic_id: UUID, left_s: float) -> str:
+        def forget(_: object) -> None:
+            if self._ends.get(name) is finishing:  # else that of another topic of this name
+                del self._ends[name]
+
+        finishing.add_done_callback(forget)
+        return finishing
+
+    async def _finish(self, name: str, topic_id: UUID, left_s: float) -> TopicError | None:
         """Decide it, or roll it back and say why."""
         deadline = self._node.loop.time() + left_s
         while True:
             try:
                 topic = self._image.topics.get(name)
                 if topic is None or topic.topic_id != topic_id or topic.retirement is None:
-                    return f"'{name}' was deleted meanwhile."
+                    return deleted_meanwhile(name)
                 left_s = deadline - self._node.loop.time()
                 why = await self._obstacle(topic, topic.retirement, left_s)
                 if not why:
                     await self._end(topic_id, name, holds=True)
-                    return ""
+                    return None
                 if self._node.loop.time() >= deadline:
                     await self._end(topic_id, name, holds=False)
-                    have, timeout = len(topic.partitions), self._config[TIMEOUT]
-                    why = (
-                        f"'{name}' keeps its {have} partitions: {why} within {TIMEOUT}={timeout}."
-                        " Try again when that is so."
-                    )
+                    have, timeout_ms = len(topic.partitions), self._config[TIMEOUT]
+                    why = keeps_its_partitions(name, have, why, timeout_ms)
                     LOGGER.warning("%s", why)
-                    return why
+                    return TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
                 await asyncio.sleep(ASK_AGAIN_S)
             except Exception as problem:  # noqa: BLE001 - it is to come to its end all the same
                 self._node.report(f"'{name}' is prepared to shrink, and stays so: {problem}")
@@ -288,16 +309,14 @@ class AloneTopics(Topics):
 
     async def _follow_retired(self) -> None:
         """Delete retired partitions once they are empty, as long as there are any."""
-        while True:
+        while self._retired:
             await asyncio.sleep(min(LOOK_S, self._config[RETENTION_CHECK] / 1000))
-            left = [t for t in self._image.topics.values() if t.retirement and t.retirement.holds]
-            for topic in left:
+            self._retired.intersection_update(self._image.topics)  # others were deleted
+            for name in sorted(self._retired):
                 try:
-                    await self._delete_retired(topic.name)
+                    await self._delete_retired(name)
                 except Exception as problem:  # noqa: BLE001 - other topics have theirs, too
-                    self._node.report(f"retired partitions of '{topic.name}' stay: {problem}")
-            if not left:
-                return
+                    self._node.report(f"retired partitions of '{name}' stay: {problem}")
 
     def _is_empty(self, name: str, index: int) -> bool:
         partition = self._partition(name, index)

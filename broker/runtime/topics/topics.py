@@ -347,9 +347,9 @@ class Topics:
     async def raise_leader_epochs(self, name: str, least: Mapping[int, int]) -> None:
         """Lead these partitions on in epochs that are at least so large; TopicError."""
         async with self._turn(name), self._one_at_a_time:
-            topic = self._known(name)
+            topic = _whole(self._known(name))
             raised = functools.partial(znodes.raise_leader_epochs, self._store, topic, least)
-            self._lead(await self._in_store(raised), topic.producer_count)
+            self._lead(self._as_it_is(await self._in_store(raised)), topic.producer_count)
 
     async def delete(self, name: str) -> None:
         """Delete a topic, its logs and what groups have committed in it; TopicError if it does not
@@ -464,6 +464,16 @@ class Topics:
 
 def _offline(partition: PartitionImage) -> PartitionImage:
     return partition._replace(leader=-1, offline=partition.replicas)
+
+
+def _whole(topic: TopicImage) -> TopicImage:
+    """As the store is to have a topic: its log dir may be back by the next start."""
+    return topic._replace(
+        partitions=tuple(
+            each._replace(leader=each.replicas[0], offline=()) if each.leader < 0 else each
+            for each in topic.partitions
+        )
+    )
 
 
 def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:

@@ -7,7 +7,7 @@ Pure: it plans, it creates nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kstore.broker.state.metadata.image import MetadataImage
@@ -15,10 +15,7 @@ from kstore.broker.state.metadata.replica_assignment import assign_replicas
 from kstore.config import TOPIC_CONFIGS, ConfigDef
 from kstore.config.nearest import did_you_mean
 from kstore.config.topic_configs import (
-    COUNT_REQUIRED,
     INTERNAL_SEGMENT_BYTES,
-    MIRROR,
-    ORDERED_EXPANSION,
     is_on,
 )
 from kstore.errors import ErrorCode
@@ -27,23 +24,16 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "TopicError",
-    "behind_words",
     "check_configs",
-    "check_contraction",
     "check_name",
-    "check_no_other_contraction",
     "is_on",
     "plan_partitions",
     "plan_topic",
-    "records_left",
-    "shrinks_yet",
     "topic_row",
 ]
 
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000
-MOST_NAMED = 5
-"""Groups in a sentence."""
 CLUSTER_METADATA = "__cluster_metadata"
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -162,71 +152,6 @@ def plan_partitions(
             f"given for {len(new.assignments)}; give them for each, or for none.",
         )
     return _assigned(image, dict(enumerate(new.assignments)))
-
-
-def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: str) -> None:
-    """TopicError unless a topic may get fewer partitions; the cleanup policy is that of topics that
-    set none.
-    """
-    topic = image.topics[new.name]
-    have = len(topic.partitions)
-    if new.total_count < 1:
-        raise TopicError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"'{new.name}' can't shrink to {new.total_count} partitions: 1 is the least.",
-        )
-    if new.assignments is not None:
-        raise TopicError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"'{new.name}' is to shrink from {have} partitions: there are no new ones to assign.",
-        )
-    problem = ""
-    if not is_on(topic.configs, COUNT_REQUIRED):
-        problem = f"needs {COUNT_REQUIRED}=true, or other producers go on with its old partitions"
-    elif not is_on(topic.configs, ORDERED_EXPANSION):
-        problem = f"needs {ORDERED_EXPANSION}=true, so that groups read the old partitions first"
-    elif "compact" in topic.configs.get("cleanup.policy", cleanup_policy):
-        problem = "needs cleanup.policy=delete: a compacted partition never gets empty"
-    elif is_on(topic.configs, MIRROR):
-        problem = f"is an exact copy ({MIRROR}=true), which shrinks with what it is a copy of"
-    if problem:
-        raise TopicError(ErrorCode.POLICY_VIOLATION, f"To shrink, '{new.name}' {problem}.")
-
-
-def check_no_other_contraction(name: str, first: int, asked: int) -> None:
-    """TopicError if a topic that shrinks to ``first`` partitions is asked for another number."""
-    if first != asked:
-        raise TopicError(
-            ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"'{name}' shrinks to {first} partitions already: try again when the others are"
-            " deleted.",
-        )
-
-
-def shrinks_yet(name: str, first: int, have: int) -> TopicError:
-    """Why a topic that has partitions which retire can't grow."""
-    return TopicError(
-        ErrorCode.REASSIGNMENT_IN_PROGRESS,
-        f"'{name}' shrinks to {first} partitions: it can grow when the others, {first} to"
-        f" {have - 1}, are empty by retention and deleted.",
-    )
-
-
-def records_left(name: str, left: Collection[int]) -> str:
-    """That partitions of a topic that has grown have to be read before those that are to retire."""
-    return (
-        f"'{name}' has grown, and partitions {sorted(left)} still have records from before that,"
-        " which are to be read before those that retire. Try again when retention has deleted them."
-    )
-
-
-def behind_words(groups: Collection[str]) -> str:
-    """That groups are behind; "" where none is."""
-    if not groups:
-        return ""
-    some = ", ".join(sorted(groups)[:MOST_NAMED])
-    more = f" and {len(groups) - MOST_NAMED} more" if len(groups) > MOST_NAMED else ""
-    return f"groups have not committed what is in partitions that retire ({some}{more})"
 
 
 def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kstore.broker.runtime.controller.growth import TIMEOUT
+from kstore.broker.state.metadata.contraction_rules import TIMEOUT
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.controller.preparing import TIMEOUT
 from kstore.broker.runtime.controller.store import DeposedError
 from kstore.broker.state.controller.state import ControllerState
+from kstore.broker.state.metadata.contraction_rules import TIMEOUT
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.groups_behind import GroupsBehindResponse

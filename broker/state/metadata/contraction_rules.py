@@ -1,0 +1,124 @@
+"""When a topic may shrink (KIP-253), how long it may take, and what its asker is told. It is the
+same in a cluster (runtime/controller/shrinking.py) and on a broker that is alone
+(runtime/topics/alone_topics.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kstore.broker.state.metadata.image import MetadataImage
+from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError
+from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR, ORDERED_EXPANSION, is_on
+from kstore.errors import ErrorCode
+
+__all__ = [
+    "ASK_AGAIN_S",
+    "LOOK_S",
+    "RETENTION_CHECK",
+    "TIMEOUT",
+    "behind_words",
+    "check_contraction",
+    "check_no_other_contraction",
+    "deleted_meanwhile",
+    "keeps_its_partitions",
+    "left_ms",
+    "records_left",
+    "shrinks_yet",
+]
+
+TIMEOUT = "kstore.expansion.timeout.ms"
+RETENTION_CHECK = "log.retention.check.interval.ms"
+LEAST_LEFT = 1 / 4
+"""The share of the time that one has at least who takes a change over."""
+ASK_AGAIN_S = 0.1
+"""How often coordinators are asked for groups that are behind."""
+LOOK_S = 1.0
+"""How often it is looked whether retired partitions are empty."""
+MOST_NAMED = 5
+"""Groups in a sentence."""
+
+
+def left_ms(timeout_ms: int, begun_ms: int, now_ms: int) -> float:
+    """How long a change may take yet that was prepared then. Clocks may differ, or be set: neither
+    more than a whole time is left, nor nothing.
+    """
+    return min(max(timeout_ms + begun_ms - now_ms, timeout_ms * LEAST_LEFT), timeout_ms)
+
+
+def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: str) -> None:
+    """TopicError unless a topic may get fewer partitions; the cleanup policy is that of topics that
+    set none.
+    """
+    topic = image.topics[new.name]
+    have = len(topic.partitions)
+    if new.total_count < 1:
+        raise TopicError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"'{new.name}' can't shrink to {new.total_count} partitions: 1 is the least.",
+        )
+    if new.assignments is not None:
+        raise TopicError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"'{new.name}' is to shrink from {have} partitions: there are no new ones to assign.",
+        )
+    problem = ""
+    if not is_on(topic.configs, COUNT_REQUIRED):
+        problem = f"needs {COUNT_REQUIRED}=true, or other producers go on with its old partitions"
+    elif not is_on(topic.configs, ORDERED_EXPANSION):
+        problem = f"needs {ORDERED_EXPANSION}=true, so that groups read the old partitions first"
+    elif "compact" in topic.configs.get("cleanup.policy", cleanup_policy):
+        problem = "needs cleanup.policy=delete: a compacted partition never gets empty"
+    elif is_on(topic.configs, MIRROR):
+        problem = f"is an exact copy ({MIRROR}=true), which shrinks with what it is a copy of"
+    if problem:
+        raise TopicError(ErrorCode.POLICY_VIOLATION, f"To shrink, '{new.name}' {problem}.")
+
+
+def check_no_other_contraction(name: str, first: int, asked: int) -> None:
+    """TopicError if a topic that shrinks to ``first`` partitions is asked for another number."""
+    if first != asked:
+        raise TopicError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"'{name}' shrinks to {first} partitions already: try again when the others are"
+            " deleted.",
+        )
+
+
+def shrinks_yet(name: str, first: int, have: int) -> TopicError:
+    """Why a topic that has partitions which retire can't grow."""
+    return TopicError(
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        f"'{name}' shrinks to {first} partitions: it can grow when the others, {first} to"
+        f" {have - 1}, are empty by retention and deleted.",
+    )
+
+
+def records_left(name: str, left: Collection[int]) -> str:
+    """That partitions of a topic that has grown have to be read before those that are to retire."""
+    return (
+        f"'{name}' has grown, and partitions {sorted(left)} still have records from before that,"
+        " which are to be read before those that retire. Try again when retention has deleted them."
+    )
+
+
+def behind_words(groups: Collection[str]) -> str:
+    """That groups are behind; "" where none is."""
+    if not groups:
+        return ""
+    some = ", ".join(sorted(groups)[:MOST_NAMED])
+    more = f" and {len(groups) - MOST_NAMED} more" if len(groups) > MOST_NAMED else ""
+    return f"groups have not committed what is in partitions that retire ({some}{more})"
+
+
+def keeps_its_partitions(name: str, have: int, why: str, timeout_ms: int) -> str:
+    """That a contraction was rolled back."""
+    return (
+        f"'{name}' keeps its {have} partitions: {why} within {TIMEOUT}={timeout_ms}. Try again when"
+        " that is so."
+    )
+
+
+def deleted_meanwhile(name: str) -> TopicError:
+    """Why a change of a topic came to no end."""
+    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"'{name}' was deleted meanwhile.")

@@ -1,0 +1,224 @@
+"""A contraction on a broker that is alone comes to its end, whatever fails on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstore.broker.coordination import own_contractions, znodes
+from kstore.broker.coordination.store import StoreError
+from kstore.broker.runtime.log_dirs.log_manager import LogManager
+from kstore.broker.runtime.topics import alone_topics
+from kstore.broker.runtime.topics.alone_topics import AloneTopics
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
+from kstore.broker.state.metadata.image import TopicImage
+from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
+from kstore.errors import ErrorCode
+from kstore.types import TopicPartition
+from tests.beside.waiting import reached
+from tests.broker.api.requests.world import World, in_world
+
+ORDERED = {"kstore.partition.count.required": "true", "kstore.ordered.expansion": "true"}
+NARROWER = NewPartitions("t", 1, may_shrink=True)
+OFTEN = {"log.retention.check.interval.ms": "1"}
+
+
+class Groups:
+    """Those of the broker, as the test has it."""
+
+    def __init__(self, behind: Callable[[], Any]) -> None:
+        self._behind = behind
+
+    async def behind(self, *_: Any) -> tuple[list[int], list[str]]:
+        found: tuple[list[int], list[str]] = await self._behind()
+        return found
+
+    async def forget(self, *_: Any) -> None:
+        """Nothing is known of the topic."""
+
+
+async def hang() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def slow_group() -> tuple[list[int], list[str]]:
+    return [0], ["slow"]
+
+
+def topics_of(world: World) -> AloneTopics:
+    topics = world.broker.topics
+    assert isinstance(topics, AloneTopics)
+    return topics
+
+
+async def made(world: World) -> AloneTopics:
+    topics = topics_of(world)
+    await topics.create(NewTopic("t", 3, 1, configs=ORDERED))
+    return topics
+
+
+def shown(world: World) -> TopicImage:
+    return world.broker.image.topics["t"]
+
+
+def failing_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
+    real = getattr(owner, name)
+
+    def fail(*arguments: Any) -> Any:
+        monkeypatch.setattr(owner, name, real)
+        raise error
+
+    monkeypatch.setattr(owner, name, fail)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), OSError("no disk"), StoreError("no")])
+def test_no_error_ends_the_way_to_a_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(alone_topics, "STORE_RETRY_S", 0.0)
+
+    async def story(world: World) -> None:
+        topics = await made(world)
+        failing_once(monkeypatch, own_contractions, "decide", error)
+        await topics.add_partitions(NARROWER)
+        assert shown(world).producer_count == 1
+        await reached(lambda: not topics._ends, "nothing is kept of what has ended")
+
+    in_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), OSError("no disk"), StoreError("no")])
+def test_no_error_ends_the_look_at_what_has_retired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def story(world: World) -> None:
+        topics = await made(world)
+        failing_once(monkeypatch, own_contractions, "remove_retired", error)
+        await topics.add_partitions(NARROWER)
+        await reached(lambda: len(shown(world).partitions) == 1)
+        await reached(lambda: topics._looking is not None and topics._looking.done())
+
+    in_world(tmp_path, story, **OFTEN)
+
+
+def test_a_topic_that_is_deleted_beside_logs_that_stay_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk refuses to let the logs of retired partitions go; the next start deletes them."""
+
+    async def story(world: World) -> None:
+        topics = await made(world)
+        failing_once(monkeypatch, topics._replicas, "take_away", OSError("read-only"))
+        await topics.add_partitions(NARROWER)
+        await reached(lambda: len(shown(world).partitions) == 1)
+        with pytest.raises(TopicError, match="logs of partitions that are gone are not deleted"):
+            await topics.add_partitions(NewPartitions("t", 2))
+        await topics.delete("t")
+        assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-1", "t-2"]
+
+    async def afterwards(world: World) -> None:
+        assert "t" not in world.broker.image.topics
+        assert list(tmp_path.glob("t-*")) == []
+        await made(world)
+
+    in_world(tmp_path, story, **OFTEN)
+    in_world(tmp_path, afterwards)
+
+
+def test_a_coordinator_that_hangs_holds_nothing_back_past_the_limit(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        topics = await made(world)
+        await topics.create(NewTopic(OFFSETS_TOPIC, 1, 1))
+        topics._groups = Groups(hang)  # type: ignore[assignment]
+        with pytest.raises(TopicError, match="coordinator of groups does not say") as caught:
+            await topics.add_partitions(NARROWER)
+        assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+        assert shown(world).retirement is None
+        assert not topics._ends
+
+    in_world(tmp_path, story, **{"kstore.expansion.timeout.ms": "100"})
+
+
+def test_who_has_asked_is_told_that_the_topic_was_deleted(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        topics = await made(world)
+        await topics.create(NewTopic(OFFSETS_TOPIC, 1, 1))
+        topics._groups = Groups(slow_group)  # type: ignore[assignment]
+        asking = asyncio.ensure_future(topics.add_partitions(NARROWER))
+        await reached(lambda: shown(world).retirement is not None)
+        await topics.delete("t")
+        with pytest.raises(TopicError, match="deleted meanwhile") as caught:
+            await asking
+        assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    in_world(tmp_path, story)
+
+
+def test_a_topic_whose_expansion_was_not_finished_does_not_shrink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start would add its partitions behind those that retire."""
+
+    async def story(world: World) -> None:
+        topics = await made(world)
+        failing_once(monkeypatch, znodes, "add_partitions", StoreError("no"))
+        with pytest.raises(StoreError):
+            await topics.add_partitions(NewPartitions("t", 4))
+        with pytest.raises(TopicError, match="has begun to grow") as caught:
+            await topics.add_partitions(NARROWER)
+        assert caught.value.code == ErrorCode.REASSIGNMENT_IN_PROGRESS
+        await topics.add_partitions(NewPartitions("t", 4))
+        await topics.add_partitions(NARROWER)
+        assert shown(world).producer_count == 1
+
+    in_world(tmp_path, story)
+
+
+def stored_leaders(topics: AloneTopics) -> list[int]:
+    return [each.leader for each in znodes.read_topic(topics._store, "t").partitions]
+
+
+def test_nothing_is_taken_away_while_a_log_dir_is_offline(tmp_path: Path) -> None:
+    """The store would have it that what remains has no leader."""
+
+    async def story(world: World) -> None:
+        topics = await made(world)
+        await topics.add_partitions(NARROWER)
+        before = shown(world)
+        topics.take_offline([TopicPartition("t", 0)])
+        await topics._delete_retired("t")
+        assert len(shown(world).partitions) == 3
+        topics._publish(before)
+        await topics._delete_retired("t")
+        assert len(shown(world).partitions) == 1
+        assert stored_leaders(topics) == [1]
+
+    in_world(tmp_path, story)
+
+
+def test_a_partition_whose_epoch_is_raised_while_its_log_dir_is_offline_has_a_leader_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_offline(manager: LogManager, key: TopicPartition) -> bool:
+        return key == TopicPartition("t", 0)
+
+    async def story(world: World) -> None:
+        topics = await made(world)
+        with monkeypatch.context() as patch:
+            patch.setattr(LogManager, "is_offline", is_offline)
+            topics.take_offline([TopicPartition("t", 0)])
+            await topics.raise_leader_epochs("t", {0: 7, 1: 7})
+        assert [each.leader for each in shown(world).partitions] == [-1, 1, 1]
+        assert [each.leader_epoch for each in shown(world).partitions] == [7, 7, 0]
+        assert stored_leaders(topics) == [1, 1, 1]
+
+    async def afterwards(world: World) -> None:
+        assert [each.leader for each in shown(world).partitions] == [1, 1, 1]
+        assert [each.leader_epoch for each in shown(world).partitions] == [7, 7, 0]
+
+    in_world(tmp_path, story)
+    in_world(tmp_path, afterwards)
