@@ -50,6 +50,21 @@ class _Environment(SystemEnv):
         super().__init__(clock=_Clock(life), random=_Random(life), fs=life.disk.files)
 
 
+class _NoGarbage:
+    """Leaves the collector of this process, which is all brokers', to the simulation (run.py). A
+    broker that was killed would keep what it has made from collection, in all later seeds, too.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, requests: Callable[[], int]) -> None:
+        """See Garbage."""
+
+    def start(self) -> None:
+        """See Garbage."""
+
+    def stop(self) -> None:
+        """See Garbage."""
+
+
 class _Clock:
     def __init__(self, life: Life) -> None:
         self._life = life
@@ -99,6 +114,7 @@ def virtual_machine(
                     put(module, attribute, replaced[id(value)])
     put(lmdb_store, "LmdbStore", open_store)
     put(app, "compose", _make_broker)
+    put(app, "Garbage", _NoGarbage)
     put(client_nodes, "open_connection", _open_connection)
     put(LogDirFacts, "when_damaged", _when_damaged)
     put(log_dir, "SystemEnv", _environment)
