@@ -26,7 +26,6 @@ class _Node(KafkaBroker):
         self.voters = ""
 
     def settings(self) -> dict[str, str]:
-        """See KafkaBroker."""
         return super().settings() | {
             "node.id": str(self.number),
             "controller.quorum.voters": self.voters,

@@ -36,7 +36,6 @@ class ZooKeeperServer(BrokerProcess):
         self.number = number
 
     def command(self) -> list[str]:
-        """See BrokerProcess."""
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         return [
             java_program(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
@@ -45,7 +44,6 @@ class ZooKeeperServer(BrokerProcess):
         ]  # fmt: skip
 
     def prepare(self) -> None:
-        """See BrokerProcess."""
         self.log_dir.mkdir(parents=True, exist_ok=True)
         settings = {
             "tickTime": str(TICK_MS),

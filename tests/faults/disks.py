@@ -86,11 +86,9 @@ class FrozenDisk(Disk):
         return None
 
     def freeze(self) -> None:
-        """See Disk."""
         subprocess.run(["fsfreeze", "-f", str(self.folder)], check=True, capture_output=True)
 
     def thaw(self) -> None:
-        """See Disk."""
         subprocess.run(["fsfreeze", "-u", str(self.folder)], check=False, capture_output=True)
 
     def unmount(self) -> None:
@@ -122,7 +120,6 @@ class HangingDevice(Disk):
         self._below.freeze()
 
     def thaw(self) -> None:
-        """See Disk."""
         self._below.thaw()
 
     def unmount(self) -> None:
@@ -149,7 +146,6 @@ class FaultyDisk(Disk):
         }
 
     def freeze(self) -> None:
-        """See Disk."""
         self.block(WRITES)
 
     def block(self, kinds: str) -> None:

@@ -79,7 +79,6 @@ class Producer(NumberedProducer):
         self.failed: list[tuple[str, str]] = []
 
     def delivered(self, error: Any, message: Any) -> None:
-        """See NumberedProducer."""
         value = message.value().decode()
         if error is None:
             self.acknowledged.append((message.partition(), message.offset(), value))

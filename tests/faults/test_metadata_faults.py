@@ -38,7 +38,6 @@ class Administrator(threading.Thread):
         self._random = random.Random(seed)
 
     def run(self) -> None:
-        """See Thread."""
         number = 0
         while not self.over:
             number += 1

@@ -38,7 +38,6 @@ class HostedBroker(ClusterBroker):
         self._prefix = network.command(number)
 
     def command(self) -> list[str]:
-        """See KstoreBroker."""
         return [*self._prefix, *super().command()]
 
 
@@ -50,7 +49,6 @@ class HostedCluster(KstoreCluster):
         super().__init__(folder, 3, overrides=overrides)
 
     def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> ClusterBroker:
-        """See KstoreCluster."""
         given = self._overrides | {"node.id": str(node_id)} | dict(overrides or {})
         broker = HostedBroker(self.folder / f"broker{node_id}", given, self._network)
         self.brokers[node_id] = broker

@@ -28,18 +28,15 @@ class MemoryPersister(Persister):
         self._now_ms = count(1)
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """See Persister."""
         await self._begin()
         self._take(self.shard.initialize(key, state_epoch, start_offset, next(self._now_ms)))
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """See Persister."""
         await self._begin()
         self._take(self.shard.read(key, leader_epoch, next(self._now_ms)))
         return self.shard.state_of(key)
 
     async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
-        """See Persister."""
         await self._begin()
         self.write_now(key, change)
 
@@ -48,12 +45,10 @@ class MemoryPersister(Persister):
         self._take(self.shard.write(key, change, next(self._now_ms)))
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """See Persister."""
         await self._begin()
         self._take(self.shard.delete(key))
 
     async def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> ShareSummary:
-        """See Persister."""
         await self._begin()
         return self.shard.summary_of(key)
 

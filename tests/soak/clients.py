@@ -32,7 +32,6 @@ class SteadyProducer(NumberedProducer):
         self.failed: list[str] = []
 
     def delivered(self, error: Any, message: Any) -> None:
-        """See NumberedProducer."""
         _, partition, number, _ = message.value().decode().split("-")
         if error is not None:
             self.failed.append(f"{self.name}-{partition}-{number}: {error}")

@@ -23,7 +23,6 @@ class Teller:
         self._file, self._beside = os.open(path, flags), os.open(f"{path}.beside", flags)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> None:
-        """See importlib.abc.MetaPathFinder."""
         on_loop = threading.get_ident() == LOOP
         os.write(self._file if on_loop else self._beside, f"{name}\n".encode())
 

@@ -33,7 +33,6 @@ class TellingBroker(ClusterBroker):
     """It writes down what its loop's thread loads."""
 
     def command(self) -> list[str]:
-        """See BrokerProcess."""
         python, _, _, *rest = super().command()
         return [python, str(SCRIPT), str(self.told), *rest]
 

@@ -45,7 +45,6 @@ class Wire:
         self.failures: list[KafkaError] = []
 
     async def ask(self, node_id: int, request: Any, timeout_s: float = 30.0) -> Any:
-        """As Peers."""
         assert node_id == BROKER
         self.asked.append(request)
         if self.failures:
@@ -74,14 +73,12 @@ class Elsewhere:
         self.failures: list[KafkaError] = []
 
     async def leader_of(self, name: str) -> int:
-        """As ShareCoordinator."""
         self.looked += 1
         if self.failures:
             raise self.failures.pop(0)
         return BROKER
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> None:
-        """As ShareCoordinator."""
         raise error_for(ErrorCode.NOT_COORDINATOR)
 
 
@@ -201,7 +198,6 @@ class Here(MemoryPersister):
     def begin_write(  # type: ignore[override]
         self, key: SharePartitionKey, change: ShareWrite
     ) -> asyncio.Future[int] | None:
-        """As ShareCoordinator."""
         self.write_now(key, change)
         return self.later.pop(0) if self.later else None
 

@@ -112,23 +112,19 @@ class Poller:
     # The hand-over.
 
     async def safe_point(self) -> Mapping[TopicPartition, Position]:
-        """See Handover."""
         await self._safe.wait()
         return self.subscription.consumed()
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """See Handover."""
         if partitions:
             self.heard.append(("revoked", frozenset(partitions)))
             if self.on_revoked is not None:
                 await self.on_revoked()
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """See Handover."""
         self.heard.append(("assigned", frozenset(partitions)))
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """See Handover."""
         if partitions:
             self.heard.append(("lost", frozenset(partitions)))
 

@@ -85,7 +85,6 @@ class ConfluentClient(Client):
     name = "confluent-kafka"
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """See Client."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
@@ -182,7 +181,6 @@ class KafkaPythonClient(Client):
     name = "kafka-python"
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """See Client."""
         from kafka.admin import KafkaAdminClient, NewTopic
 
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
@@ -251,7 +249,6 @@ class AiokafkaClient(Client):
     name = "aiokafka"
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """See Client."""
         from aiokafka.admin import AIOKafkaAdminClient, NewTopic
         from aiokafka.errors import for_code
 

@@ -107,7 +107,6 @@ def with_confluent(broker: Any, topic: str, group: str) -> None:
 
 
 def with_aiokafka(broker: Any, topic: str, group: str) -> None:
-    """As above."""
 
     async def story() -> None:
         from aiokafka import AIOKafkaProducer
@@ -133,7 +132,6 @@ def with_aiokafka(broker: Any, topic: str, group: str) -> None:
 
 
 def with_kafka_python(broker: Any, topic: str, group: str) -> None:
-    """As above."""
     from kafka import KafkaProducer
     from kafka.structs import OffsetAndMetadata, TopicPartition
 

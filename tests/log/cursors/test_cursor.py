@@ -26,12 +26,10 @@ class SteppingClock:
         self.ms = 1_700_000_000_000
 
     def now_ms(self) -> int:
-        """See Clock."""
         self.ms += 1
         return self.ms
 
     def monotonic(self) -> float:
-        """See Clock."""
         return self.now_ms() / 1000
 
 

@@ -28,7 +28,6 @@ def look() -> Callable[[Broker, str], Records]:
 
 
 def records_of(broker: Broker, topic: str) -> Records:
-    """See `look`."""
     found: Records = {}
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,

@@ -144,16 +144,13 @@ class SimStore(Store):
 
     @property
     def away(self) -> bool:
-        """See Store."""
         return self.host in self._server.unreachable
 
     @property
     def in_doubt(self) -> bool:
-        """See Store."""
         return self._doubted
 
     def on_contact(self, callback: Callable[[], None]) -> None:
-        """See Store."""
         self._contact = callback
 
     def expire(self) -> None:
@@ -172,7 +169,6 @@ class SimStore(Store):
 
     @property
     def session_id(self) -> int:
-        """See Store."""
         return self._inner.session_id
 
     @property
@@ -181,22 +177,18 @@ class SimStore(Store):
         return self._inner.over and not self.away
 
     def get(self, path: str) -> tuple[bytes, int]:
-        """See Store."""
         self.check_reachable()
         return self._inner.get(path)
 
     def stat(self, path: str) -> Stat | None:
-        """See Store."""
         self.check_reachable()
         return self._inner.stat(path)
 
     def children(self, path: str) -> list[str]:
-        """See Store."""
         self.check_reachable()
         return self._inner.children(path)
 
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
-        """See Store."""
         self.check_reachable()
         return self._inner.multi(ops)
 
@@ -221,14 +213,12 @@ class SimStore(Store):
         return self._inner.watch(path, arrived)
 
     def new_session(self) -> Store:
-        """See Store."""
         self.check_reachable()
         session = SimStore(self._server, self._inner.new_session(), self.life, self.path)
         self._server._sessions.append(session)
         return session
 
     def close(self) -> None:
-        """See Store."""
         self.ended = True
         self._server.forget(self)
         self._inner.close()

@@ -8,18 +8,16 @@ from typing import Any
 from kstore.errors import ErrorCode
 from tests.plain_messages import Ask
 from tests.sim.history import History
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, UnansweredError, Workload
 
 LIMIT_S = 20.0
 
 
-class Administrator:
+class Administrator(Workload):
     """Makes, grows and deletes topics of its own, one after the other."""
 
     def __init__(self, client: Client, history: History, replicas: int) -> None:
-        self.client = client
-        self.history = history
-        self.stopping = False
+        super().__init__(client, history)
         self._replicas = replicas
         self._made = 0
         self._topics: dict[str, set[int]] = {}

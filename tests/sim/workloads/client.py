@@ -6,21 +6,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from kstore.errors import ErrorCode, ProtocolError
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
+from tests.plain_messages import Ask
 from tests.reference.connection import ClientConnection
+from tests.sim.history import History
 from tests.sim.machines.world import PORT, World
 
 ANSWER_S = 6.0
@@ -83,25 +78,34 @@ class Client:
         """Ask a broker, any."""
         return await self.ask(self.random.choice(sorted(self.addresses)), request, **given)
 
+    async def until_done(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask until what comes has no error code."""
+        while True:
+            with suppress(UnansweredError):
+                row = await ask()
+                if row.error_code == ErrorCode.NONE:
+                    return row
+            await self.pause()
+
+    async def metadata(self, topic: str) -> Any:
+        """What a broker says of a topic; UnansweredError."""
+        request = Ask.Metadata(topics=[{"name": topic}], allow_auto_topic_creation=False)
+        return (await self.ask_anyone(request, newest=12)).topics[0]
+
     async def refresh(self, topic: str) -> bool:
         """Fetch a topic's metadata; whether there was any."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-        )
         try:
-            answer = await self.ask_anyone(request, newest=12)
+            row = await self.metadata(topic)
         except UnansweredError:
             return False
-        for row in answer.topics:
-            if row.error_code == ErrorCode.NONE:
-                self.topic_ids[topic] = row.topic_id
-                for partition in row.partitions:
-                    key = (topic, partition.partition_index)
-                    known = self.leaders.get(key, (-1, -1))
-                    if partition.leader_epoch >= known[1]:
-                        self.leaders[key] = (partition.leader_id, partition.leader_epoch)
-                return True
-        return False
+        if row.error_code != ErrorCode.NONE:
+            return False
+        self.topic_ids[topic] = row.topic_id
+        for partition in row.partitions:
+            key = (topic, partition.partition_index)
+            if partition.leader_epoch >= self.leaders.get(key, (-1, -1))[1]:
+                self.leaders[key] = (partition.leader_id, partition.leader_epoch)
+        return True
 
     async def leader(self, topic: str, partition: int) -> int:
         """The partition's leader, as far as this client knows; asked for where it is not known."""
@@ -120,17 +124,12 @@ class Client:
 
     async def coordinator(self, name: str, *, transactional: bool) -> int:
         """Who coordinates a group or a transactional id; it asks until somebody knows."""
-        request = FindCoordinatorRequest(key_type=int(transactional), coordinator_keys=[name])
-        while True:
-            try:
-                answer = await self.ask_anyone(request, newest=4)
-            except UnansweredError:
-                await self.pause()
-                continue
-            row = answer.coordinators[0]
-            if row.error_code == ErrorCode.NONE:
-                return int(row.node_id)
-            await self.pause()
+        request = Ask.FindCoordinator(key_type=int(transactional), coordinator_keys=[name])
+
+        async def ask() -> Any:
+            return (await self.ask_anyone(request, newest=4)).coordinators[0]
+
+        return (await self.until_done(ask)).node_id
 
     async def _connect(self, node_id: int) -> Link:
         link = self._links.get(node_id)
@@ -166,23 +165,28 @@ async def make_topic(
     """Ask until it is there; it has no more replicas than there are brokers."""
     replicas = min(brokers, replicas)
     settings = {"min.insync.replicas": "2" if replicas > 1 else "1"} | dict(configs or {})
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
-    )
-    while True:
-        try:
-            answer = await admin.ask_anyone(CreateTopicsRequest(topics=[topic]))
-        except UnansweredError:
-            await admin.pause()
-            continue
-        code = answer.topics[0].error_code
-        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            return
-        admin.world.note(f"the topic {name} is not made: error {code}")
-        await admin.pause()
+    rows = [{"name": key, "value": value} for key, value in settings.items()]
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+    request = Ask.CreateTopics(topics=[topic | {"configs": rows}])
+
+    async def ask() -> Any:
+        row = (await admin.ask_anyone(request)).topics[0]
+        if row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            row.error_code = ErrorCode.NONE
+        elif row.error_code != ErrorCode.NONE:
+            admin.world.note(f"the topic {name} is not made: error {row.error_code}")
+        return row
+
+    await admin.until_done(ask)
+
+
+class Workload:
+    """What a client does until it is told to stop."""
+
+    def __init__(self, client: Client, history: History) -> None:
+        self.client = client
+        self.history = history
+        self.stopping = False
 
 
 class Link(asyncio.Protocol):
@@ -197,15 +201,11 @@ class Link(asyncio.Protocol):
 
     async def agree(self) -> None:
         """Learn the broker's versions."""
-        answer = await self.ask(
-            ApiVersionsRequest(
-                client_software_name="sim", client_software_version="1", extension_fields=True
-            ),
-            3,
+        request = Ask.ApiVersions(
+            client_software_name="sim", client_software_version="1", extension_fields=True
         )
-        self._versions = {
-            row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
-        }
+        rows = (await self.ask(request, 3)).api_keys
+        self._versions = {row.api_key: (row.min_version, row.max_version) for row in rows}
 
     def version(self, request: Message, newest: int) -> int:
         """The highest version that both sides have."""
@@ -236,18 +236,15 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio."""
         for event in self._machine.receive_data(data):
             waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(event.message)
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """See asyncio."""
         self.closed = True
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:

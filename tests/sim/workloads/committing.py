@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-from kstore.errors import ErrorCode
+from typing import Any
+
 from tests.plain_messages import Ask
 from tests.sim.history import Place
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client
 
 
 async def committed_offset(client: Client, group: str, place: Place) -> int:
     """A group's offset for a partition, -1 for none; asked for until it is told, and stable."""
-    request = Ask.OffsetFetch(
-        groups=[
-            {
-                "group_id": group,
-                "topics": [{"name": place.topic, "partition_indexes": [place.partition]}],
-            }
-        ],
-        require_stable=True,
-    )
-    while True:
+    topics = [{"name": place.topic, "partition_indexes": [place.partition]}]
+    request = Ask.OffsetFetch(groups=[{"group_id": group, "topics": topics}], require_stable=True)
+
+    async def ask() -> Any:
         node = await client.coordinator(group, transactional=False)
-        try:
-            answer = await client.ask(node, request, newest=9)
-        except UnansweredError:
-            await client.pause()
-            continue
-        row = answer.groups[0]
-        if row.error_code == ErrorCode.NONE:
-            partition = row.topics[0].partitions[0]
-            if partition.error_code == ErrorCode.NONE:
-                return int(partition.committed_offset)
-        await client.pause()
+        row = (await client.ask(node, request, newest=9)).groups[0]
+        return row if row.error_code else row.topics[0].partitions[0]
+
+    return (await client.until_done(ask)).committed_offset
 
 
 async def commit(
     client: Client, node: int, group: str, member: str, epoch: int, place: Place, offset: int
 ) -> int:
     """Commit once as a member in an epoch; Kafka's error code. UnansweredError."""
+    rows = [{"partition_index": place.partition, "committed_offset": offset}]
     request = Ask.OffsetCommit(
         group_id=group,
         generation_id_or_member_epoch=epoch,
         member_id=member,
-        topics=[
-            {
-                "name": place.topic,
-                "partitions": [{"partition_index": place.partition, "committed_offset": offset}],
-            }
-        ],
+        topics=[{"name": place.topic, "partitions": rows}],
     )
     answer = await client.ask(node, request, newest=9)
     return int(answer.topics[0].partitions[0].error_code)

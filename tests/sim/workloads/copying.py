@@ -5,12 +5,7 @@ transaction; start over after anything unclear.
 from __future__ import annotations
 
 from kstore.errors import ErrorCode
-from kstore.protocol.transactions.transactions import (
-    AddOffsetsToTxnRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from tests.plain_messages import Ask
 from tests.sim.history import History, Place, Row
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.committing import committed_offset
@@ -93,32 +88,13 @@ class TransactionalCopy(Transactional):
         await self._write(self._target, parts)
 
     async def _commit_offset(self, offset: int) -> None:
+        producer = {"producer_id": self._id[0], "producer_epoch": self._id[1]}
+        names = {"transactional_id": self.name, "group_id": self.name}
         if self._first_version:
-            await self._ask_coordinator(
-                AddOffsetsToTxnRequest(
-                    transactional_id=self.name,
-                    producer_id=self._id[0],
-                    producer_epoch=self._id[1],
-                    group_id=self.name,
-                ),
-                3,
-            )
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.name,
-            group_id=self.name,
-            producer_id=self._id[0],
-            producer_epoch=self._id[1],
-            topics=[
-                TxnOffsetCommitRequestTopic(
-                    name=self.source.topic,
-                    partitions=[
-                        TxnOffsetCommitRequestPartition(
-                            partition_index=self.source.partition, committed_offset=offset
-                        )
-                    ],
-                )
-            ],
-        )
+            await self._ask_coordinator(Ask.AddOffsetsToTxn(**names, **producer), 3)
+        rows = [{"partition_index": self.source.partition, "committed_offset": offset}]
+        topics = [{"name": self.source.topic, "partitions": rows}]
+        request = Ask.TxnOffsetCommit(**names, **producer, topics=topics)
         for _ in range(TRIES):
             node = await self.client.coordinator(self.name, transactional=False)
             answer = await self.client.ask(node, request, newest=4 if self._first_version else 5)

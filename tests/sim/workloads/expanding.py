@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
-from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from kstore.record import build_batch
 from tests.plain_messages import Ask
+from tests.record_requests import only, produce_request
 from tests.sim.history import KEYED, History, Place, Row
 from tests.sim.refusals import Refusals
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, UnansweredError, Workload
 from tests.sim.workloads.committing import committed_offset
 from tests.sim.workloads.grouping import ConsumerMember, SubscribedMember
 from tests.sim.workloads.owning import Owner
@@ -35,6 +34,8 @@ FIRST_WITH_COUNT = 12
 READ_S = 5.0
 LOOK_S = 0.5
 MULTIPLIER = 2862933555777941757
+DONE = (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
+"""Partitions are added now, or were by an earlier question whose answer was lost."""
 
 
 class _Batch(NamedTuple):
@@ -47,17 +48,15 @@ class _Batch(NamedTuple):
     keys: tuple[str, ...]
 
 
-class KeyedProducer:
+class KeyedProducer(Workload):
     """Writes to each key's partition, at most one record of a key at a time."""
 
     first_count = FIRST_COUNT
 
     def __init__(self, client: Client, history: History, topic: str, refusals: Refusals) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.topic = topic
         self.refusals = refusals
-        self.stopping = False
         self.next: dict[str, int] = dict.fromkeys(KEYS, 0)
         """The number of each key's next record."""
         self.count = self.first_count
@@ -115,19 +114,15 @@ class KeyedProducer:
         """Its error code; NETWORK_EXCEPTION where it is not known what became of it."""
         client, place = self.client, Place(self.topic, batch.partition)
         producer_id, epoch = self._id
+        values = [b"%s%s:%d" % (KEYED, key.encode(), self.next[key]) for key in batch.keys]
         records = build_batch(
-            [
-                (key.encode(), b"%s%s:%d" % (KEYED, key.encode(), self.next[key]))
-                for key in batch.keys
-            ],
-            timestamp=client.life.now_ms(),
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            [(key.encode(), value) for key, value in zip(batch.keys, values, strict=True)],
+            timestamp=client.life.now_ms(), producer_id=producer_id, producer_epoch=epoch,
             base_sequence=batch.sequence,
+        )  # fmt: skip
+        request = produce_request(
+            self.topic, records, first=batch.partition, count=batch.of, acks=-1, timeout_ms=3000
         )
-        rows = [PartitionProduceData(index=batch.partition, records=records)]
-        topic = TopicProduceData(name=self.topic, partition_data=rows, partition_count=batch.of)
-        request = ProduceRequest(acks=-1, timeout_ms=3000, topic_data=[topic])
         leader = await client.leader(*place)
         count = self.refusals.count()
         try:
@@ -135,26 +130,18 @@ class KeyedProducer:
         except UnansweredError:
             client.forget_leader(*place)
             return ErrorCode.NETWORK_EXCEPTION
-        row = answer.responses[0].partition_responses[0]
+        row = only(answer)
         self.refusals.answered(place, leader, batch.of, count, row.error_code)
-        if row.error_code == ErrorCode.NONE:
-            values = [b"%s%s:%d" % (KEYED, k.encode(), self.next[k]) for k in batch.keys]
-            if row.base_offset >= 0:
-                self.history.was_acknowledged(place, row.base_offset, values)
-        else:
+        if row.error_code != ErrorCode.NONE:
             client.forget_leader(*place)
+        elif row.base_offset >= 0:
+            self.history.was_acknowledged(place, row.base_offset, values)
         return int(row.error_code)
 
     async def _learn_count(self) -> None:
         """Ask how many partitions there are."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
-        )
-        try:
-            answer = await self.client.ask_anyone(request, newest=12)
-        except UnansweredError:
-            return
-        for row in answer.topics:
+        with suppress(UnansweredError):
+            row = await self.client.metadata(self.topic)
             if row.error_code == ErrorCode.NONE:
                 self.learn(row)
 
@@ -163,14 +150,22 @@ class KeyedProducer:
         self.count = max(self.count, len(row.partitions))
 
 
-class Grower:
-    """Adds partitions to a topic, one or two at a time."""
+class Resizer(Workload):
+    """Has a topic have another number of partitions."""
 
     def __init__(self, client: Client, history: History, topic: str) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.topic = topic
-        self.stopping = False
+
+    async def resize(self, count: int, **more: Any) -> Any:
+        """What a broker answers; UnansweredError."""
+        topic = {"name": self.topic, "count": count, "assignments": None, **more}
+        request = Ask.CreatePartitions(topics=[topic], timeout_ms=5000)
+        return (await self.client.ask_anyone(request)).results[0]
+
+
+class Grower(Resizer):
+    """Adds partitions to a topic, one or two at a time."""
 
     async def run(self) -> None:
         """Do so now and then, until there are enough."""
@@ -178,19 +173,14 @@ class Grower:
         while not self.stopping and count < LARGEST_COUNT:
             await self.client.pause(1.0, 4.0)
             wanted = min(count + self.client.random.randint(1, 2), LARGEST_COUNT)
-            topic = CreatePartitionsTopic(name=self.topic, count=wanted, assignments=None)
-            request = CreatePartitionsRequest(topics=[topic], timeout_ms=5000)
             try:
-                answer = await self.client.ask_anyone(request)
+                code = (await self.resize(wanted)).error_code
             except UnansweredError:
                 continue
-            if answer.results[0].error_code in (
-                ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS,
-            ):  # fmt: skip
-                # Done now, or by an earlier question whose answer was lost.
+            if code in DONE:
                 count = wanted
                 self.history.counts["expansions"] += 1
-            elif answer.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT:
+            elif code == ErrorCode.REQUEST_TIMED_OUT:
                 self.history.counts["expansions not known or rolled back"] += 1
 
 
@@ -200,22 +190,16 @@ class ShrinkingProducer(KeyedProducer):
     first_count = WIDE_COUNT
 
     def learn(self, row: Any) -> None:
-        """See KeyedProducer."""
         told = len(row.partitions) if row.partition_count < 0 else row.partition_count
         self.count = min(self.count, told)
 
 
-class Shrinker:
+class Shrinker(Resizer):
     """Takes partitions away from a topic, once."""
 
-    def __init__(self, client: Client, history: History, topic: str) -> None:
-        self.client = client
-        self.history = history
-        self.topic = topic
-        self.stopping = False
-        self.left = 0
-        """How many it leaves."""
-        self.done = False
+    left = 0
+    """How many it leaves."""
+    done = False
 
     async def run(self) -> None:
         """Ask for it until it is done; a contraction may be rolled back."""
@@ -225,15 +209,11 @@ class Shrinker:
         while not any(self.history.acknowledged[place] for place in retiring):
             await asyncio.sleep(LOOK_S)  # what is empty is deleted at once
         while True:
-            topic = CreatePartitionsTopic(
-                name=self.topic, count=left, assignments=None, may_shrink=True
-            )
-            request = CreatePartitionsRequest(topics=[topic], timeout_ms=5000)
             try:
-                answer = await self.client.ask_anyone(request)
+                answer = await self.resize(left, may_shrink=True)
             except UnansweredError:
                 continue
-            code = answer.results[0].error_code
+            code = answer.error_code
             if code == ErrorCode.NONE:
                 self.history.counts["contractions"] += 1
                 self.done = True
@@ -241,31 +221,24 @@ class Shrinker:
             if code == ErrorCode.REQUEST_TIMED_OUT:
                 self.history.counts["contractions not known or rolled back"] += 1
             elif code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.REASSIGNMENT_IN_PROGRESS):
-                text = answer.results[0].error_message
-                self.history.break_rule("liveness", f"no contraction: error {code}: {text}")
+                why = f"no contraction: error {code}: {answer.error_message}"
+                self.history.break_rule("liveness", why)
                 return
             await self.client.pause()
 
 
-class Remover:
+class Remover(Resizer):
     """Sees to the partitions that a Shrinker takes away."""
 
     def __init__(
-        self,
-        client: Client,
-        history: History,
-        shrinker: Shrinker,
-        producer: KeyedProducer,
+        self, client: Client, history: History, shrinker: Shrinker, producer: KeyedProducer,
         groups: Collection[str],
-    ) -> None:
-        self.client = client
-        self.history = history
+    ) -> None:  # fmt: skip
+        """`stopping` is said once nobody writes any more: growing again is for then."""
+        super().__init__(client, history, shrinker.topic)
         self.shrinker = shrinker
         self.producer = producer
         self.groups = groups
-        self.topic = shrinker.topic
-        self.stopping = False
-        """Once nobody writes any more: growing again is for then."""
 
     async def run(self) -> None:
         """Until the topic has as many partitions as at first."""
@@ -281,9 +254,8 @@ class Remover:
         while self.producer.count > self.shrinker.left or any(
             index >= self.shrinker.left for index in self.producer.unanswered
         ):
-            await asyncio.sleep(
-                LOOK_S
-            )  # who asks again for a partition that is gone learns nothing
+            # Who asks again for a partition that is gone learns nothing.
+            await asyncio.sleep(LOOK_S)
         while await self._count() != self.shrinker.left:
             for place in places:  # again: what was behind the high watermark is below it now
                 await self._empty(place)
@@ -335,24 +307,17 @@ class Remover:
     async def _count(self) -> int:
         """How many partitions some broker knows; -1: it did not say."""
         await self.client.refresh(self.topic)
-        request = Ask.Metadata(topics=[{"name": self.topic}], allow_auto_topic_creation=False)
         try:
-            answer: Any = await self.client.ask_anyone(request, newest=12)
+            return len((await self.client.metadata(self.topic)).partitions)
         except UnansweredError:
             return -1
-        return len(answer.topics[0].partitions)
 
     async def _grow(self) -> None:
-        topic = {"name": self.topic, "count": WIDE_COUNT, "assignments": None}
-        request = Ask.CreatePartitions(topics=[topic], timeout_ms=5000)
         while True:
-            try:
-                code = (await self.client.ask_anyone(request)).results[0].error_code
-            except UnansweredError:
-                continue
-            if code in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
-                return  # now, or by an earlier question whose answer was lost
-            await self.client.pause()
+            with suppress(UnansweredError):
+                if (await self.resize(WIDE_COUNT)).error_code in DONE:
+                    return
+                await self.client.pause()
 
     async def _check_new(self, place: Place) -> None:
         """Nothing of the partition is there that had this number before."""
@@ -371,7 +336,6 @@ class Latecomer(ConsumerMember):
     """Joins when much has happened already."""
 
     async def run(self) -> None:
-        """See Owner."""
         await self.client.pause(5.0, 14.0)
         await super().run()
 

@@ -8,30 +8,12 @@ import json
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from kstore.protocol.groups.consumer_groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
-)
 from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from kstore.protocol.groups.streams_groups import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatRequestSubtopology,
-    StreamsGroupHeartbeatRequestTaskIds,
-    StreamsGroupHeartbeatRequestTopology,
-)
+from tests.plain_messages import Ask
 from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.owning import SESSION_S, WAITS, Owner
@@ -42,28 +24,35 @@ SUBTOPOLOGY = "0"
 PROTOCOL_TYPE, PROTOCOL = "simulated", "round robin"
 
 
-class ConsumerMember(Owner):
-    """A member of the consumer protocol, which is assigned in the broker."""
+class EpochMember(Owner):
+    """A member whose heartbeats say everything, assigned in the broker."""
+
+    api = ""
 
     def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
         super().__init__(client, history, group, topic)
         self._told = False
 
+    def owned_fields(self, *, joining: bool, full: bool) -> dict[str, Any]:
+        """What a heartbeat says of what is owned, and of what is wanted."""
+        raise NotImplementedError
+
+    def taken(self, answer: Any) -> set[int] | None:
+        """The partitions that an answer assigns; None where it says nothing of them."""
+        raise NotImplementedError
+
     async def heartbeat(self) -> None:
-        """See Owner."""
         node = await self.client.coordinator(self.group, transactional=False)
         joining = self.epoch == 0
         full = joining or not self._told
-        request = ConsumerGroupHeartbeatRequest(
+        request = getattr(Ask, self.api)(
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=self.epoch,
             rebalance_timeout_ms=int(REBALANCE_S * 1000) if full else -1,
-            subscribed_topic_names=[self.topic] if full else None,
-            topic_partitions=self._owned_rows() if not joining else [],
+            **self.owned_fields(joining=joining, full=full),
         )
-        sent_at = self.client.world.loop.time()
-        epoch = self.epoch
+        sent_at, epoch = self.client.world.loop.time(), self.epoch
         try:
             answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
         except UnansweredError:
@@ -76,44 +65,42 @@ class ConsumerMember(Owner):
         if self._told:
             self.epoch = answer.member_epoch
             self.keep_until(sent_at + SESSION_S)
-            if answer.assignment is not None:
-                self._take(answer.assignment)
+            indexes = self.taken(answer)
+            if indexes is not None:
+                self.own({Place(self.topic, index) for index in indexes})
         elif answer.error_code not in WAITS:
             self.give_up()
 
-    def _owned_rows(self) -> list[Any]:
-        if not self.owned:
-            return []
-        return [
-            ConsumerGroupHeartbeatRequestTopicPartitions(
-                topic_id=self.client.topic_ids[self.topic],
-                partitions=sorted(place.partition for place in self.owned),
-            )
-        ]
-
-    def _take(self, assignment: Any) -> None:
-        for row in assignment.topic_partitions:
-            self.client.topic_ids[self.topic] = row.topic_id
-        self.own(
-            {
-                Place(self.topic, index)
-                for row in assignment.topic_partitions
-                for index in row.partitions
-            }
-        )
-
     def give_up(self) -> None:
-        """See Owner."""
         super().give_up()
         self._told = False
 
     async def tell_leaving(self, epoch: int) -> None:
-        """See Owner."""
         node = await self.client.coordinator(self.group, transactional=False)
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group, member_id=self.member_id, member_epoch=-1
-        )
-        await self.client.ask(node, request)
+        who = {"group_id": self.group, "member_id": self.member_id}
+        await self.client.ask(node, getattr(Ask, self.api)(**who, member_epoch=-1))
+
+
+class ConsumerMember(EpochMember):
+    """A member of the consumer protocol."""
+
+    api = "ConsumerGroupHeartbeat"
+
+    def owned_fields(self, *, joining: bool, full: bool) -> dict[str, Any]:
+        rows = []
+        if self.owned and not joining:
+            indexes = sorted(place.partition for place in self.owned)
+            rows = [{"topic_id": self.client.topic_ids[self.topic], "partitions": indexes}]
+        return {
+            "subscribed_topic_names": [self.topic] if full else None, "topic_partitions": rows
+        }  # fmt: skip
+
+    def taken(self, answer: Any) -> set[int] | None:
+        if answer.assignment is None:
+            return None
+        for row in answer.assignment.topic_partitions:
+            self.client.topic_ids[self.topic] = row.topic_id
+        return {i for row in answer.assignment.topic_partitions for i in row.partitions}
 
 
 class ClassicMember(Owner):
@@ -129,17 +116,13 @@ class ClassicMember(Owner):
         self._partitions = 0
 
     async def heartbeat(self) -> None:
-        """See Owner."""
         node = await self.client.coordinator(self.group, transactional=False)
         try:
             if self.epoch <= 0:
                 await self._join(node)
                 return
             sent_at, epoch = self.client.world.loop.time(), self.epoch
-            request = HeartbeatRequest(
-                group_id=self.group, generation_id=epoch, member_id=self.member_id
-            )
-            answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
+            answer = await self._beat(node, epoch)
         except UnansweredError:
             return
         if epoch != self.epoch:
@@ -149,18 +132,24 @@ class ClassicMember(Owner):
         elif answer.error_code not in WAITS:
             self._forget(answer.error_code)
 
+    async def _beat(self, node: int, generation: int) -> Any:
+        request = Ask.Heartbeat(
+            group_id=self.group, generation_id=generation, member_id=self.member_id
+        )
+        return await self.client.ask(node, request, timeout_s=ANSWER_S)
+
     async def _join(self, node: int) -> None:
         client = self.client
         if not self._partitions:
             await client.leader(self.topic, 0)
             self._partitions = len([key for key in client.leaders if key[0] == self.topic])
-        request = JoinGroupRequest(
+        request = Ask.JoinGroup(
             group_id=self.group,
             session_timeout_ms=int(SESSION_S * 1000),
             rebalance_timeout_ms=int(REBALANCE_S * 1000),
             member_id=self.member_id,
             protocol_type=self.protocol_type,
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=self.metadata)],
+            protocols=[{"name": PROTOCOL, "metadata": self.metadata}],
         )
         joined = await client.ask(node, request, timeout_s=REBALANCE_S + ANSWER_S)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -173,18 +162,15 @@ class ClassicMember(Owner):
         assigned = []
         if joined.leader == self.member_id:
             assigned = self._assign([each.member_id for each in joined.members])
-        synced = await client.ask(
-            node,
-            SyncGroupRequest(
-                group_id=self.group,
-                generation_id=joined.generation_id,
-                member_id=self.member_id,
-                protocol_type=self.protocol_type,
-                protocol_name=PROTOCOL,
-                assignments=assigned,
-            ),
-            timeout_s=REBALANCE_S + ANSWER_S,
+        request = Ask.SyncGroup(
+            group_id=self.group,
+            generation_id=joined.generation_id,
+            member_id=self.member_id,
+            protocol_type=self.protocol_type,
+            protocol_name=PROTOCOL,
+            assignments=assigned,
         )
+        synced = await client.ask(node, request, timeout_s=REBALANCE_S + ANSWER_S)
         if synced.error_code != ErrorCode.NONE:
             self._forget(synced.error_code)
             return
@@ -201,23 +187,18 @@ class ClassicMember(Owner):
 
     async def _begin_to_own(self, node: int, generation: int, indexes: list[int]) -> None:
         sent_at = self.client.world.loop.time()
-        request = HeartbeatRequest(
-            group_id=self.group, generation_id=generation, member_id=self.member_id
-        )
-        answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
+        answer = await self._beat(node, generation)
         if answer.error_code == ErrorCode.NONE:
             self.epoch = generation
             self.keep_until(sent_at + SESSION_S)
             self.own({Place(self.topic, index) for index in indexes})
 
-    def _assign(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
-        return [
-            SyncGroupRequestAssignment(
-                member_id=member,
-                assignment=self.encode([*range(turn, self._partitions, len(members))]),
-            )
-            for turn, member in enumerate(sorted(members))
-        ]
+    def _assign(self, members: list[str]) -> list[dict[str, Any]]:
+        def part(turn: int) -> bytes:
+            return self.encode([*range(turn, self._partitions, len(members))])
+
+        turns = enumerate(sorted(members))
+        return [{"member_id": member, "assignment": part(turn)} for turn, member in turns]
 
     def _forget(self, code: int) -> None:
         """Own nothing, and join again, as whoever it may still be."""
@@ -226,12 +207,9 @@ class ClassicMember(Owner):
         self.give_up()
 
     async def tell_leaving(self, epoch: int) -> None:
-        """See Owner."""
         member_id, self.member_id = self.member_id, ""
         node = await self.client.coordinator(self.group, transactional=False)
-        request = LeaveGroupRequest(
-            group_id=self.group, members=[MemberIdentity(member_id=member_id)]
-        )
+        request = Ask.LeaveGroup(group_id=self.group, members=[{"member_id": member_id}])
         await self.client.ask(node, request)
 
 
@@ -247,81 +225,34 @@ class SubscribedMember(ClassicMember):
         self.metadata = b"\0\0" + ConsumerProtocolSubscription(topics=[topic]).encode(0)
 
     def encode(self, indexes: list[int]) -> bytes:
-        """See ClassicMember."""
         row = ConsumerProtocolAssignmentTopicPartition(topic=self.topic, partitions=indexes)
         return b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=[row]).encode(0)
 
     def decode(self, assignment: bytes) -> list[int]:
-        """See ClassicMember."""
         if not assignment:
             return []
         rows = ConsumerProtocolAssignment.decode(assignment, 0, offset=2).assigned_partitions
         return [index for row in rows for index in row.partitions]
 
 
-class StreamsMember(Owner):
+class StreamsMember(EpochMember):
     """A member of the streams protocol; its tasks read the partitions of one topic."""
 
-    def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
-        super().__init__(client, history, group, topic)
-        self._told = False
+    api = "StreamsGroupHeartbeat"
 
-    async def heartbeat(self) -> None:
-        """See Owner."""
-        node = await self.client.coordinator(self.group, transactional=False)
-        joining = self.epoch == 0
-        full = joining or not self._told
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            rebalance_timeout_ms=int(REBALANCE_S * 1000) if full else -1,
-            topology=self._topology() if joining else None,
-            active_tasks=self._tasks() if not joining else [],
-            standby_tasks=[],
-            warmup_tasks=[],
-            process_id=self.member_id if full else None,
-        )
-        sent_at, epoch = self.client.world.loop.time(), self.epoch
-        try:
-            answer = await self.client.ask(node, request, timeout_s=ANSWER_S)
-        except UnansweredError:
-            self._told = False
-            return
-        if epoch != self.epoch:
-            return  # given up meanwhile
-        # What was refused may have been done: who then does not say everything is not told again.
-        self._told = answer.error_code == ErrorCode.NONE
-        if self._told:
-            self.epoch = answer.member_epoch
-            self.keep_until(sent_at + SESSION_S)
-            if answer.active_tasks is not None:
-                tasks = [index for row in answer.active_tasks for index in row.partitions]
-                self.own({Place(self.topic, index) for index in tasks})
-        elif answer.error_code not in WAITS:
-            self.give_up()
-
-    def _topology(self) -> StreamsGroupHeartbeatRequestTopology:
-        reading = StreamsGroupHeartbeatRequestSubtopology(
-            subtopology_id=SUBTOPOLOGY, source_topics=[self.topic]
-        )
-        return StreamsGroupHeartbeatRequestTopology(epoch=0, subtopologies=[reading])
-
-    def _tasks(self) -> list[StreamsGroupHeartbeatRequestTaskIds]:
+    def owned_fields(self, *, joining: bool, full: bool) -> dict[str, Any]:
         indexes = sorted(place.partition for place in self.owned)
-        if not indexes:
-            return []
-        return [StreamsGroupHeartbeatRequestTaskIds(subtopology_id=SUBTOPOLOGY, partitions=indexes)]
+        tasks = [{"subtopology_id": SUBTOPOLOGY, "partitions": indexes}]
+        reading = {"subtopology_id": SUBTOPOLOGY, "source_topics": [self.topic]}
+        return {
+            "topology": {"epoch": 0, "subtopologies": [reading]} if joining else None,
+            "active_tasks": tasks if indexes and not joining else [],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+            "process_id": self.member_id if full else None,
+        }
 
-    def give_up(self) -> None:
-        """See Owner."""
-        super().give_up()
-        self._told = False
-
-    async def tell_leaving(self, epoch: int) -> None:
-        """See Owner."""
-        node = await self.client.coordinator(self.group, transactional=False)
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self.group, member_id=self.member_id, member_epoch=-1
-        )
-        await self.client.ask(node, request)
+    def taken(self, answer: Any) -> set[int] | None:
+        if answer.active_tasks is None:
+            return None
+        return {index for row in answer.active_tasks for index in row.partitions}

@@ -5,33 +5,24 @@ processed no longer exist.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstore.clients.core.consumer.epoch_history import EpochHistory
 from kstore.clients.core.consumer.lost_records import Divergence, lost_records
 from kstore.clients.core.consumer.subscription import Position
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.list_offsets import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.record import batches, build_batch, decode
 from kstore.types import TopicPartition
+from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 from tests.sim.history import History, Place
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, UnansweredError, Workload
 
 
-class CarelessProducer:
+class CarelessProducer(Workload):
     """Writes records that are all different; whether they are kept is not its concern."""
 
     def __init__(self, client: Client, history: History, place: Place) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.place = place
-        self.stopping = False
 
     async def run(self) -> None:
         """Write until told to stop."""
@@ -40,12 +31,10 @@ class CarelessProducer:
         while not self.stopping:
             written += 1
             records = build_batch([b"%d" % written], timestamp=client.life.now_ms())
-            rows = [PartitionProduceData(index=place.partition, records=records)]
-            topics = [TopicProduceData(name=place.topic, partition_data=rows)]
-            request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+            request = produce_request(place.topic, records, first=place.partition)
             try:
                 answer = await client.ask(await client.leader(*place), request, newest=12)
-                code = answer.responses[0].partition_responses[0].error_code
+                code = only(answer).error_code
             except UnansweredError:
                 code = ErrorCode.REQUEST_TIMED_OUT
             if code == ErrorCode.NONE:
@@ -55,16 +44,14 @@ class CarelessProducer:
             await client.pause(0.0, 0.1)
 
 
-class Processor:
+class Processor(Workload):
     """Processes the records of a partition in order. ``processed`` has those that it was not told
     lost; reading on never brings one of their offsets again, and in the end they are the log.
     """
 
     def __init__(self, client: Client, history: History, place: Place) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.place = place
-        self.stopping = False
         self.processed: dict[int, bytes] = {}
         self._position = Position(0)
         self._epochs = EpochHistory()
@@ -113,11 +100,10 @@ class Processor:
             return True
         found = Divergence(self._position, self._epochs)
         while found.ask >= 0:
-            row = OffsetForLeaderPartition(
-                partition=self.place.partition, current_leader_epoch=epoch, leader_epoch=found.ask
-            )
-            topics = [OffsetForLeaderTopic(topic=self.place.topic, partitions=[row])]
-            request = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+            row = {"current_leader_epoch": epoch, "leader_epoch": found.ask}
+            rows = [row | {"partition": self.place.partition}]
+            topics = [{"topic": self.place.topic, "partitions": rows}]
+            request = Ask.OffsetForLeaderEpoch(replica_id=-1, topics=topics)
             answer = await self.client.ask(leader, request, newest=4)
             end = answer.topics[0].partitions[0]
             if not self._is_good(end.error_code):
@@ -141,14 +127,9 @@ class Processor:
 
     async def _read(self, leader: int, epoch: int) -> None:
         offset = self._position.offset
-        row = FetchPartition(
-            partition=self.place.partition, current_leader_epoch=epoch, fetch_offset=offset,
-            partition_max_bytes=4096,
-        )  # fmt: skip
-        topics = [FetchTopic(topic=self.place.topic, partitions=[row])]
-        request = FetchRequest(replica_id=-1, max_wait_ms=200, min_bytes=1, topics=topics)
-        answer: Any = await self.client.ask(leader, request, newest=12)
-        data = answer.responses[0].partitions[0]
+        part = fetch_part(offset, self.place.partition, 4096, current_leader_epoch=epoch)
+        request = fetch_request(self.place.topic, part, max_wait_ms=200)
+        data = only(await self.client.ask(leader, request, newest=12))
         if not self._is_good(data.error_code) or not data.records:
             await self.client.pause()
             return

@@ -19,7 +19,7 @@ from tests.sim.faults import DAMAGES, Faults
 from tests.sim.history import History, Place, Row
 from tests.sim.machines.loop import Life
 from tests.sim.machines.world import PORT
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, UnansweredError, Workload
 from tests.sim.workloads.producing import IdempotentProducer, init_producer
 from tests.sim.workloads.reading import Reader, local_batches, read_partition
 from tests.sim.workloads.transacting import FailedTransaction, Transactional
@@ -153,15 +153,13 @@ class Copying:
         self._world.note(f"the replicator: {event.kind}: {event.text}")
 
 
-class Mirror:
+class Mirror(Workload):
     """The operator: has the topic copied, and moves its producers to the copy."""
 
     def __init__(
         self, client: Client, history: History, kinds: tuple[str, ...], switch_after_s: float
     ) -> None:
-        self.client = client
-        self.history = history
-        self.stopping = False
+        super().__init__(client, history)
         self._switch_after_s = switch_after_s
         world = client.world
         kinds = tuple(kind for kind in kinds if kind not in DAMAGES)

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from kstore.errors import ErrorCode
 from tests.sim.history import History, Place
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, UnansweredError, Workload
 from tests.sim.workloads.committing import commit, committed_offset
 from tests.sim.workloads.reading import fetch, rows_of
 
@@ -22,15 +22,13 @@ WAITS = {
 }
 
 
-class Owner:
+class Owner(Workload):
     """One member of one group on one topic. A protocol says how it joins, stays and leaves."""
 
     def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.group = group
         self.topic = topic
-        self.stopping = False
         self.leaves = 0.02
         """How often it leaves after a heartbeat."""
         self.rest_s = 0.2

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from kstore.record import build_batch
+from tests.plain_messages import Ask
+from tests.record_requests import only, produce_request
 from tests.sim.history import History, Place
-from tests.sim.workloads.client import Client, Link, UnansweredError
+from tests.sim.workloads.client import Client, Link, UnansweredError, Workload
 
 ACKNOWLEDGE_MS = 3000
 LARGEST_WINDOW = 4
@@ -28,44 +28,30 @@ class Batch(NamedTuple):
 
 async def init_producer(client: Client, transactional_id: str | None) -> tuple[int, int]:
     """A producer id and epoch, asked for until there is one."""
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=20_000
-    )
-    while True:
-        try:
-            if transactional_id is None:
-                answer = await client.ask_anyone(request, newest=4)
-            else:
-                node = await client.coordinator(transactional_id, transactional=True)
-                answer = await client.ask(node, request, newest=4)
-        except UnansweredError:
-            await client.pause()
-            continue
-        if answer.error_code == ErrorCode.NONE:
-            return answer.producer_id, answer.producer_epoch
-        await client.pause()
+    request = Ask.InitProducerId(transactional_id=transactional_id, transaction_timeout_ms=20_000)
+
+    async def ask() -> Any:
+        if transactional_id is None:
+            return await client.ask_anyone(request, newest=4)
+        node = await client.coordinator(transactional_id, transactional=True)
+        return await client.ask(node, request, newest=4)
+
+    answer = await client.until_done(ask)
+    return answer.producer_id, answer.producer_epoch
 
 
-class IdempotentProducer:
+class IdempotentProducer(Workload):
     """Writes numbered records to one partition, acks=all, until it is told to stop."""
 
     gives_offsets = False
 
     def __init__(
-        self,
-        client: Client,
-        history: History,
-        place: Place,
-        records: int,
-        *,
-        may_lose: bool,
+        self, client: Client, history: History, place: Place, records: int, *, may_lose: bool,
         rest_s: float,
-    ) -> None:
-        self.client = client
-        self.history = history
+    ) -> None:  # fmt: skip
+        super().__init__(client, history)
         self.place = place
         self.done = False
-        self.stopping = False
         self._may_lose = may_lose
         self._rest_s = rest_s
         self._records = records
@@ -176,21 +162,11 @@ class IdempotentProducer:
         await self._begin()
 
     async def _ask(self, link: Link, batch: Batch) -> tuple[int, int]:
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=ACKNOWLEDGE_MS,
-            use_offset=self.gives_offsets,
-            topic_data=[
-                TopicProduceData(
-                    name=self.place.topic,
-                    partition_data=[
-                        PartitionProduceData(index=self.place.partition, records=self.encode(batch))
-                    ],
-                )
-            ],
-        )
-        answer = await self.client.ask_on(link, request, 12)
-        row = answer.responses[0].partition_responses[0]
+        request = produce_request(
+            self.place.topic, self.encode(batch), first=self.place.partition, acks=-1,
+            timeout_ms=ACKNOWLEDGE_MS, use_offset=self.gives_offsets,
+        )  # fmt: skip
+        row = only(await self.client.ask_on(link, request, 12))
         return row.error_code, row.base_offset
 
     def encode(self, batch: Batch) -> bytes:
@@ -215,7 +191,6 @@ class OffsetGiver(IdempotentProducer):
     _end = 0
 
     def next_offset(self, count: int) -> int:
-        """See IdempotentProducer."""
         offset = self._end + self.client.random.choice([0, 0, 1, 7])
         self._end = offset + count
         return offset

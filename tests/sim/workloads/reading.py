@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.log import CorruptLogError
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
 from kstore.record import batches, decode
+from tests.record_requests import fetch_part, fetch_request, only
 from tests.sim.history import History, Place, Row
 from tests.sim.machines.world import Node
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, UnansweredError, Workload
 
 READ_COMMITTED = 1
 MOST_TRIES = 50
@@ -22,28 +23,13 @@ async def fetch(
 ) -> Any:
     """One fetch of one partition from whoever leads it; the partition's answer. UnansweredError."""
     leader = await client.leader(*place)
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        isolation_level=isolation,
-        topics=[
-            FetchTopic(
-                topic=place.topic,
-                partitions=[
-                    FetchPartition(
-                        partition=place.partition, fetch_offset=offset, partition_max_bytes=65536
-                    )
-                ],
-            )
-        ],
-    )
+    part = fetch_part(offset, place.partition, 65536)
+    request = fetch_request(place.topic, part, max_wait_ms=wait_ms, isolation_level=isolation)
     try:
-        answer = await client.ask(leader, request, newest=12)
+        row = only(await client.ask(leader, request, newest=12))
     except UnansweredError:
         client.forget_leader(*place)
         raise
-    row = answer.responses[0].partitions[0]
     if row.error_code != ErrorCode.NONE:
         client.forget_leader(*place)
     return row
@@ -61,25 +47,17 @@ def rows_of(answer: Any, offset: int) -> tuple[list[Row], int]:
     return rows, records.next_offset or offset
 
 
-class Reader:
+class Reader(Workload):
     """Reads one partition from the beginning to the end and what comes then; or ``again`` from the
     beginning.
     """
 
     def __init__(
-        self,
-        client: Client,
-        history: History,
-        place: Place,
-        isolation: int,
-        *,
-        again: bool = False,
+        self, client: Client, history: History, place: Place, isolation: int, *, again: bool = False
     ) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.place = place
         self.offset = 0
-        self.stopping = False
         self.whole = True
         """Every offset of the partition has a record: nobody writes transactions to it."""
         self._isolation = isolation
@@ -88,18 +66,13 @@ class Reader:
     async def run(self) -> None:
         """Read until told to stop."""
         while not self.stopping:
-            try:
-                answer = await fetch(
-                    self.client, self.place, self.offset, isolation=self._isolation
-                )
-            except UnansweredError:
-                await self.client.pause()
-                continue
-            if answer.error_code != ErrorCode.NONE:
+            answer, before = None, self.offset
+            with suppress(UnansweredError):
+                answer = await fetch(self.client, self.place, before, isolation=self._isolation)
+            if answer is None or answer.error_code != ErrorCode.NONE:
                 # Behind the leader's high watermark for a moment, after an election.
                 await self.client.pause()
                 continue
-            before = self.offset
             try:
                 rows, self.offset = rows_of(answer, before)
             except (KafkaError, ValueError):

@@ -11,8 +11,9 @@ from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from kstore.record import batches, build_batch, decode
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 from tests.sim.history import STAMPED, History, Place
-from tests.sim.workloads.client import Client, UnansweredError
+from tests.sim.workloads.client import Client, UnansweredError, Workload
 from tests.sim.workloads.reading import local_batches
 
 LIMIT_S = 20.0
@@ -20,14 +21,12 @@ WITH_IDS = 13
 NO_EPOCH = -1
 
 
-class Recreator:
+class Recreator(Workload):
     """Makes the topic and deletes it, again and again; at the end there is one."""
 
     def __init__(self, client: Client, history: History, topic: str, replicas: int) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.topic = topic
-        self.stopping = False
         self._replicas = replicas
 
     async def run(self) -> None:
@@ -59,17 +58,15 @@ class Recreator:
             self.history.counts["topics deleted to be made anew"] += 1
 
 
-class Visitor:
+class Visitor(Workload):
     """Learns the topic's id now and then, and until the next time writes, reads and commits with
     it, whatever has become of the topic.
     """
 
     def __init__(self, client: Client, history: History, topic: str, group: str) -> None:
-        self.client = client
-        self.history = history
+        super().__init__(client, history)
         self.place = Place(topic, 0)
         self.group = group
-        self.stopping = False
         self._id: Any = ZERO_UUID
         self._epoch = NO_EPOCH
         self._offset = 0
@@ -94,9 +91,7 @@ class Visitor:
             await self.client.pause(0.0, 0.1)
 
     async def _learn(self) -> None:
-        request = Ask.Metadata(topics=[{"name": self.place.topic}], allow_auto_topic_creation=False)
-        answer = await self.client.ask_anyone(request, newest=12)
-        (row,) = answer.topics
+        row = await self.client.metadata(self.place.topic)
         if row.error_code != ErrorCode.NONE or not row.partitions:
             return
         (partition,) = row.partitions
@@ -125,26 +120,20 @@ class Visitor:
         return build_batch([value], timestamp=self.client.life.now_ms())
 
     async def _write(self) -> None:
-        rows = [{"index": 0, "records": self._record()}]
-        request = Ask.Produce(
-            acks=-1, timeout_ms=3000, topic_data=[{"topic_id": self._id, "partition_data": rows}]
-        )
+        request = produce_request(self._id, self._record(), acks=-1, timeout_ms=3000)
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS)
-        row = answer.responses[0].partition_responses[0]
-        if row.error_code == ErrorCode.NONE:
+        if only(answer).error_code == ErrorCode.NONE:
             self.history.counts["written by topic id"] += 1
         else:
             self.client.forget_leader(*self.place)
 
     async def _write_by_name(self) -> None:
-        row = {"index": 0, "records": self._record(), "partition_epoch": self._epoch}
-        request = Ask.Produce(
-            acks=-1,
-            timeout_ms=3000,
-            topic_data=[{"name": self.place.topic, "partition_data": [row]}],
-        )
+        request = produce_request(
+            self.place.topic, self._record(), acks=-1, timeout_ms=3000,
+            row={"partition_epoch": self._epoch},
+        )  # fmt: skip
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS - 1)
-        if answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
+        if only(answer).error_code == ErrorCode.NONE:
             self.history.counts["written by name and epoch"] += 1
         else:
             self.client.forget_leader(*self.place)
@@ -176,33 +165,19 @@ class Visitor:
     async def _look_by_name(self) -> None:
         """Ask for the group's offset in the topic that is known: one of another is none."""
         epoch = self._epoch
-        topic = {"name": self.place.topic, "partition_indexes": [0], "partition_epochs": [epoch]}
-        request = Ask.OffsetFetch(groups=[{"group_id": self.group, "topics": [topic]}])
-        node = await self.client.coordinator(self.group, transactional=False)
-        found = (await self.client.ask(node, request, newest=9)).groups[0]
-        if found.error_code != ErrorCode.NONE:
-            return
-        row = found.topics[0].partitions[0]
-        if row.error_code == ErrorCode.NONE and row.committed_offset >= 0:
+        if row := await self._committed(partition_epochs=[epoch]):
             self.history.meant(self.place, epoch, row.partition_epoch, "the group's offset")
 
     async def _read(self) -> None:
-        partition = {"partition": 0, "fetch_offset": self._offset, "partition_max_bytes": 65536}
-        request = Ask.Fetch(
-            replica_id=-1,
-            max_wait_ms=50,
-            min_bytes=1,
-            topics=[{"topic_id": self._id, "partitions": [partition]}],
-        )
+        part = fetch_part(self._offset, max_bytes=65536)
+        request = fetch_request(self._id, part, max_wait_ms=50)
         asked = self._id
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS)
-        if answer.error_code != ErrorCode.NONE or not answer.responses:
+        bad = answer.error_code != ErrorCode.NONE or not answer.responses
+        if bad or only(answer).error_code != ErrorCode.NONE:
             self.client.forget_leader(*self.place)
             return
-        row = answer.responses[0].partitions[0]
-        if row.error_code != ErrorCode.NONE:
-            self.client.forget_leader(*self.place)
-            return
+        row = only(answer)
         self._heard(asked, row.partition_epoch)
         records = decode(row.records, start_offset=self._offset)
         for record in records:
@@ -229,19 +204,22 @@ class Visitor:
 
     async def _look(self) -> None:
         """Ask for the group's offset: its epoch and the id that was committed belong together."""
-        topics = [{"name": self.place.topic, "partition_indexes": [0]}]
-        request = Ask.OffsetFetch(groups=[{"group_id": self.group, "topics": topics}])
-        node = await self.client.coordinator(self.group, transactional=False)
-        answer = await self.client.ask(node, request, newest=9)
-        found = answer.groups[0]
-        if found.error_code != ErrorCode.NONE:
-            return
-        row = found.topics[0].partitions[0]
-        if row.error_code == ErrorCode.NONE and row.committed_offset >= 0:
+        if row := await self._committed():
             self.history.counts["offsets of recreated topics"] += 1
-            self.history.has_epoch(
-                self.place, row.partition_epoch, bytes.fromhex(row.metadata or "")
-            )
+            topic_id = bytes.fromhex(row.metadata or "")
+            self.history.has_epoch(self.place, row.partition_epoch, topic_id)
+
+    async def _committed(self, **said: Any) -> Any:
+        """What the coordinator has of the group; None where that is no offset."""
+        topic = {"name": self.place.topic, "partition_indexes": [0], **said}
+        request = Ask.OffsetFetch(groups=[{"group_id": self.group, "topics": [topic]}])
+        node = await self.client.coordinator(self.group, transactional=False)
+        found = (await self.client.ask(node, request, newest=9)).groups[0]
+        if found.error_code != ErrorCode.NONE:
+            return None
+        row = found.topics[0].partitions[0]
+        is_there = row.error_code == ErrorCode.NONE and row.committed_offset >= 0
+        return row if is_there else None
 
     def check(self) -> None:
         """At the end: no broker's log of the topic has a record of another, and who has read the

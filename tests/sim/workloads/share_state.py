@@ -10,19 +10,8 @@ from typing import Any, NamedTuple
 
 from kstore.broker.state.shares.persisted import SharePartitionKey
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.shares.state import (
-    InitializePartition,
-    InitializeShareGroupStateRequest,
-    InitializeTopic,
-    ReadPartition,
-    ReadShareGroupStateRequest,
-    ReadTopic,
-    StateBatchRow,
-    WritePartition,
-    WriteShareGroupStateRequest,
-    WriteTopic,
-)
+from kstore.protocol.shares.state import StateBatchRow
+from tests.plain_messages import Ask
 from tests.sim.history import History
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.owning import WAITS
@@ -140,9 +129,8 @@ class ShareLeader:
             return True
         ledger.state_epoch += 1
         epoch = ledger.state_epoch
-        row = InitializePartition(partition=self._partition, state_epoch=epoch, start_offset=0)
-        code = await self._ask(InitializeShareGroupStateRequest, InitializeTopic, row)
-        if code is not None and code.error_code == ErrorCode.NONE and epoch == ledger.state_epoch:
+        answer = await self._ask("InitializeShareGroupState", state_epoch=epoch, start_offset=0)
+        if answer is not None and epoch == ledger.state_epoch:
             ledger.initialized = True
         return ledger.initialized
 
@@ -150,9 +138,8 @@ class ShareLeader:
         """Take over, and write so often; whether what was there could be read."""
         ledger, random = self._ledger, self.client.random
         epoch, asked = ledger.next_epoch(), ledger.ask()
-        row = ReadPartition(partition=self._partition, leader_epoch=epoch)
-        answer = await self._ask(ReadShareGroupStateRequest, ReadTopic, row)
-        if answer is None or answer.error_code != ErrorCode.NONE:
+        answer = await self._ask("ReadShareGroupState", leader_epoch=epoch)
+        if answer is None:
             return False
         ledger.found(asked, epoch, answer)
         known, start_offset = deliveries(answer.state_batches), answer.start_offset
@@ -172,43 +159,38 @@ class ShareLeader:
         self, epoch: int, start_offset: int, offsets: range, delivery: Delivery
     ) -> bool:
         read_epoch = self._ledger.sends(offsets, delivery)
-        batch = StateBatchRow(
-            first_offset=offsets[0],
-            last_offset=offsets[-1],
-            delivery_state=delivery.state,
-            delivery_count=delivery.count,
-        )
-        row = WritePartition(
-            partition=self._partition,
-            state_epoch=self._ledger.state_epoch,
-            leader_epoch=epoch,
-            start_offset=start_offset,
-            state_batches=[batch],
-        )
-        answer = await self._ask(WriteShareGroupStateRequest, WriteTopic, row)
-        if answer is None or answer.error_code != ErrorCode.NONE:
+        batch = {
+            "first_offset": offsets[0], "last_offset": offsets[-1],
+            "delivery_state": delivery.state, "delivery_count": delivery.count,
+        }  # fmt: skip
+        answer = await self._ask(
+            "WriteShareGroupState", state_epoch=self._ledger.state_epoch, leader_epoch=epoch,
+            start_offset=start_offset, state_batches=[batch],
+        )  # fmt: skip
+        if answer is None:
             return False
         self._ledger.kept(epoch, read_epoch, offsets, delivery, start_offset)
         return True
 
-    async def _ask(self, request: Any, topic: Any, row: Any) -> Any:
-        """The row of the answer; None if there was none, or no coordinator."""
+    async def _ask(self, api: str, **row: Any) -> Any:
+        """The row of the answer; None if there was none, an error, or no coordinator."""
         topic_id = self.client.topic_ids[self._topic]
         key = SharePartitionKey(self._group, topic_id, self._partition)
         try:
             if self._node < 0:
-                find = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[str(key)])
+                find = Ask.FindCoordinator(key_type=SHARE, coordinator_keys=[str(key)])
                 found = (await self.client.ask_anyone(find)).coordinators[0]
                 if found.error_code != ErrorCode.NONE:
                     return None
                 self._node = found.node_id
-            topics = [topic(topic_id=topic_id, partitions=[row])]
-            asked = request(group_id=self._group, topics=topics)
-            answer = await self.client.ask(self._node, asked)
+            rows = [{"partition": self._partition, **row}]
+            topics = [{"topic_id": topic_id, "partitions": rows}]
+            request = getattr(Ask, api)(group_id=self._group, topics=topics)
+            answer = await self.client.ask(self._node, request)
         except UnansweredError:
             self._node = -1
             return None
         told = answer.results[0].partitions[0]
         if told.error_code in WAITING:
             self._node = -1
-        return told
+        return told if told.error_code == ErrorCode.NONE else None

@@ -4,15 +4,10 @@ work for a while, and accept, release, reject or renew what they have, or forget
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kstore.errors import ErrorCode
-from kstore.protocol.shares.acknowledge import (
-    ShareAcknowledgeRequestAcknowledgementBatch,
-)
-from kstore.protocol.shares.fetch import (
-    ShareFetchRequestAcknowledgementBatch,
-)
 from kstore.record import decode
 from tests.plain_messages import Ask
 from tests.sim.deliveries import ACCEPT, REJECT, RELEASE, RENEW, Deliveries, Hold
@@ -86,13 +81,9 @@ class ShareMember:
     """One member of one share group on one topic."""
 
     def __init__(
-        self,
-        client: Client,
-        history: History,
-        deliveries: Deliveries,
-        group: str,
+        self, client: Client, history: History, deliveries: Deliveries, group: str,
         places: list[Place],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.client = client
         self.stopping = False
         self._history = history
@@ -151,11 +142,9 @@ class ShareMember:
         node = await client.coordinator(self._group, transactional=False)
         full = self._member_epoch == 0 or not self._told
         request = Ask.ShareGroupHeartbeat(
-            group_id=self._group,
-            member_id=client.name,
-            member_epoch=self._member_epoch,
+            group_id=self._group, member_id=client.name, member_epoch=self._member_epoch,
             subscribed_topic_names=[self._topic] if full else None,
-        )
+        )  # fmt: skip
         try:
             answer = await client.ask(node, request, timeout_s=2.0)
         except UnansweredError:
@@ -255,15 +244,9 @@ class ShareMember:
         leading = {place: self._leading(node_id, place) for place in wanted}
         gone = session.places - wanted
         added = wanted - session.places
-        rows = [
-            {
-                "partition_index": place.partition,
-                "acknowledgement_batches": _batches(
-                    decided.get(place), ShareFetchRequestAcknowledgementBatch
-                ),
-            }
-            for place in sorted(added | set(decided))
-        ]
+        rows = _rows({place: decided.get(place) for place in added | set(decided)})
+        forgotten = sorted(place.partition for place in gone - set(decided))
+        topic_id = client.topic_ids[self._topic]
         most = 500 if self.stopping else random.choice([1, 3, 10, 30])
         request = Ask.ShareFetch(
             group_id=self._group,
@@ -274,13 +257,8 @@ class ShareMember:
             max_records=most,
             batch_size=most,
             share_acquire_mode=random.choice([0, 1]),
-            topics=[{"topic_id": client.topic_ids[self._topic], "partitions": rows}],
-            forgotten_topics_data=[
-                {
-                    "topic_id": client.topic_ids[self._topic],
-                    "partitions": sorted(place.partition for place in gone - set(decided)),
-                }
-            ],
+            topics=[{"topic_id": topic_id, "partitions": rows}],
+            forgotten_topics_data=[{"topic_id": topic_id, "partitions": forgotten}],
         )
         session.places = wanted | set(decided)
         sent_at = client.world.loop.time()
@@ -331,22 +309,12 @@ class ShareMember:
     async def _acknowledge(
         self, node_id: int, session: _Session, decided: dict[Place, _Sent], *, renews: bool
     ) -> bool:
-        rows = [
-            {
-                "partition_index": place.partition,
-                "acknowledgement_batches": _batches(
-                    sent, ShareAcknowledgeRequestAcknowledgementBatch
-                ),
-            }
-            for place, sent in sorted(decided.items())
-        ]
+        topic_id = self.client.topic_ids[self._topic]
         request = Ask.ShareAcknowledge(
-            group_id=self._group,
-            member_id=self.client.name,
-            share_session_epoch=session.next_epoch(),
-            is_renew_ack=renews,
-            topics=[{"topic_id": self.client.topic_ids[self._topic], "partitions": rows}],
-        )
+            group_id=self._group, member_id=self.client.name,
+            share_session_epoch=session.next_epoch(), is_renew_ack=renews,
+            topics=[{"topic_id": topic_id, "partitions": _rows(decided)}],
+        )  # fmt: skip
         sent_at = self.client.world.loop.time()
         try:
             answer = await self.client.ask_on(session.link, request)
@@ -396,15 +364,17 @@ class ShareMember:
         return node.life.name, partition.leader_epoch
 
 
-def _batches(sent: _Sent | None, row: Any) -> list[Any]:
-    """Acknowledgements as a request has them: ranges without gaps."""
-    found: list[Any] = []
-    for hold, kind in () if sent is None else sent.holds:
-        if found and found[-1].last_offset + 1 == hold.offset:
-            found[-1].last_offset = hold.offset
-            found[-1].acknowledge_types.append(kind)
-        else:
-            found.append(
-                row(first_offset=hold.offset, last_offset=hold.offset, acknowledge_types=[kind])
-            )
-    return found
+def _rows(decided: Mapping[Place, _Sent | None]) -> list[dict[str, Any]]:
+    """Each partition's acknowledgements as a request has them: ranges without gaps."""
+    rows = []
+    for place, sent in sorted(decided.items()):
+        found: list[Any] = []
+        for hold, kind in () if sent is None else sent.holds:
+            if found and found[-1]["last_offset"] + 1 == hold.offset:
+                found[-1]["last_offset"] = hold.offset
+                found[-1]["acknowledge_types"].append(kind)
+            else:
+                found.append({"first_offset": hold.offset, "last_offset": hold.offset})
+                found[-1]["acknowledge_types"] = [kind]
+        rows.append({"partition_index": place.partition, "acknowledgement_batches": found})
+    return rows

@@ -4,14 +4,13 @@ leaders. What is written when is their subclasses'.
 
 from __future__ import annotations
 
+from typing import Any
+
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.transactions.transactions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    EndTxnRequest,
-)
+from kstore.protocol.schema import Message
 from kstore.record import build_batch
+from tests.plain_messages import Ask
+from tests.record_requests import only, produce_request
 from tests.sim.history import Place
 from tests.sim.workloads.client import Client
 from tests.sim.workloads.producing import init_producer
@@ -46,17 +45,13 @@ class Transactional:
     async def _write(self, topic: str, parts: dict[int, list[bytes]]) -> None:
         """Values of each partition."""
         if self._first_version:
-            await self._ask_coordinator(
-                AddPartitionsToTxnRequest(
-                    v3_and_below_transactional_id=self.name,
-                    v3_and_below_producer_id=self._id[0],
-                    v3_and_below_producer_epoch=self._id[1],
-                    v3_and_below_topics=[
-                        AddPartitionsToTxnTopic(name=topic, partitions=sorted(parts))
-                    ],
-                ),
-                3,
+            request = Ask.AddPartitionsToTxn(
+                v3_and_below_transactional_id=self.name,
+                v3_and_below_producer_id=self._id[0],
+                v3_and_below_producer_epoch=self._id[1],
+                v3_and_below_topics=[{"name": topic, "partitions": sorted(parts)}],
             )
+            await self._ask_coordinator(request, 3)
         for index, some in sorted(parts.items()):
             await self._produce(Place(topic, index), some)
 
@@ -70,21 +65,14 @@ class Transactional:
             base_sequence=self._sequence(place, len(values)),
             transactional=True,
         )
-        request = ProduceRequest(
+        request = produce_request(
+            place.topic, batch, first=place.partition, acks=-1, timeout_ms=3000,
             transactional_id=self.name,
-            acks=-1,
-            timeout_ms=3000,
-            topic_data=[
-                TopicProduceData(
-                    name=place.topic,
-                    partition_data=[PartitionProduceData(index=place.partition, records=batch)],
-                )
-            ],
-        )
+        )  # fmt: skip
         for _ in range(TRIES):
             leader = await client.leader(*place)
             answer = await client.ask(leader, request, newest=11 if self._first_version else 12)
-            code = answer.responses[0].partition_responses[0].error_code
+            code = only(answer).error_code
             if code == ErrorCode.NONE:
                 return
             if code not in CONFUSED:
@@ -103,22 +91,18 @@ class Transactional:
         return first
 
     async def _end(self, commits: bool) -> None:
-        answer = await self._ask_coordinator(
-            EndTxnRequest(
-                transactional_id=self.name,
-                producer_id=self._id[0],
-                producer_epoch=self._id[1],
-                committed=commits,
-            ),
-            4 if self._first_version else 5,
-        )
+        request = Ask.EndTxn(
+            transactional_id=self.name, producer_id=self._id[0], producer_epoch=self._id[1],
+            committed=commits,
+        )  # fmt: skip
+        answer = await self._ask_coordinator(request, 4 if self._first_version else 5)
         if not self._first_version:
             self._id = (answer.producer_id, answer.producer_epoch)
 
-    async def _ask_coordinator(self, request: object, newest: int) -> object:
+    async def _ask_coordinator(self, request: Message, newest: int) -> Any:
         for _ in range(TRIES):
             node = await self.client.coordinator(self.name, transactional=True)
-            answer = await self.client.ask(node, request, newest=newest)  # type: ignore[arg-type]
+            answer = await self.client.ask(node, request, newest=newest)
             code = _code_of(answer)
             if code == ErrorCode.NONE:
                 return answer
@@ -128,9 +112,9 @@ class Transactional:
         raise FailedTransaction
 
 
-def _code_of(answer: object) -> int:
+def _code_of(answer: Any) -> int:
     """The error of an answer, or of its first row."""
     rows = getattr(answer, "results_by_topic_v3_and_below", None)
     if rows:
         return int(rows[0].results_by_partition[0].partition_error_code)
-    return int(answer.error_code)  # type: ignore[attr-defined]
+    return int(answer.error_code)
