@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 )
 
 import kstore
+from tests.beside.librdkafka import read_first
 from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 
 Start = Callable[..., KstoreBroker]
@@ -62,18 +63,7 @@ def produce(broker: KstoreBroker, topic: str, values: list[bytes], **settings: o
 
 
 def consume(broker: KstoreBroker, topic: str, count: int, partition: int = 0) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "test", "enable.auto.commit": False}
-    )
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[bytes] = []
-    end = time.monotonic() + 20
-    while len(found) < count and time.monotonic() < end:
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            found.append(message.value())
-    consumer.close()
-    return found
+    return [each.value() for each in read_first(broker.bootstrap, topic, count, partition)]
 
 
 def topic_ids(broker: KstoreBroker) -> list[str]:

@@ -17,6 +17,7 @@ from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersion
 from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.testing import Broker, Cluster, Faults
+from tests.beside.librdkafka import read_first
 from tests.broker.harness.topic_client import TopicClient
 from tests.record_requests import fetch_request, only
 
@@ -277,20 +278,8 @@ def test_librdkafka_gets_over_all_of_it(broker: Broker, topic: str, faults: Faul
 
     faults.error("Fetch", "NOT_LEADER_OR_FOLLOWER", topic=topic, count=2)
     faults.disconnect("ListOffsets", count=1)
-    consumer = confluent_kafka.Consumer({
-        "bootstrap.servers": broker.address, "group.id": topic, "auto.offset.reset": "earliest",
-        "reconnect.backoff.max.ms": 100,
-    })  # fmt: skip
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-        values: list[int] = []
-        while len(values) < 20:
-            message = consumer.poll(60)
-            assert message is not None
-            if message.error() is None:
-                values.append(int(message.value()))
-    finally:
-        consumer.close()
+    quick = {"reconnect.backoff.max.ms": 100}
+    values = [int(each.value()) for each in read_first(broker.address, topic, 20, settings=quick)]
     assert values == list(range(20)), "each once, in order, though answers were lost"
 
 

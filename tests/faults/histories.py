@@ -8,8 +8,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Any, ClassVar
 
+import confluent_kafka as ck
+
+from kstore.errors import KafkaError
+from tests.beside.librdkafka import consumer_of, read_all
 from tests.beside.waiting import until
 from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import PARTITIONS, KstoreCluster
@@ -52,9 +57,7 @@ class NumberedProducer(Worker):
 
     def work(self) -> None:
         """Until stopped; then until each record has its answer."""
-        import confluent_kafka
-
-        producer = confluent_kafka.Producer(self._config)
+        producer = ck.Producer(self._config)
         number = 0
         while not self.stopping.wait(self.PAUSE_S):
             for partition in range(self._partitions):
@@ -91,30 +94,20 @@ class Reader(Worker):
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str) -> None:
         super().__init__("reader")
-        self._config = CLIENT | {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "isolation.level": isolation,
-            "auto.offset.reset": "error",
-        }
-        self._topic, self._partitions = topic, partitions
+        self._servers, self._topic, self._partitions = bootstrap, topic, partitions
+        self._config = CLIENT | {"isolation.level": isolation, "auto.offset.reset": "error"}
         self.seen: list[Record] = []
 
     def work(self) -> None:
         """Until stopped."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer(self._config)
-        try:
-            consumer.assign([TopicPartition(self._topic, p, 0) for p in range(self._partitions)])
+        places = [ck.TopicPartition(self._topic, p, 0) for p in range(self._partitions)]
+        with closing(consumer_of(self._servers, "reader", self._config)) as consumer:
+            consumer.assign(places)
             while not self.stopping.is_set():
                 for message in consumer.consume(500, timeout=0.1):
                     if message.error() is None:
                         value = message.value().decode()
                         self.seen.append((message.partition(), message.offset(), value))
-        finally:
-            consumer.close()
 
 
 class Copier(Worker):
@@ -131,37 +124,19 @@ class Copier(Worker):
 
     def work(self) -> None:
         """Until stopped and nothing is left to copy."""
-        import confluent_kafka as ck
-
+        transactions = {"transactional.id": "copier", "transaction.timeout.ms": 30_000}
+        settings = {"isolation.level": "read_committed", "session.timeout.ms": 10_000}
         while True:
-            producer = ck.Producer(
-                CLIENT
-                | {
-                    "bootstrap.servers": self._servers,
-                    "transactional.id": "copier",
-                    "transaction.timeout.ms": 30_000,
-                }
-            )
-            consumer = ck.Consumer(
-                CLIENT
-                | {
-                    "bootstrap.servers": self._servers,
-                    "group.id": "copier",
-                    "enable.auto.commit": False,
-                    "isolation.level": "read_committed",
-                    "auto.offset.reset": "earliest",
-                    "session.timeout.ms": 10_000,
-                }
-            )
+            producer = ck.Producer(CLIENT | {"bootstrap.servers": self._servers} | transactions)
+            consumer = consumer_of(self._servers, "copier", CLIENT | settings)
             try:
-                if self._copy(ck, producer, consumer):
-                    return
+                with closing(consumer):
+                    if self._copy(producer, consumer):
+                        return
             except ck.KafkaException:
                 time.sleep(0.2)  # then a new producer fences this one, whose transaction is aborted
-            finally:
-                consumer.close()
 
-    def _copy(self, ck: Any, producer: Any, consumer: Any) -> bool:
+    def _copy(self, producer: Any, consumer: Any) -> bool:
         producer.init_transactions(30)
         consumer.subscribe([self._source])
         quiet = 0
@@ -195,8 +170,6 @@ class LeaderWatcher(Worker):
 
     def work(self) -> None:
         """Until stopped; a broker that is away is asked again in the next round."""
-        from kstore.errors import KafkaError
-
         newest: dict[tuple[int, int], int] = {}
         while not self.stopping.wait(0.1):
             for node in self._nodes:
@@ -226,17 +199,9 @@ class CommitClient(Worker):
 
     def work(self) -> None:
         """Until stopped, with a pause between two operations."""
-        import confluent_kafka as ck
-
-        config = CLIENT | {
-            "bootstrap.servers": self._servers,
-            "group.id": "register",
-            "enable.auto.commit": False,
-        }
-        consumer = ck.Consumer(config)
         place = ck.TopicPartition(self._topic, 0)
         turn = 0
-        try:
+        with closing(consumer_of(self._servers, "register", CLIENT)) as consumer:
             while not self.stopping.wait(0.15):
                 turn += 1
                 called = self._clock()
@@ -260,37 +225,13 @@ class CommitClient(Worker):
                     if found.error is None:
                         value = max(found.offset, 0)
                         self.history.append(Operation("read", value, called, self._clock()))
-        finally:
-            consumer.close()
 
 
 def all_records(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Record]:
     """Everything that the topic holds now, up to the ends at the call."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer(
-        CLIENT
-        | {"bootstrap.servers": bootstrap, "group.id": "all", "isolation.level": isolation,
-           "enable.auto.commit": False, "enable.partition.eof": True}
-    )  # fmt: skip
-    found: list[Record] = []
-    try:
-        places = [TopicPartition(topic, p, 0) for p in range(partitions)]
-        consumer.assign(places)
-        ended: set[int] = set()
-        deadline = time.monotonic() + 60
-        while len(ended) < partitions:
-            assert time.monotonic() < deadline, f"{topic} can't be read to its end: {ended}"
-            for message in consumer.consume(1000, timeout=0.5):
-                if message.error() is not None:
-                    if message.error().code() == -191:  # _PARTITION_EOF
-                        ended.add(message.partition())
-                    continue
-                ended.discard(message.partition())
-                found.append((message.partition(), message.offset(), message.value().decode()))
-    finally:
-        consumer.close()
-    return found
+    settings = CLIENT | {"isolation.level": isolation}
+    found = read_all(bootstrap, topic, range(partitions), settings)
+    return [(each.partition(), each.offset(), each.value().decode()) for each in found]
 
 
 def check_records(stored: list[Record], producers: list[Producer], seen: list[Record]) -> None:

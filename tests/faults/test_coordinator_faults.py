@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
+from confluent_kafka import TopicPartition
 
 from kstore.broker.runtime.coordinators.partitions import partition_of
 from kstore.broker.runtime.transactions.admission import TIMEOUT_S
 from kstore.protocol.transactions.admin import DescribeTransactionsRequest
+from tests.beside.librdkafka import consumer_of
 from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
@@ -148,9 +149,7 @@ class Reader:
     """Reads committed records, partition by partition, from the beginning."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "r", "isolation.level": "read_committed"}
-        )
+        self._consumer = consumer_of(bootstrap)
         self._found: dict[int, list[str]] = {}
 
     def read(self, partition: int) -> list[str]:

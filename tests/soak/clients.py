@@ -7,12 +7,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import confluent_kafka as ck
 
 from kstore.clients import AdminClient, NewTopic
 from kstore.errors import KafkaError
+from tests.beside.librdkafka import consumer_of
 from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.faults.histories import CLIENT, NumberedProducer
@@ -44,29 +46,21 @@ class OrderReader(Worker):
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("reader")
-        self._config = CLIENT | {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-        }
-        self._topic, self._partitions = topic, partitions
+        self._servers, self._topic, self._partitions = bootstrap, topic, partitions
         self.last: dict[tuple[str, int], int] = {}
         self.records = 0
         self.wrong: list[str] = []
 
     def work(self) -> None:
         """Until stopped."""
-        consumer = ck.Consumer(self._config)
-        try:
-            places = [ck.TopicPartition(self._topic, p, 0) for p in range(self._partitions)]
+        places = [ck.TopicPartition(self._topic, p, 0) for p in range(self._partitions)]
+        settings = CLIENT | {"auto.offset.reset": "error"}
+        with closing(consumer_of(self._servers, "reader", settings)) as consumer:
             consumer.assign(places)
             while not self.stopping.is_set():
                 for message in consumer.consume(500, timeout=0.2):
                     if message.error() is None:
                         self._take(message)
-        finally:
-            consumer.close()
 
     def _take(self, message: Any) -> None:
         name, _, number, _ = message.value().decode().split("-")

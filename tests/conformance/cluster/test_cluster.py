@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from kstore.errors import ErrorCode
+from tests.beside.librdkafka import read_first
 from tests.beside.waiting import until
 from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster
@@ -60,16 +61,11 @@ def kcat(*arguments: str, given: bytes = b"") -> bytes:
 def produce(cluster: KstoreCluster, topic: str, values: list[str], partition: int = 0) -> None:
     """Write with acks=all; every record is acknowledged."""
     failed: list[object] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "retry.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 100,
-            "message.timeout.ms": TIMEOUT_S * 1000,
-        }
-    )
+    producer = Producer({
+        "bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True,
+        "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
+        "message.timeout.ms": TIMEOUT_S * 1000,
+    })  # fmt: skip
     for value in values:
         producer.produce(
             topic, value, partition=partition,
@@ -81,28 +77,8 @@ def produce(cluster: KstoreCluster, topic: str, values: list[str], partition: in
 
 def read(cluster: KstoreCluster, topic: str, count: int, partition: int = 0) -> list[str]:
     """The first records of a partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "reconnect.backoff.max.ms": 100,
-        }
-    )
-    found: list[str] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-
-        def poll() -> bool:
-            for message in consumer.consume(100, 0.2):
-                if message.error() is None:
-                    found.append(message.value().decode())
-            return len(found) >= count
-
-        until(poll, f"{count} records of {topic}")
-    finally:
-        consumer.close()
-    return found
+    found = read_first(cluster.bootstrap, topic, count, partition)
+    return [each.value().decode() for each in found]
 
 
 def test_what_is_written_to_three_brokers_outlives_its_leader(

@@ -28,6 +28,7 @@ from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnTopic,
 )
 from kstore.types import TopicPartition
+from tests.beside.librdkafka import consumer_of
 from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_cluster import KstoreCluster
@@ -52,18 +53,11 @@ KEYS = [b"k%d" % number for number in range(16)]
 
 def reader_of(cluster: KstoreCluster, topic: str, group: str, **more: Any) -> Any:
     """librdkafka's consumer."""
-    from confluent_kafka import Consumer
-
-    made = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "auto.commit.interval.ms": 100,
-            "topic.metadata.refresh.interval.ms": 500,
-        }
-        | more
-    )
+    settings = {
+        "enable.auto.commit": True, "auto.commit.interval.ms": 100,
+        "topic.metadata.refresh.interval.ms": 500,
+    }  # fmt: skip
+    made = consumer_of(cluster.bootstrap, group, settings | more)
     made.subscribe([topic])
     return made
 

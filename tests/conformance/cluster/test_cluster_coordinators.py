@@ -18,6 +18,7 @@ from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from kstore.protocol.transactions.transactions import EndTxnRequest
+from tests.beside.librdkafka import consumer_of
 from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
@@ -44,16 +45,7 @@ def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
 
 
 def consumer(cluster: KstoreCluster, group: str) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            **QUICK,
-        }
-    )
+    return consumer_of(cluster.bootstrap, group, QUICK)
 
 
 def coordinator(cluster: KstoreCluster, topic: str, name: str) -> int:

@@ -5,15 +5,17 @@ come back, what acks=all asks of them, and who is sent to another broker.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
+from tests.beside.librdkafka import consumer_of
 from tests.beside.waiting import until
 from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster
@@ -137,14 +139,6 @@ def test_consumers_read_in_their_rack(cluster: KstoreCluster, topic: str) -> Non
 
 def consumed(cluster: KstoreCluster, topic: str, rack: str, count: int) -> list[str]:
     """So many records, as an unmodified client of that rack reads them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "x",
-            "client.rack": rack,
-            "enable.auto.commit": False,
-        }
-    )
     found: list[str] = []
 
     def poll() -> bool:
@@ -154,9 +148,7 @@ def consumed(cluster: KstoreCluster, topic: str, rack: str, count: int) -> list[
             found.append(message.value().decode())
         return len(found) >= count
 
-    try:
+    with closing(consumer_of(cluster.bootstrap, "x", {"client.rack": rack})) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         until(poll, f"{count} records of {topic}")
-    finally:
-        consumer.close()
     return found

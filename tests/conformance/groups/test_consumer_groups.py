@@ -4,6 +4,7 @@ Java, static ones, regular expressions, a broker that is killed, live groups tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -27,23 +28,7 @@ CONSUMER_PROTOCOL = {"group.protocol": "consumer"}
 class Member(Confluent):
     """A member of the consumer protocol by confluent-kafka."""
 
-    def __init__(self, bootstrap: str, topic: str, subscribed: str = "", **more: Any) -> None:
-        from confluent_kafka import Consumer
-
-        self.rebalances = 0
-        self.seen: list[bytes] = []
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"g-{topic}",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "topic.metadata.refresh.interval.ms": 1000,
-            }
-            | CONSUMER_PROTOCOL
-            | more
-        )
-        self.consumer.subscribe([subscribed or topic], on_assign=self._assigned)
+    settings: Mapping[str, Any] = CONSUMER_PROTOCOL | {"topic.metadata.refresh.interval.ms": 1000}
 
 
 def everything(members: list[Any]) -> set[bytes]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
+from tests.beside.librdkafka import consumer_of
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -22,24 +23,16 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "200"}
 class Confluent:
     """A member by confluent-kafka."""
 
-    def __init__(self, bootstrap: str, topic: str, **more: Any) -> None:
-        from confluent_kafka import Consumer
+    settings: Mapping[str, Any] = {
+        "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 300,
+        "partition.assignment.strategy": "range",
+    }  # fmt: skip
 
+    def __init__(self, bootstrap: str, topic: str, subscribed: str = "", **more: Any) -> None:
         self.rebalances = 0
         self.seen: list[bytes] = []
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"g-{topic}",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": 300,
-                "partition.assignment.strategy": "range",
-            }
-            | more
-        )
-        self.consumer.subscribe([topic], on_assign=self._assigned)
+        self.consumer = consumer_of(bootstrap, f"g-{topic}", self.settings | more)
+        self.consumer.subscribe([subscribed or topic], on_assign=self._assigned)
 
     def _assigned(self, consumer: Any, partitions: Any) -> None:
         self.rebalances += 1

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.beside.librdkafka import consumer_of
 from tests.conformance.java.word_counts import WordCounts, lines_of, right_counts
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kafka_jars import KafkaUnavailableError
@@ -80,16 +80,9 @@ class Counts:
     """What the application has written, as a reader of committed records sees it."""
 
     def __init__(self, bootstrap: str) -> None:
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import TopicPartition
 
-        self._consumer: Any = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "reader",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-            }
-        )
+        self._consumer = consumer_of(bootstrap)
         self._consumer.assign([TopicPartition("counts", p, 0) for p in range(PARTITIONS)])
         self.seen: dict[str, list[int]] = {}
         self.total = 0
@@ -98,11 +91,7 @@ class Counts:
         """Read until there are so many records."""
         end = time.monotonic() + DEADLINE_S
         while self.total < total:
-            message = self._consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                word, count = message.key().decode(), int(message.value())
-                self.seen.setdefault(word, []).append(count)
-                self.total += 1
+            self.total += self._step()
             assert time.monotonic() < end, f"{self.total} of {total}\n" + "\n".join(
                 app.output()[-1500:] for app in apps
             )
@@ -110,9 +99,14 @@ class Counts:
     def read_rest(self) -> None:
         """Read what is there beyond: nothing should be."""
         for _ in range(5):
-            message = self._consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                self.seen.setdefault(message.key().decode(), []).append(int(message.value()))
+            self._step()
+
+    def _step(self) -> bool:
+        message = self._consumer.poll(0.2)
+        if message is None or message.error() is not None:
+            return False
+        self.seen.setdefault(message.key().decode(), []).append(int(message.value()))
+        return True
 
     def close(self) -> None:
         """Leave."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kstore.clients.replicator import ReplicationOptions, Replicator
+from tests.beside.librdkafka import read_all
 from tests.clients.replicator.sides import SETTINGS, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
@@ -47,26 +48,8 @@ def fill(side: Side, topic: str, name: str, numbers: Iterable[int] = range(5)) -
 
 def librdkafka_reads(side: Side, topic: str) -> list[tuple[int, int, str]]:
     """All committed records, as (partition, offset, value)."""
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
-
-    settings = {
-        "bootstrap.servers": side.bootstrap, "group.id": "g", "enable.auto.commit": False,
-        "isolation.level": "read_committed", "enable.partition.eof": True,
-    }  # fmt: skip
-    found = []
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(2)])
-    ended = set()
-    while len(ended) < 2:
-        message = consumer.poll(60)
-        assert message is not None
-        if message.error() is None:
-            found.append((message.partition(), message.offset(), message.value().decode()))
-        else:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            ended.add(message.partition())
-    consumer.close()
-    return sorted(found)
+    found = read_all(side.bootstrap, topic, range(2), strict=True)
+    return [(each.partition(), each.offset(), each.value().decode()) for each in found]
 
 
 def java_reads(side: Side, topic: str, count: int) -> list[str]:

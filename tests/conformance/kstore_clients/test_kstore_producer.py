@@ -21,6 +21,7 @@ from kstore.errors import (
     UnsupportedVersionError,
 )
 from kstore.types import ConsumerGroupMetadata, TopicPartition
+from tests.beside.librdkafka import committed_offset, read_all
 from tests.conformance.kstore_broker import KstoreBroker
 
 WAIT_S = 60.0
@@ -28,34 +29,7 @@ WAIT_S = 60.0
 
 def read(servers: str, topic: str, partitions: int = 1) -> list[Any]:
     """All committed messages, partition by partition, as librdkafka reads them."""
-    from confluent_kafka import Consumer
-    from confluent_kafka import TopicPartition as Place
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    found = []
-    try:
-        consumer.assign([Place(topic, partition, 0) for partition in range(partitions)])
-        ends: set[int | None] = set()
-        while len(ends) < partitions:
-            message = consumer.poll(WAIT_S)
-            assert message is not None, "librdkafka reads nothing"
-            error = message.error()
-            if error is None:
-                found.append(message)
-            else:
-                assert error.name() == "_PARTITION_EOF", error
-                ends.add(message.partition())
-    finally:
-        consumer.close()
-    return sorted(found, key=lambda message: (message.partition(), message.offset()))
+    return read_all(servers, topic, range(partitions), strict=True)
 
 
 def test_keys_go_where_librdkafka_and_java_send_them(
@@ -243,20 +217,7 @@ def test_only_committed_transactions_are_read(
         producer.commit_transaction()  # an empty one
     values = [message.value() for message in read(servers, topic)]
     assert values == [b"%d-%d" % (turn, n) for turn in (1, 3, 5) for n in range(50)]
-    assert committed(servers, group.group_id, topic) == 105
-
-
-def committed(servers: str, group: str, topic: str) -> int:
-    """The offset that a group has committed for partition 0."""
-    from confluent_kafka import Consumer
-    from confluent_kafka import TopicPartition as Place
-
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
-    try:
-        (place,) = consumer.committed([Place(topic, 0)], WAIT_S)
-        return int(place.offset)
-    finally:
-        consumer.close()
+    assert committed_offset(servers, group.group_id, topic) == 105
 
 
 def test_a_producer_that_was_replaced_is_fenced(servers: str, topic: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.beside.librdkafka import consumer_of
 from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
@@ -31,18 +32,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 
 def consumer(broker: KstoreBroker, topic: str, **more: Any) -> Any:
-    from confluent_kafka import Consumer
-
-    made = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": f"g-{topic}",
-            "auto.offset.reset": "earliest",
-            "auto.commit.interval.ms": 100,
-            "topic.metadata.refresh.interval.ms": 500,
-        }
-        | more
-    )
+    settings = {
+        "enable.auto.commit": True, "auto.commit.interval.ms": 100,
+        "topic.metadata.refresh.interval.ms": 500,
+    }  # fmt: skip
+    made = consumer_of(broker.bootstrap, f"g-{topic}", settings | more)
     made.subscribe([topic])
     return made
 

@@ -16,11 +16,16 @@ from typing import Any
 
 import pytest
 
+from tests.beside.librdkafka import committed_offset, consumer_of, read_all
 from tests.conformance.kafka_broker import run_tool, tool_command
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.reference.transactional_producer import Producer
 
 DEADLINE_S = 40.0
+READER = {
+    "isolation.level": "read_committed", "metadata.recovery.strategy": "none",
+    "reconnect.backoff.max.ms": 300,
+}  # fmt: skip
 ENDS = (True, False, True, True, False)  # commit or abort
 
 
@@ -29,55 +34,15 @@ def make_topic(broker: Any, topic: str, partitions: int = 1) -> None:
     PYTHON_CLIENTS["confluent-kafka"](broker.bootstrap).create_topic(topic, partitions)
 
 
-def confluent_consumer(broker: Any, group: str, **extra: Any) -> Any:
+def confluent_consumer(broker: Any, group: str) -> Any:
     """A read_committed consumer that commits nothing by itself."""
-    from confluent_kafka import Consumer
-
-    settings = {
-        "bootstrap.servers": broker.bootstrap,
-        "group.id": group,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "metadata.recovery.strategy": "none",
-        "reconnect.backoff.max.ms": 300,
-        "log_level": 0,
-    }
-    return Consumer(settings | extra)
+    return consumer_of(broker.bootstrap, group, READER)
 
 
 def committed(broker: Any, topic: str, partition: int = 0) -> list[bytes]:
     """All committed values of a partition, up to the last stable offset."""
-    from confluent_kafka import KafkaError, TopicPartition
-
-    consumer = confluent_consumer(broker, "reads-all")
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    values = []
-    deadline = time.monotonic() + DEADLINE_S
-    try:
-        while time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            if message.error() is None:
-                values.append(message.value())
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                return values
-    finally:
-        consumer.close()
-    raise TimeoutError(f"{topic} was not read to its end; {len(values)} values so far")
-
-
-def offset_of(broker: Any, group: str, topic: str) -> int:
-    """The group's committed offset in partition 0."""
-    from confluent_kafka import TopicPartition
-
-    consumer = confluent_consumer(broker, group)
-    try:
-        return int(consumer.committed([TopicPartition(topic, 0)], DEADLINE_S)[0].offset)
-    finally:
-        consumer.close()
+    found = read_all(broker.bootstrap, topic, [partition], READER)
+    return [each.value() for each in found]
 
 
 # ---- the clients' own transactions ----
@@ -158,7 +123,9 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     run(peer, topic, f"{topic}-group")
     kept = [b"%d" % number for number, commits in enumerate(ENDS) if commits]
     assert committed(peer, topic, 0) == committed(peer, topic, 1) == kept
-    assert offset_of(peer, f"{topic}-group", topic) == 4  # of the last that was committed
+    assert (
+        committed_offset(peer.bootstrap, f"{topic}-group", topic) == 4
+    )  # of the last that was committed
 
 
 def test_a_second_producer_fences_the_first(peer: Any, topic: str) -> None:
@@ -212,7 +179,7 @@ class Copier:
         from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka import Producer as Confluent
 
-        consumer = confluent_consumer(self.broker, "copies", **{"enable.partition.eof": False})
+        consumer = confluent_consumer(self.broker, "copies")
         producer = Confluent(
             {
                 "bootstrap.servers": self.broker.bootstrap,

@@ -4,12 +4,13 @@ that writes and one that reads by any settings.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import trustme
+
+from tests.beside.librdkafka import read_first
 
 TIMEOUT_S = 60.0
 
@@ -59,18 +60,5 @@ def produce(settings: dict[str, Any], topic: str, values: list[bytes]) -> None:
 
 
 def consume(settings: dict[str, Any], topic: str, count: int) -> list[bytes]:
-    consumer = confluent_kafka.Consumer({
-        **settings, "group.id": "g", "auto.offset.reset": "earliest",
-        "fetch.message.max.bytes": 9_000_000,
-    })  # fmt: skip
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while len(found) < count and time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is not None and message.error() is None:
-                found.append(message.value())
-    finally:
-        consumer.close()
-    return found
+    servers, large = settings["bootstrap.servers"], {"fetch.message.max.bytes": 9_000_000}
+    return [each.value() for each in read_first(servers, topic, count, settings=settings | large)]

@@ -1,0 +1,73 @@
+"""What is in a topic, and what a group has, by an unmodified client (librdkafka): so that what
+kstore wrote is not judged by kstore's own reader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any
+
+import confluent_kafka as ck
+
+TIMEOUT_S = 60.0
+
+
+def consumer_of(
+    servers: str, group: str = "nobody", settings: Mapping[str, Any] | None = None
+) -> Any:
+    """It begins at the beginning, and commits nothing by itself."""
+    return ck.Consumer({
+        "bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False,
+        "auto.offset.reset": "earliest", "reconnect.backoff.max.ms": 200, "log_level": 0,
+        **(settings or {}),
+    })  # fmt: skip
+
+
+def read_first(
+    servers: str, topic: str, count: int, partition: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> list[Any]:  # fmt: skip
+    """The first messages of a partition; fewer, if they do not come."""
+    found: list[Any] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    with closing(consumer_of(servers, settings=settings)) as reader:
+        reader.assign([ck.TopicPartition(topic, partition, 0)])
+        while len(found) < count and time.monotonic() < deadline:
+            found += [each for each in reader.consume(100, 0.2) if each.error() is None]
+    return found
+
+
+def read_all(
+    servers: str, topic: str, partitions: Iterable[int] = (0,),
+    settings: Mapping[str, Any] | None = None, *, strict: bool = False,
+) -> list[Any]:  # fmt: skip
+    """All committed messages up to the ends now, by partition and offset; ``strict``: no error may
+    come on the way.
+    """
+    ends = {"isolation.level": "read_committed", "enable.partition.eof": True}
+    found: list[Any] = []
+    places = [ck.TopicPartition(topic, index, 0) for index in partitions]
+    ended: set[int] = set()
+    deadline = time.monotonic() + TIMEOUT_S
+    with closing(consumer_of(servers, settings=ends | dict(settings or {}))) as reader:
+        reader.assign(places)
+        while len(ended) < len(places):
+            assert time.monotonic() < deadline, f"{topic} was not read to its end, but {ended}"
+            for message in reader.consume(1000, 0.5):
+                if message.error() is None:
+                    found.append(message)
+                    ended.discard(message.partition())
+                elif message.error().code() == ck.KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+                else:
+                    assert not strict, message.error()
+    return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+
+def committed_offset(servers: str, group: str, topic: str, partition: int = 0) -> int:
+    """What a group has committed for a partition."""
+    with closing(consumer_of(servers, group)) as asked:
+        [place] = asked.committed([ck.TopicPartition(topic, partition)], TIMEOUT_S)
+    return int(place.offset)
