@@ -15,10 +15,10 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kstore import broker_process
 from tests.conformance import wire
@@ -200,10 +200,37 @@ class BrokerProcess(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class BrokerProcesses:
+    """Brokers by their numbers, started and stopped at one time."""
+
+    brokers: dict[int, Any]
+
+    def runs(self, node_id: int) -> bool:
+        """Whether the broker was started and not ended by us."""
+        return self.brokers[node_id].process is not None
+
+    def start(self, *node_ids: int, timeout_s: float = 120) -> float:
+        """Start the brokers named, or all that don't run; the seconds until each has answered its
+        first request.
+        """
+        starting = [self.brokers[i] for i in node_ids or self.brokers if not self.runs(i)]
+        for broker in starting:
+            broker.prepare()
+        begin = time.monotonic()
+        with ThreadPoolExecutor(max(1, len(starting))) as threads:
+            list(threads.map(lambda broker: broker.start(timeout_s=timeout_s), starting))
+        return time.monotonic() - begin
+
+    def stop(self, *node_ids: int) -> list[int]:
+        """Stop the brokers named, or all, cleanly; their exit codes."""
+        stopping = [self.brokers[i] for i in node_ids or self.brokers if self.runs(i)]
+        with ThreadPoolExecutor(max(1, len(stopping))) as threads:
+            return list(threads.map(lambda broker: broker.stop(), stopping))
+
+    def kill(self, node_id: int) -> None:
+        """kill -9, as in a crash."""
+        self.brokers[node_id].kill()

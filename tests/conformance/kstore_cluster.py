@@ -9,13 +9,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tests.beside.waiting import TIMEOUT_S, until
+from tests.conformance.broker_process import BrokerProcesses
 from tests.conformance.kstore_broker import KstoreBroker
 
 if TYPE_CHECKING:
@@ -37,11 +36,7 @@ THREE_REPLICAS = {
 """Settings of a cluster that goes on while one of three brokers is away."""
 
 
-class ClusterBroker(KstoreBroker):
-    """One broker of a cluster."""
-
-
-class KstoreCluster:
+class KstoreCluster(BrokerProcesses):
     """Brokers 1 to ``size``, in ``folder``/brokerN, with one coordination folder beside them.
 
     ``overrides`` are for all of them; ``zookeeper`` is a zookeeper.connect to use instead of the
@@ -64,42 +59,28 @@ class KstoreCluster:
         self._overrides = dict([store]) | dict(overrides or {})
         self._environment = environment
         self._paused: set[int] = set()
-        self.brokers: dict[int, ClusterBroker] = {}
+        self.brokers: dict[int, KstoreBroker] = {}
         for node_id in range(1, size + 1):
             self.add(node_id)
 
     # ---- brokers ----
 
-    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> ClusterBroker:
+    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> KstoreBroker:
         """Give the cluster another broker, which `start` starts."""
         given = self._overrides | {"node.id": str(node_id)} | dict(overrides or {})
-        broker = ClusterBroker(
+        broker = KstoreBroker(
             self.folder / f"broker{node_id}", overrides=given, environment=self._environment
         )
         self.brokers[node_id] = broker
         return broker
 
-    def start(self, *node_ids: int, timeout_s: float = TIMEOUT_S) -> float:
-        """Start the brokers named, or all that don't run, at one time; the seconds until all are
-        ready.
-        """
-        starting = [self.brokers[i] for i in node_ids or self.brokers if not self.runs(i)]
-        begin = time.monotonic()
-        with ThreadPoolExecutor(max(1, len(starting))) as threads:
-            for started in [threads.submit(b.start, timeout_s=timeout_s) for b in starting]:
-                started.result()
-        return time.monotonic() - begin
-
     def stop(self, *node_ids: int) -> list[int]:
-        """Stop the brokers named, or all, cleanly and at one time; their exit codes."""
-        stopping = [i for i in node_ids or self.brokers if self.runs(i)]
-        self.resume(*stopping)
-        with ThreadPoolExecutor(max(1, len(stopping))) as threads:
-            return list(threads.map(lambda i: self.brokers[i].stop(), stopping))
+        """Those that are paused, too."""
+        self.resume(*node_ids)
+        return super().stop(*node_ids)
 
     def kill(self, node_id: int) -> None:
-        """kill -9, as in a crash."""
-        self.brokers[node_id].kill()
+        super().kill(node_id)
         self._paused.discard(node_id)
 
     def restart(self, node_id: int, *, kill: bool = False) -> None:
@@ -130,10 +111,6 @@ class KstoreCluster:
             self.resume(node_id)
         else:
             self.start(node_id)
-
-    def runs(self, node_id: int) -> bool:
-        """Whether the broker was started and not ended by us."""
-        return self.brokers[node_id].process is not None
 
     def was_killed(self, node_id: int) -> bool:
         """Whether somebody else has ended the broker: others do if it stands still with the shared
@@ -265,12 +242,7 @@ class KstoreCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             error.add_note(self.output())
         self.stop()

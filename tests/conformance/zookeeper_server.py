@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.conformance.broker_process import BrokerDiedError, BrokerProcess, free_port
@@ -115,11 +114,6 @@ class ZooKeeperEnsemble:
         self.leader()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for server in self.servers:
             server.kill()

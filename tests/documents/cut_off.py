@@ -11,13 +11,14 @@ import uuid
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.types import TopicPartition
 from tests.beside.waiting import until
 from tests.conformance.broker_process import free_ports
-from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kstore_cluster import KstoreCluster
 
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
@@ -88,7 +89,7 @@ class CutOffCluster(KstoreCluster):
         self._gates: dict[int, Gate] = {}
         super().__init__(folder, 3, overrides=SETTINGS | dict(overrides or {}))
 
-    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> ClusterBroker:
+    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> KstoreBroker:
         """See KstoreCluster; the other brokers come in through a gate."""
         broker = super().add(node_id, overrides)
         inside = free_ports(2)
@@ -161,13 +162,8 @@ class CutOffCluster(KstoreCluster):
             admin.elect_leaders([TopicPartition(topic, 0)])
         until(partial(self._leads, topic, leader, asked), f"{leader} leads {topic}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *given: Any) -> None:
         for gate in self._gates.values():
             gate.open()  # a clean stop asks the others
-        super().__exit__(kind, error, trace)
+        super().__exit__(*given)
         self._thread.close()

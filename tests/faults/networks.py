@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import subprocess
-from types import TracebackType
 from typing import Self
 
 
@@ -70,12 +69,7 @@ class Network:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._remove()
 
     def _add(self, host: int) -> None:

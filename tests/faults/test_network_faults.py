@@ -16,19 +16,15 @@ from pathlib import Path
 import pytest
 
 from tests.beside.waiting import until
-from tests.conformance.kstore_cluster import (
-    PARTITIONS,
-    THREE_REPLICAS,
-    ClusterBroker,
-    KstoreCluster,
-)
+from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import Traffic
 from tests.faults.networks import Network, why_not
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-class HostedBroker(ClusterBroker):
+class HostedBroker(KstoreBroker):
     """A broker on a host of the network."""
 
     def __init__(self, folder: Path, overrides: Mapping[str, str], network: Network) -> None:
@@ -48,7 +44,7 @@ class HostedCluster(KstoreCluster):
         self._network = network
         super().__init__(folder, 3, overrides=overrides)
 
-    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> ClusterBroker:
+    def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> KstoreBroker:
         given = self._overrides | {"node.id": str(node_id)} | dict(overrides or {})
         broker = HostedBroker(self.folder / f"broker{node_id}", given, self._network)
         self.brokers[node_id] = broker

@@ -10,7 +10,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from kstore.protocol.metadata.api_versions import (
@@ -68,12 +67,7 @@ class FakeBroker:
         self._threads[0].start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self._open:

@@ -18,7 +18,7 @@ from kstore.clients import AdminClient, Consumer, NewTopic
 from kstore.protocol.registry import APIS, encode_request
 from tests.beside.waiting import until
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.kstore_cluster import ClusterBroker, KstoreCluster
+from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.wire import exchange, read_frame
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ FILLED = {"group_id": "g", "transactional_id": "t", "key": "g"}
 """Fields that a request is given, for its handler to come to what it works with."""
 
 
-class TellingBroker(ClusterBroker):
+class TellingBroker(KstoreBroker):
     """It writes down what its loop's thread loads."""
 
     def command(self) -> list[str]:
@@ -46,7 +46,6 @@ class TellingCluster(KstoreCluster):
     """Of such brokers."""
 
     def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> TellingBroker:
-        """See KstoreCluster."""
         made = super().add(node_id, overrides)
         broker = TellingBroker(made.folder, overrides=made.overrides)
         self.brokers[node_id] = broker

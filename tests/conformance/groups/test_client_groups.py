@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self
 
 import confluent_kafka
@@ -90,12 +90,7 @@ class Other:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.member.stop()
 
 

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.conformance.kafka_jars import KafkaUnavailableError, java_program, streams_classpath
@@ -110,10 +109,5 @@ class WordCounts:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

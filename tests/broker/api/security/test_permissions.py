@@ -29,7 +29,7 @@ from kstore.protocol.security.acls import (
     DescribeAclsRequest,
 )
 from tests.conformance.broker_process import free_port
-from tests.conformance.kstore_cluster import ClusterBroker
+from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes.compare import plain
 from tests.conformance.probes.consumer_groups import beat, join
 from tests.conformance.probes.rights import UNKNOWN_ID, request
@@ -54,7 +54,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPeer]:
     """A broker that checks rights; alone in a cluster, so that it serves what brokers ask, too."""
     folder = tmp_path_factory.mktemp("permissions")
     port = free_port()
-    broker = ClusterBroker(folder)
+    broker = KstoreBroker(folder)
     broker.overrides |= secured_settings(broker.bootstrap, f"{broker.host}:{port}") | {
         "node.id": "1",
         # Where the users are, so that what brokers ask is served there.
