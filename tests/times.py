@@ -107,8 +107,7 @@ def rounded(cost: Counter[str]) -> dict[str, float]:
 
 def recorded() -> dict[str, float]:
     """CPU seconds of each recorded file."""
-    found: dict[str, float] = json.loads(RECORDED.read_text(encoding="utf-8"))
-    return found
+    return json.loads(RECORDED.read_text(encoding="utf-8"))
 
 
 def last_run() -> dict[str, float]:

@@ -150,7 +150,6 @@ def start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
          "--override", "listeners=PLAINTEXT://localhost:0", *arguments],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     return process, process.stdout.readline()
 
 

@@ -95,7 +95,6 @@ def _start(told: Path) -> int:
         [java_program(), *FLAGS, "-cp", classpath(), str(SOURCE), str(told)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    assert started.stdout is not None
     said = started.stdout.readline()
     if not said.strip():
         raise ConnectionError(f"{SOURCE.name} has not started: exit code {started.wait()}")

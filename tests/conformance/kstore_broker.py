@@ -53,5 +53,4 @@ class KstoreBroker(BrokerProcess):
 
     def after_start(self, timeout_s: float) -> None:
         """It answers before it has its place in a cluster: its ready line says that it has."""
-        assert self.launched is not None
         self.launched.wait_ready(time.monotonic() + timeout_s)

@@ -67,8 +67,7 @@ class Client:
 
     def _line(self) -> dict[str, Any]:
         assert self._process.stdout
-        line: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return line
+        return json.loads(self._process.stdout.readline())
 
     def __enter__(self) -> Client:
         return self

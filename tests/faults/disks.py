@@ -212,5 +212,4 @@ def faulty_disk(tmp_path: Path) -> Iterator[FaultyDisk]:
 @pytest.fixture(params=["frozen_disk", "faulty_disk"])
 def disk(request: pytest.FixtureRequest) -> Disk:
     """Either of the two: what can stand still."""
-    found: Disk = request.getfixturevalue(request.param)
-    return found
+    return request.getfixturevalue(request.param)

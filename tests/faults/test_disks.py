@@ -45,14 +45,12 @@ def start(disk: Disk, change: str) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=os.environ | dict(disk.environment),
     )  # fmt: skip
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
 
 
 def go_on(process: subprocess.Popen[str]) -> None:
     """Let it make its change."""
-    assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 

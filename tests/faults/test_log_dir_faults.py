@@ -58,8 +58,7 @@ def send(broker: KstoreBroker, topic: str, partition: int, value: bytes = b"valu
         bootstrap_servers=broker.bootstrap, delivery_timeout_ms=2_000, request_timeout_ms=1_500,
         enable_idempotence=False, linger_ms=0,
     ) as producer:  # fmt: skip
-        offset: int = producer.send(topic, value, partition=partition).result(30)
-        return offset
+        return producer.send(topic, value, partition=partition).result(30)
 
 
 def leaders(admin: AdminClient, topic: str) -> list[int | None]:
@@ -79,8 +78,7 @@ def deleted(peer: Peer, topic: str, partition: int) -> int:
     row = {"partition_index": partition, "offset": 0}
     request = Ask.DeleteRecords(timeout_ms=1000, topics=[{"name": topic, "partitions": [row]}])
     answer: Any = peer.ask(request, 1)
-    code: int = answer.topics[0].partitions[0].error_code
-    return code
+    return answer.topics[0].partitions[0].error_code
 
 
 def fail(broker: KstoreBroker, disk: FaultyDisk, topic: str, partition: int) -> None:

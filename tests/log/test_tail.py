@@ -40,12 +40,10 @@ class Writer:
 
     def do(self, statement: str) -> None:
         """Run a statement there; ``log`` is the log."""
-        assert self.process.stdin is not None
         self.process.stdin.write(statement + "\n")
         self._answer("done")
 
     def _answer(self, wanted: str) -> None:
-        assert self.process.stdout is not None
         assert self.process.stdout.readline().strip() == wanted
 
     def kill(self) -> None:

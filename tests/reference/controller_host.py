@@ -100,7 +100,6 @@ class Node:
 
     def stop(self) -> None:
         """End: the session is over."""
-        assert self.session is not None
         self.session.close()
         self.session = None
 

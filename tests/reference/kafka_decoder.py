@@ -58,8 +58,7 @@ class _Reader:
 
     @staticmethod
     def _kind(field: dict[str, Any]) -> str:
-        kind: str = field["type"]
-        return kind
+        return field["type"]
 
     def _value(self, field: dict[str, Any], kind: str) -> Any:
         if kind in NUMBERS:
@@ -85,8 +84,7 @@ class _Reader:
             raise NotKafkasError(f"{field['name']} is null")
 
     def _size(self, short: bool) -> int:
-        size: int = struct.unpack(">h" if short else ">i", self._take(2 if short else 4))[0]
-        return size
+        return struct.unpack(">h" if short else ">i", self._take(2 if short else 4))[0]
 
     def _varint(self) -> int:
         value = shift = 0

@@ -130,7 +130,6 @@ class _Soak:
 
     def _look(self) -> None:
         """Start it again, if it has ended; it does where Spark has lost what it needs."""
-        assert self._application is not None
         if self._application.process.poll() is None:
             return
         said = self._log.read_text(errors="replace")
@@ -144,7 +143,6 @@ class _Soak:
         """Copy all that is left, without any disturbance."""
         deadline = time.monotonic() + END_S
         self._start(follow=False)
-        assert self._application is not None
         while (code := self._application.process.poll()) != 0:
             if time.monotonic() > deadline:
                 tail = self._log.read_text(errors="replace")[-3000:]

@@ -80,7 +80,6 @@ def fill_log_dir(path: Path) -> None:
         log.delete_before(7)
         queue = log.queue("workers")
         message = queue.get()
-        assert message is not None
         message.ack()
         queue.close()
         with log_dir.transaction() as transaction:

@@ -68,12 +68,10 @@ class Child:
 
     def line(self) -> str:
         """The next line that it prints."""
-        assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def tell(self, order: str) -> None:
         """Give an order, whose answer `line` reads."""
-        assert self.process.stdin is not None
         self.process.stdin.write(order + "\n")
         self.process.stdin.flush()
 

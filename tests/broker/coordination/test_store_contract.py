@@ -334,7 +334,6 @@ def test_the_implementations_agree_on_any_history(
 
 def _dump(store: Store, path: str) -> list[object]:
     stat = store.stat(path)
-    assert stat is not None
     found: list[object] = [(path, store.get(path), stat.ephemeral_owner != 0)]
     for name in store.children(path):
         found += _dump(store, path.rstrip("/") + "/" + name)

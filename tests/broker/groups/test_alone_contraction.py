@@ -58,8 +58,7 @@ def slow_reader(client: TopicClient) -> int:
     """A member of the group g that has all partitions and has committed nothing; its epoch."""
     answer = client.beat("m", 0, subscribed_topic_names=["t"])
     assert held(answer) == [0, 1, 2]
-    epoch: int = answer.member_epoch
-    return epoch
+    return answer.member_epoch
 
 
 def made(client: TopicClient) -> None:

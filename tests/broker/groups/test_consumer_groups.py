@@ -56,8 +56,7 @@ def commit(line: Wire, member: str, epoch: int, partition: int, **fields: Any) -
     request = Ask.OffsetCommit(
         group_id="g", member_id=member, generation_id_or_member_epoch=epoch, topics=[topic]
     )
-    code: int = line.call(request, 9).topics[0].partitions[0].error_code
-    return code
+    return line.call(request, 9).topics[0].partitions[0].error_code
 
 
 def test_groups_are_listed_by_type_and_state(line: Wire) -> None:

@@ -82,8 +82,7 @@ class Line(Wire):
     def delete(self) -> int:
         """Delete the group; the error."""
         told = self.call(Ask.DeleteGroups(groups_names=[self.group])).results[0]
-        code: int = told.error_code
-        return code
+        return told.error_code
 
 
 def test_members_get_partitions_and_a_killed_broker_knows_them_still(broker: KstoreBroker) -> None:

@@ -90,8 +90,7 @@ def commit(line: Line, member: str, epoch: int, topic: str, partition: int) -> i
         generation_id_or_member_epoch=epoch,
         topics=[{"name": topic, "partitions": rows}],
     )
-    code: int = line.call(request, 9).topics[0].partitions[0].error_code
-    return code
+    return line.call(request, 9).topics[0].partitions[0].error_code
 
 
 def described(line: Line) -> Any:

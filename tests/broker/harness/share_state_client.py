@@ -48,8 +48,7 @@ class ShareStateClient(Wire):
             found = self.call(request).coordinators[0]
             if found.error_code == ErrorCode.NONE or time.monotonic() > deadline:
                 assert found.error_code == ErrorCode.NONE, found
-                node_id: int = found.node_id
-                return node_id
+                return found.node_id
             time.sleep(0.05)
 
     def wait_served(self, key: SharePartitionKey) -> None:

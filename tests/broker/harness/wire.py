@@ -64,8 +64,7 @@ class Wire:
         }  # fmt: skip
         [made] = self.call(Ask.CreateTopics(topics=[topic], timeout_ms=30_000)).topics
         assert made.error_code == 0, made
-        topic_id: UUID = made.topic_id
-        return topic_id
+        return made.topic_id
 
     def set_group(self, group_id: str, **configs: object) -> int:
         """Set configs of a group, ``share_isolation_level="read_committed"``; the error code."""
@@ -75,8 +74,7 @@ class Wire:
         ]
         resource = {"resource_type": 32, "resource_name": group_id, "configs": rows}
         [answer] = self.call(Ask.IncrementalAlterConfigs(resources=[resource])).responses
-        code: int = answer.error_code
-        return code
+        return answer.error_code
 
     def close(self) -> None:
         """End the connection."""

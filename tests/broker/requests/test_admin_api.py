@@ -61,8 +61,7 @@ def homes(client: Wire, topic: str) -> dict[str, list[tuple[int, int, bool]]]:
 def move(client: Wire, path: str, topic: str, partition: int = 0) -> int:
     row = {"name": topic, "partitions": [partition]}
     request = Ask.AlterReplicaLogDirs(dirs=[{"path": path, "topics": [row]}])
-    code: int = client.call(request).results[0].partitions[0].error_code
-    return code
+    return client.call(request).results[0].partitions[0].error_code
 
 
 def await_home(client: Wire, topic: str, folder: str) -> None:

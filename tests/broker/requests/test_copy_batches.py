@@ -51,8 +51,7 @@ def copy(topic: Topic, *offsets: int, **fields: Any) -> CopyBatchesPartitionResu
     )
     asked = CopyBatchesTopic(name=topic.name, topic_id=topic.topic_id, partitions=[row])
     answer = topic.wire.call(CopyBatchesRequest(timeout_ms=5000, topics=[asked]), 0)
-    result: CopyBatchesPartitionResult = answer.topics[0].partitions[0]
-    return result
+    return answer.topics[0].partitions[0]
 
 
 def outcome(result: CopyBatchesPartitionResult) -> tuple[int, int, int, int]:

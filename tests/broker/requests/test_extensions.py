@@ -50,8 +50,7 @@ class Topic:
     ) -> PartitionProduceResponse:
         """Produce to one partition and give its answer."""
         request = self.request(records, version, **fields)
-        answer: PartitionProduceResponse = only(self.wire.call(request, version))
-        return answer
+        return only(self.wire.call(request, version))
 
     def give(self, base_offset: int, values: list[bytes], **fields: Any) -> Any:
         """Produce a batch at a given offset."""

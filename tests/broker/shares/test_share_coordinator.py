@@ -109,8 +109,7 @@ def earliest(client: ShareStateClient) -> int:
     """The log start offset of the topic's only partition."""
     row = {"partition_index": 0, "timestamp": -2}
     request = Ask.ListOffsets(topics=[{"name": TOPIC, "partitions": [row]}])
-    offset: int = client.call(request).topics[0].partitions[0].offset
-    return offset
+    return client.call(request).topics[0].partitions[0].offset
 
 
 def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:

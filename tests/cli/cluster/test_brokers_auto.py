@@ -35,8 +35,7 @@ def start(
         code = run(["cluster", word, *arguments, "--dir", str(tmp_path / folder), "--json"])
         said = capsys.readouterr()
         assert code == 0, said.err
-        found: dict[str, Any] = json.loads(said.out)
-        return found
+        return json.loads(said.out)
 
     yield started
     for folder in tmp_path.iterdir():

@@ -88,8 +88,7 @@ def kstore(*arguments: str, code: int = 0) -> str:
 
 
 def verified(said: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said.splitlines()[0])
-    return found
+    return json.loads(said.splitlines()[0])
 
 
 def test_topics_are_copied_and_the_copy_is_in_order(

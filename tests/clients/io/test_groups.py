@@ -42,8 +42,7 @@ _names = itertools.count(1)
 @pytest.fixture(params=sorted(PROTOCOLS))
 def protocol(request: pytest.FixtureRequest) -> dict[str, object]:
     """Settings of each protocol."""
-    found: dict[str, object] = PROTOCOLS[request.param]
-    return found
+    return PROTOCOLS[request.param]
 
 
 class Stage:

@@ -39,7 +39,6 @@ class Copying:
         )
 
     def kill(self) -> None:
-        assert self._process is not None
         self._process.kill()
         self._process.wait(60)
 

@@ -74,7 +74,6 @@ class ConsoleConsumer:
 
         def enough() -> bool:
             if self._process.poll() is not None:
-                assert self._process.stderr is not None
                 raise AssertionError(self._process.stderr.read())
             return len(self.rows) >= count
 

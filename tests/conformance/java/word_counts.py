@@ -81,7 +81,6 @@ class WordCounts:
         """Wait until it has its tasks and its state."""
         end = time.monotonic() + deadline_s
         while "state RUNNING" not in self.output():
-            assert self._process is not None
             assert self._process.poll() is None, self.output()[-3000:]
             assert time.monotonic() < end, self.output()[-3000:]
             time.sleep(0.1)

@@ -13,8 +13,7 @@ from tests.conformance.live_kafka import LIVE_KAFKA
 @pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
     """The address of a broker."""
-    address: str = request.getfixturevalue(request.param).bootstrap
-    return address
+    return request.getfixturevalue(request.param).bootstrap
 
 
 @pytest.fixture

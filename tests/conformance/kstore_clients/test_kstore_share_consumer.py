@@ -67,8 +67,7 @@ def quick_kstore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBro
 @pytest.fixture(params=["quick_kstore", pytest.param("quick_kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
     """The address of a broker."""
-    address: str = request.getfixturevalue(request.param).bootstrap
-    return address
+    return request.getfixturevalue(request.param).bootstrap
 
 
 @pytest.fixture

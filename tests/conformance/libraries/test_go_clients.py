@@ -35,8 +35,7 @@ def run(program: Path, client: str, peer: Any, topic: str) -> dict[str, Any]:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
+    return json.loads(done.stdout)
 
 
 def values(codec: str) -> list[str]:

@@ -120,8 +120,7 @@ class Peer:
 
     def topic_id(self, topic: str) -> uuid.UUID:
         """A topic's id on this broker; the zero id where there is no such topic."""
-        found: uuid.UUID = self._metadata(topic).topic_id
-        return found
+        return self._metadata(topic).topic_id
 
     def _metadata(self, topic: str) -> Any:
         request = Ask.Metadata(topics=[{"name": topic}], allow_auto_topic_creation=False)

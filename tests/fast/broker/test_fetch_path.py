@@ -310,8 +310,7 @@ def test_waiting_fetches_are_answered_when_the_broker_stops(plane: Plane) -> Non
 def open_session(client: Client, *parts: FetchPartition, version: int = 13) -> int:
     response = client.call(FETCH, version, request(version, *parts, session_epoch=INITIAL))
     assert response.error_code == 0
-    session_id: int = response.session_id
-    return session_id
+    return response.session_id
 
 
 def incremental(
@@ -325,8 +324,7 @@ def incremental(
     wanted = request(version, *parts, session_id=session_id, session_epoch=epoch)
     if forget:
         wanted.forgotten_topics_data = [ForgottenTopic(topic_id=TOPIC_ID, partitions=forget)]
-    response: FetchResponse = client.call(FETCH, version, wanted)
-    return response
+    return client.call(FETCH, version, wanted)
 
 
 def test_a_session_answers_only_what_changed(plane: Plane) -> None:

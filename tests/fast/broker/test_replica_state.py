@@ -47,16 +47,13 @@ class Leader(Plane):
         return fetched(self.clients[node], node, offset, epoch)
 
     def offset_of(self, node: int) -> int:
-        assert self.led.replication is not None
         follower = self.led.replication.follower(node)
-        assert follower is not None
         return follower.log_end_offset
 
 
 def fetched(client: Client, node: int, offset: int, epoch: int = -1) -> PartitionData:
     asked = fetch_request(TOPIC_ID, offset, node=node, epoch=epoch)
-    answer: PartitionData = only(client.call(FETCH, 16, asked))
-    return answer
+    return only(client.call(FETCH, 16, asked))
 
 
 @pytest.fixture

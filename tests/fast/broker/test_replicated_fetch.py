@@ -56,8 +56,7 @@ def request(version: int, offset: int, *, node: int = -1, **more: Any) -> FetchR
 
 
 def call(client: Client, version: int, offset: int, **more: Any) -> PartitionData:
-    answer: PartitionData = only(client.call(FETCH, version, request(version, offset, **more)))
-    return answer
+    return only(client.call(FETCH, version, request(version, offset, **more)))
 
 
 def committed(plane: Plane, offset: int) -> None:

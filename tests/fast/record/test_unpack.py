@@ -38,8 +38,7 @@ def records(*values: bytes, keyed: bool = False) -> bytes:
 
 
 def seen(batch: bytes, max_bytes: int = 64 * MB) -> str:
-    status: str = STATUS_NAMES[look_into(batch, max_bytes).status]
-    return status
+    return STATUS_NAMES[look_into(batch, max_bytes).status]
 
 
 @pytest.mark.parametrize("codec", CODECS)

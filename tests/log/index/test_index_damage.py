@@ -308,7 +308,6 @@ class _Damaged:
 def damage_running(log_dir: LogDir, error: type[lmdb.Error]) -> None:
     """Have the next use of the index meet damage."""
     shared = log_dir.index._shared  # type: ignore[union-attr]
-    assert shared is not None
     shared.env = _Damaged(shared.env, error)
 
 

@@ -44,7 +44,6 @@ def worker(folder: Path, mode: str, end: str) -> Iterator[subprocess.Popen[str]]
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert process.stdout is not None
         assert process.stdout.readline() == "got\n"
         yield process
     finally:

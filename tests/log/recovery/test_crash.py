@@ -36,7 +36,6 @@ def value(run: int, thread: int, number: int) -> bytes:
 
 def parse(data: bytes | None) -> tuple[int, int, int]:
     """(run, thread, number) of a record."""
-    assert data is not None
     run, thread, number = _VALUE.unpack(data[: _VALUE.size])
     return run, thread, number
 

@@ -257,8 +257,7 @@ def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status != 0:
         return [f"the process ended with {status}"]
-    found: list[str] = json.loads(result.read_text(encoding="utf-8"))
-    return found
+    return json.loads(result.read_text(encoding="utf-8"))
 
 
 def _main(folder: Path, files: str, kind: str, seeds: list[int]) -> None:

@@ -46,14 +46,12 @@ def child(path: Path, code: str) -> subprocess.Popen[str]:
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def end(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.wait()
-    assert process.stdout is not None
     process.stdout.close()
 
 

@@ -57,8 +57,7 @@ class Life:
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """A task of this process."""
-        task: asyncio.Task[Any] = self.loop.create_task(work, context=self.context.copy())
-        return task
+        return self.loop.create_task(work, context=self.context.copy())
 
 
 LIFE: ContextVar[Life | None] = ContextVar("LIFE", default=None)

@@ -172,7 +172,6 @@ def _copy(module: types.ModuleType) -> Any:
 def _make_broker(*given: Any) -> Broker:
     broker = compose(*given)
     life = current_life()
-    assert life is not None
     life.made.append(broker)
     # How long a request takes here is the machine's time: it must decide nothing.
     broker.plane.turn_us = broker.plane.slice_us = 1 << 40
@@ -212,7 +211,6 @@ async def _open_connection(
 
 def _boot_id() -> bytes:
     life = current_life()
-    assert life is not None
     return bytes(life.disk.boot_id())
 
 

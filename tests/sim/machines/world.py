@@ -214,7 +214,6 @@ class Node:
 
     def terminate(self) -> None:
         """SIGTERM."""
-        assert self.life is not None
         self.world.note(f"{self.life.name} is told to stop")
         callback, args = self.life.signals[signal.SIGTERM]
         self.world.loop.call_soon(callback, *args, context=self.life.context.copy())

@@ -87,7 +87,6 @@ class Administrator(Workload):
         for name, counts in self._topics.items():
             shown = {}
             for node in self.client.world.brokers():
-                assert node.broker is not None
                 topic = node.broker.image.topics.get(name)
                 shown[node.host] = 0 if topic is None else len(topic.partitions)
             if len(set(shown.values())) > 1:

@@ -123,7 +123,6 @@ def local_batches(node: Node, place: Place) -> list[tuple[int, bytes]]:
     """The batches of a running broker's replica below its high watermark: base offset and bytes,
     without the fields that replicas may have apart (none); up to where it says that it is damaged.
     """
-    assert node.broker is not None
     partition = node.broker.table.partition(place.topic.encode(), place.partition)
     if partition is None or partition.log is None:
         return []

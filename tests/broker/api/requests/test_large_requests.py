@@ -59,7 +59,6 @@ def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: i
             assert [elements(seen) for seen in world.handled] == [count]
             return
         rows = rows_for(request, version)
-        assert rows is not None
         # A row with what is not rows (the configs of a topic) is given whole.
         if path[-1] in (rows.asked, rows.inner and rows.inner.asked):
             most_at_once = max(elements(seen) for seen in world.handled)

@@ -45,7 +45,6 @@ class Peer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        assert self._server is not None
         self._server.close()
         self.hang_up()
 

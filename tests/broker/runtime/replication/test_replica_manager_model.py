@@ -92,7 +92,6 @@ def check(model: Model, broker: InCluster, folder: Path) -> None:
         leads = told is not None and told.leader == ME
         assert (partition is not None and partition.online) == leads, index
         if told is not None:
-            assert partition is not None
             assert partition.leader_epoch == told.epoch
             assert partition.log is not None
         elif index not in model.logs:

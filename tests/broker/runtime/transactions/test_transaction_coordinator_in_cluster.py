@@ -44,8 +44,7 @@ async def ended(host: Host, coordinator: TransactionCoordinator) -> asyncio.Task
 async def _decided(decision: Any) -> Decision:
     if isinstance(decision, Decision):
         return decision
-    found: Decision = await decision
-    return found
+    return await decision
 
 
 def state_of(coordinator: TransactionCoordinator) -> int:

@@ -45,7 +45,6 @@ class Place:
         asked = [(self.partition, base_sequence)]
         connection: Any = None
         refused = self.produce.admit(connection, "id", (7, epoch), VERSION, asked)
-        assert refused is not None
         return refused.get(self.partition, NONE)
 
 

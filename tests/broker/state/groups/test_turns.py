@@ -61,8 +61,7 @@ class Counter:
             try:
                 next(work)
             except StopIteration as done:
-                result: T = done.value
-                return result
+                return done.value
 
 
 @pytest.fixture

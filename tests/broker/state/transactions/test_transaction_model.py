@@ -255,7 +255,6 @@ class Coordinator(RuleBasedStateMachine):
                     assert entry.commits == self.results[open_number], (place, entries)
                     open_number = -1
             if open_number >= 0:
-                assert state is not None
                 assert state.state in PREPARED | {ONGOING}
                 assert place in state.partitions
 

@@ -48,7 +48,6 @@ class Lake:
     def java_table(self, topic: str) -> Any:
         """Iceberg's own object."""
         table = Catalog(self.spark, self.name).load(NAMESPACE, topic)
-        assert table is not None
         return table._table
 
     def rows(self, topic: str) -> list[dict[str, Any]]:

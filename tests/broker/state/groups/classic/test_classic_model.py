@@ -175,7 +175,6 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         code = self.driver.send(request).topics[0].partitions[0].error_code
         after = self.driver.shard.offsets.get("g", "t", 0)
         if code == ErrorCode.NONE:
-            assert after is not None
             assert after.offset == offset
         else:
             assert after == before

@@ -72,8 +72,7 @@ class Histories(RuleBasedStateMachine):
 
     def group(self) -> ConsumerGroup | None:
         """The group, if it exists."""
-        group: ConsumerGroup | None = self.driver.shard.groups.get("g")
-        return group
+        return self.driver.shard.groups.get("g")
 
     def watch(self) -> None:
         """Note since which epoch each member holds each partition, from the outside."""
@@ -242,7 +241,6 @@ class Histories(RuleBasedStateMachine):
                 if client.epoch:
                     self.beat(client, lost=False)
         group = self.group()
-        assert group is not None
         away = [m for m in group.members.values() if m.epoch == STATIC_LEFT_EPOCH]
         silent = group.members.keys() - {client.member_id for client in self.clients.values()}
         if away or silent or not all(c.epoch for c in self.clients.values()):

@@ -46,8 +46,7 @@ class Histories(RuleBasedStateMachine):
 
     def group(self) -> ShareGroup | None:
         """The group, if it exists."""
-        group: ShareGroup | None = self.driver.shard.groups.get("g")
-        return group
+        return self.driver.shard.groups.get("g")
 
     def send(self, name: str, *, lost: bool, changed: bool = False) -> None:
         """A heartbeat; a client follows the answer, if it comes."""

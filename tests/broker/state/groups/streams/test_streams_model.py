@@ -229,7 +229,6 @@ class StreamsGroupMachine(RuleBasedStateMachine):
             for client in self.clients[:3]:
                 self.beat_or_join(client)
         group = self.group
-        assert group is not None
         assert sorted(group.members) == ["m0", "m1", "m2"], "m3 was silent for its session"
         assert group.state == "Stable"
         wanted = {("0", p) for p in range(max(self.sizes.values()))}
