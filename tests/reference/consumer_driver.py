@@ -6,21 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
-from kstore.protocol.groups.consumer_groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
-)
 from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from tests.plain_messages import Ask
 from tests.reference.group_driver import GroupDriver
 
 REBALANCE_MS = 60_000
@@ -53,14 +45,10 @@ class ConsumerDriver(GroupDriver):
     def beat(self, member_id: str, epoch: int, owned: Owned | None = None, **fields: Any) -> Any:
         """A heartbeat; ``owned`` says what the client owns."""
         if owned is not None:
-            fields["topic_partitions"] = [
-                ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic, partitions=partitions)
-                for topic, partitions in owned.items()
-            ]
-        request = ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=member_id, member_epoch=epoch, **fields
-        )
-        response = self.send(request)
+            rows = [{"topic_id": topic, "partitions": owned[topic]} for topic in owned]
+            fields["topic_partitions"] = rows
+        who = {"group_id": "g", "member_id": member_id, "member_epoch": epoch}
+        response = self.send(Ask.ConsumerGroupHeartbeat(**who, **fields))
         self.advance(0)  # regular expressions are resolved right after
         return response
 
@@ -68,20 +56,13 @@ class ConsumerDriver(GroupDriver):
         self, member_id: str, epoch: int, topic: str, *partitions: int, version: int = 9
     ) -> list[int]:
         """The error codes of an OffsetCommit."""
-        rows = [OffsetCommitRequestPartition(partition_index=p) for p in partitions]
+        named = {"name": topic, "partitions": [{"partition_index": p} for p in partitions]}
         known = self.image.topics.get(topic)
-        named = OffsetCommitRequestTopic(name=topic, partitions=rows)
         if known is not None:
-            named.topic_id = known.topic_id
-        response = self.send(
-            OffsetCommitRequest(
-                group_id="g",
-                member_id=member_id,
-                generation_id_or_member_epoch=epoch,
-                topics=[named],
-            ),
-            version=version,
-        )
+            named["topic_id"] = known.topic_id
+        who = {"member_id": member_id, "generation_id_or_member_epoch": epoch}
+        request = Ask.OffsetCommit(group_id="g", topics=[named], **who)
+        response = self.send(request, version=version)
         return [row.error_code for row in response.topics[0].partitions]
 
 

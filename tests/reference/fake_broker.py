@@ -12,21 +12,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from kstore.protocol.metadata.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
-from kstore.protocol.metadata.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
+from tests.plain_messages import Answer
 from tests.reference.connection import RequestReceived, ServerConnection
 
 # What a handler may return instead of a response.
@@ -112,30 +103,22 @@ class FakeBroker:
             machine.respond(event, answer)
         return True
 
-    def _api_versions(self, _request: Any) -> ApiVersionsResponse:
+    def _api_versions(self, _request: Any) -> Message:
         ranges = self.versions or {k: (a.min_version, a.max_version) for k, a in APIS.items()}
         rows = [
-            ApiVersion(api_key=key, min_version=low, max_version=high)
+            {"api_key": key, "min_version": low, "max_version": high}
             for key, (low, high) in ranges.items()
         ]
-        return ApiVersionsResponse(api_keys=rows)
+        return Answer.ApiVersions(api_keys=rows)
 
-    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+    def _metadata(self, request: MetadataRequest) -> Message:
         names = ["t"] if request.topics is None else [topic.name for topic in request.topics]
-        topics = [
-            MetadataResponseTopic(
-                name=name,
-                error_code=(0 if name == "t" else 3) or self.metadata_error,
-                partitions=[
-                    MetadataResponsePartition(partition_index=n, leader_id=7)
-                    for n in range(self.partitions if name == "t" else 0)
-                ],
-            )
-            for name in names
-        ]
-        broker = MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)
-        return MetadataResponse(brokers=[broker], controller_id=7, topics=topics)
+        rows = [{"partition_index": n, "leader_id": 7} for n in range(self.partitions)]
+        known = {"error_code": self.metadata_error, "partitions": rows}
+        topics = [{"name": name, **(known if name == "t" else {"error_code": 3})} for name in names]
+        broker = {"node_id": 7, "host": "127.0.0.1", "port": self.port}
+        return Answer.Metadata(brokers=[broker], controller_id=7, topics=topics)
 
-    def _init_producer_id(self, _request: Any) -> InitProducerIdResponse:
+    def _init_producer_id(self, _request: Any) -> Message:
         self.producer_ids += 1
-        return InitProducerIdResponse(producer_id=1000 + self.producer_ids, producer_epoch=0)
+        return Answer.InitProducerId(producer_id=1000 + self.producer_ids, producer_epoch=0)

@@ -6,37 +6,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstore.protocol.groups.streams_groups import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatRequestSubtopology,
-    StreamsGroupHeartbeatRequestTaskIds,
-    StreamsGroupHeartbeatRequestTopicInfo,
-    StreamsGroupHeartbeatRequestTopology,
-)
+from kstore.protocol.groups import streams_groups
+from tests.plain_messages import Ask
 from tests.reference.group_driver import GroupDriver
 
 Task = tuple[str, int]
+Topology = streams_groups.StreamsGroupHeartbeatRequestTopology
+Subtopology = streams_groups.StreamsGroupHeartbeatRequestSubtopology
+TopicInfo = streams_groups.StreamsGroupHeartbeatRequestTopicInfo
 
 
-def topic_info(name: str, partitions: int = 0) -> StreamsGroupHeartbeatRequestTopicInfo:
+def topic_info(name: str, partitions: int = 0) -> TopicInfo:
     """A repartition or changelog topic."""
-    return StreamsGroupHeartbeatRequestTopicInfo(name=name, partitions=partitions)
+    return TopicInfo(name=name, partitions=partitions)
 
 
-def subtopology(
-    subtopology_id: str, *sources: str, **fields: Any
-) -> StreamsGroupHeartbeatRequestSubtopology:
+def subtopology(subtopology_id: str, *sources: str, **fields: Any) -> Subtopology:
     """A subtopology that reads these topics."""
-    return StreamsGroupHeartbeatRequestSubtopology(
-        subtopology_id=subtopology_id, source_topics=list(sources), **fields
-    )
+    return Subtopology(subtopology_id=subtopology_id, source_topics=list(sources), **fields)
 
 
-def topology(
-    *subtopologies: StreamsGroupHeartbeatRequestSubtopology, epoch: int = 0
-) -> StreamsGroupHeartbeatRequestTopology:
+def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
     """A topology of these."""
-    return StreamsGroupHeartbeatRequestTopology(epoch=epoch, subtopologies=list(subtopologies))
+    return Topology(epoch=epoch, subtopologies=list(subtopologies))
 
 
 def tasks_of(entries: list[Any] | None) -> set[Task]:
@@ -44,26 +36,19 @@ def tasks_of(entries: list[Any] | None) -> set[Task]:
     return {(entry.subtopology_id, p) for entry in entries or () for p in entry.partitions}
 
 
-def entries_of(tasks: set[Task]) -> list[StreamsGroupHeartbeatRequestTaskIds]:
+def entries_of(tasks: set[Task]) -> list[dict[str, Any]]:
     """A request's list of tasks."""
     grouped: dict[str, list[int]] = {}
     for subtopology_id, partition in sorted(tasks):
         grouped.setdefault(subtopology_id, []).append(partition)
-    return [
-        StreamsGroupHeartbeatRequestTaskIds(subtopology_id=name, partitions=partitions)
-        for name, partitions in grouped.items()
-    ]
+    return [{"subtopology_id": name, "partitions": grouped[name]} for name in grouped]
 
 
 class StreamsClient:
     """One member. ``epoch`` is what it knows; ``active`` and ``standby`` are what it holds."""
 
     def __init__(
-        self,
-        driver: GroupDriver,
-        member_id: str,
-        told: StreamsGroupHeartbeatRequestTopology,
-        process_id: str = "",
+        self, driver: GroupDriver, member_id: str, told: Topology, process_id: str = ""
     ) -> None:
         self.driver = driver
         self.member_id = member_id
@@ -81,23 +66,20 @@ class StreamsClient:
     def beat(self, *, tell: bool = True, lost: bool = False, **fields: Any) -> Any:
         """One heartbeat; ``lost``: its answer does not arrive."""
         joins = self.epoch == 0
-        request = StreamsGroupHeartbeatRequest(
-            **{
-                "group_id": "g",
-                "member_id": self.member_id,
-                "member_epoch": self.epoch,
-                "endpoint_information_epoch": 0,
-                "rebalance_timeout_ms": 60_000 if joins else -1,
-                "topology": self.told if joins else None,
-                "process_id": self.process_id,
-                **fields,
-            }
-        )
+        said = {
+            "group_id": "g",
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+            "endpoint_information_epoch": 0,
+            "rebalance_timeout_ms": 60_000 if joins else -1,
+            "topology": self.told if joins else None,
+            "process_id": self.process_id,
+        }
         if tell or joins:
-            request.active_tasks = entries_of(self.active)
-            request.standby_tasks = entries_of(self.standby)
-            request.warmup_tasks = []
-        answer = self.driver.send(request)
+            said["active_tasks"] = entries_of(self.active)
+            said["standby_tasks"] = entries_of(self.standby)
+            said["warmup_tasks"] = []
+        answer = self.driver.send(Ask.StreamsGroupHeartbeat(**(said | fields)))
         if not lost and answer.error_code == 0:
             self.epoch = max(answer.member_epoch, 0)
             if answer.active_tasks is not None:
@@ -107,9 +89,8 @@ class StreamsClient:
 
     def leave(self) -> Any:
         """Leave the group."""
-        answer = self.driver.send(
-            StreamsGroupHeartbeatRequest(group_id="g", member_id=self.member_id, member_epoch=-1)
-        )
+        who = {"group_id": "g", "member_id": self.member_id, "member_epoch": -1}
+        answer = self.driver.send(Ask.StreamsGroupHeartbeat(**who))
         self.epoch, self.active, self.standby = 0, set(), set()
         return answer
 

@@ -9,24 +9,8 @@ from typing import Any
 
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.shares.state import (
-    DeletePartition,
-    DeleteShareGroupStateRequest,
-    DeleteTopic,
-    InitializePartition,
-    InitializeShareGroupStateRequest,
-    InitializeTopic,
-    ReadPartition,
-    ReadShareGroupStateRequest,
-    ReadShareGroupStateSummaryRequest,
-    ReadTopic,
-    StateBatchRow,
-    WritePartition,
-    WriteShareGroupStateRequest,
-    WriteTopic,
-)
 from tests.broker.harness.wire import Wire
+from tests.plain_messages import Ask
 
 PATIENCE_S = 30.0
 MOVING = {
@@ -43,7 +27,7 @@ class ShareStateClient(Wire):
     def coordinator(self, key: SharePartitionKey) -> int:
         """The broker that keeps a share-partition, once there is one."""
         deadline = time.monotonic() + PATIENCE_S
-        request = FindCoordinatorRequest(key_type=2, coordinator_keys=[str(key)])
+        request = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
         while True:
             found = self.call(request).coordinators[0]
             if found.error_code == ErrorCode.NONE or time.monotonic() > deadline:
@@ -60,21 +44,14 @@ class ShareStateClient(Wire):
             time.sleep(0.05)
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Any:
-        """InitializeShareGroupState."""
-        row = InitializePartition(
-            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
-        )
-        return self._row(InitializeShareGroupStateRequest, InitializeTopic, key, row)
+        row = {"state_epoch": state_epoch, "start_offset": start_offset}
+        return self._row(Ask.InitializeShareGroupState, key, row)
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Any:
-        """ReadShareGroupState."""
-        row = ReadPartition(partition=key.partition, leader_epoch=leader_epoch)
-        return self._row(ReadShareGroupStateRequest, ReadTopic, key, row)
+        return self._row(Ask.ReadShareGroupState, key, {"leader_epoch": leader_epoch})
 
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Any:
-        """ReadShareGroupStateSummary."""
-        row = ReadPartition(partition=key.partition, leader_epoch=leader_epoch)
-        return self._row(ReadShareGroupStateSummaryRequest, ReadTopic, key, row)
+        return self._row(Ask.ReadShareGroupStateSummary, key, {"leader_epoch": leader_epoch})
 
     def write(
         self,
@@ -85,24 +62,21 @@ class ShareStateClient(Wire):
         delivery_complete_count: int = -1,
         batches: tuple[StateBatch, ...] = (),
     ) -> Any:
-        """WriteShareGroupState."""
-        row = WritePartition(
-            partition=key.partition,
-            state_epoch=state_epoch,
-            leader_epoch=leader_epoch,
-            start_offset=start_offset,
-            delivery_complete_count=delivery_complete_count,
-            state_batches=[StateBatchRow(**batch._asdict()) for batch in batches],
-        )
-        return self._row(WriteShareGroupStateRequest, WriteTopic, key, row)
+        row = {
+            "state_epoch": state_epoch,
+            "leader_epoch": leader_epoch,
+            "start_offset": start_offset,
+            "delivery_complete_count": delivery_complete_count,
+            "state_batches": [batch._asdict() for batch in batches],
+        }
+        return self._row(Ask.WriteShareGroupState, key, row)
 
     def delete(self, key: SharePartitionKey) -> Any:
-        """DeleteShareGroupState."""
-        row = DeletePartition(partition=key.partition)
-        return self._row(DeleteShareGroupStateRequest, DeleteTopic, key, row)
+        return self._row(Ask.DeleteShareGroupState, key, {})
 
-    def _row(self, request: Any, topic: Any, key: SharePartitionKey, row: Any) -> Any:
-        topics = [topic(topic_id=key.topic_id, partitions=[row])]
+    def _row(self, request: Any, key: SharePartitionKey, row: dict[str, Any]) -> Any:
+        rows = [{"partition": key.partition, **row}]
+        topics = [{"topic_id": key.topic_id, "partitions": rows}]
         results = self.call(request(group_id=key.group_id, topics=topics)).results
         assert [item.topic_id for item in results] == [key.topic_id]
         [told] = results[0].partitions

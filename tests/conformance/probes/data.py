@@ -11,18 +11,14 @@ from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
 from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
+from tests.record_requests import fetch_part, fetch_request, produce_request
 
 
 def produce(
     topic: str | uuid.UUID, records: bytes | None, *, partition: int = 0, acks: int = -1
 ) -> Message:
     """A request with one partition's records, by name or (version 13 on) by id."""
-    data = [{"index": partition, "records": records}]
-    if isinstance(topic, uuid.UUID):
-        row = {"topic_id": topic, "partition_data": data}
-    else:
-        row = {"name": topic, "partition_data": data}
-    return Ask.Produce(acks=acks, timeout_ms=10_000, topic_data=[row])
+    return produce_request(topic, records, first=partition, acks=acks, timeout_ms=10_000)
 
 
 def _named(peer: Peer, version: int, topic: str, by_id_from: int) -> str | uuid.UUID:
@@ -128,42 +124,26 @@ def fill(topic: str | uuid.UUID) -> Iterator[Message]:
 
 
 def _fetch_request(
-    topic: str | uuid.UUID,
-    offset: int,
-    *,
-    partition: int = 0,
-    epoch: int = -1,
-    max_bytes: int = 1 << 20,
-    last_epoch: int = -1,
-    session: tuple[int, int] = (0, -1),
-) -> Message:
-    row = {
-        "partition": partition,
-        "fetch_offset": offset,
-        "current_leader_epoch": epoch,
-        "partition_max_bytes": max_bytes,
-        "last_fetched_epoch": last_epoch,
-    }
-    if isinstance(topic, uuid.UUID):
-        named = {"topic_id": topic, "partitions": [row]}
-    else:
-        named = {"topic": topic, "partitions": [row]}
-    return Ask.Fetch(
-        max_wait_ms=50,
-        min_bytes=1,
-        max_bytes=1 << 22,
-        topics=[named],
-        session_id=session[0],
-        session_epoch=session[1],
-    )
+    topic: str | uuid.UUID, offset: int, *, partition: int = 0, epoch: int = -1,
+    max_bytes: int = 1 << 20, last_epoch: int = -1, session: tuple[int, int] = (0, -1),
+) -> Message:  # fmt: skip
+    epochs = {"current_leader_epoch": epoch, "last_fetched_epoch": last_epoch}
+    part = fetch_part(offset, partition, max_bytes, **epochs)
+    known = {"session_id": session[0], "session_epoch": session[1]}
+    return fetch_request(topic, part, max_wait_ms=50, max_bytes=1 << 22, **known)
+
+
+def _filled(peer: Peer, name: str, partitions: int = 2) -> Story:
+    """A topic with records in its first partition."""
+    yield create(name, partitions)
+    for request in fill(name):
+        request.topic_data[0].topic_id = peer.topic_id(name)
+        yield request
 
 
 def _fetch(peer: Peer, version: int) -> Story:
     name = f"probe-fetch-{version}"
-    yield create(name, 2)
-    for request in fill(name):
-        request.topic_data[0].topic_id = peer.topic_id(name)
-        yield request
+    yield from _filled(peer, name)
     topic = _named(peer, version, name, 13)
     for offset in (0, 1, 2, 5, 9, 10, 11, 1 << 40, -1, -5):
         yield _fetch_request(topic, offset)
@@ -182,8 +162,7 @@ def _fetch(peer: Peer, version: int) -> Story:
     committed.isolation_level = 1
     yield committed
     several = _fetch_request(topic, 0)
-    several.topics[0].partitions += _fetch_request(topic, 0, partition=1).topics[0].partitions
-    several.topics[0].partitions += _fetch_request(topic, 0, partition=9).topics[0].partitions
+    several.topics[0].partitions += [fetch_part(0, 1), fetch_part(0, 9)]
     yield several
     several.max_bytes = 100
     yield several
@@ -191,10 +170,7 @@ def _fetch(peer: Peer, version: int) -> Story:
 
 def _fetch_session(peer: Peer, version: int) -> Story:
     name = f"probe-session-{version}"
-    yield create(name, 2)
-    for request in fill(name):
-        request.topic_data[0].topic_id = peer.topic_id(name)
-        yield request
+    yield from _filled(peer, name)
     topic = _named(peer, version, name, 13)
     yield _fetch_request(topic, 0, session=(0, 5))
     yield _fetch_request(topic, 0, session=(424242, 3))
@@ -223,10 +199,7 @@ def _fetch_session(peer: Peer, version: int) -> Story:
 
 def _list_offsets(peer: Peer, version: int) -> Story:
     name = f"probe-offsets-{version}"
-    yield create(name, 2)
-    for request in fill(name):
-        request.topic_data[0].topic_id = peer.topic_id(name)
-        yield request
+    yield from _filled(peer, name)
 
     def ask(timestamp: int, topic: str = name, partition: int = 0, epoch: int = -1) -> Message:
         row = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
@@ -255,10 +228,7 @@ def _list_offsets(peer: Peer, version: int) -> Story:
 
 def _leader_epochs(peer: Peer, version: int) -> Story:
     name = f"probe-epochs-{version}"
-    yield create(name, 2)
-    for request in fill(name):
-        request.topic_data[0].topic_id = peer.topic_id(name)
-        yield request
+    yield from _filled(peer, name)
     for topic, partition, leader_epoch, current in (
         (name, 0, 0, -1),
         (name, 0, 0, 0),
@@ -269,20 +239,14 @@ def _leader_epochs(peer: Peer, version: int) -> Story:
         (name, 9, 0, -1),
         ("probe-absent", 0, 0, -1),
     ):
-        row = {
-            "partition": partition,
-            "leader_epoch": leader_epoch,
-            "current_leader_epoch": current,
-        }
+        row = {"leader_epoch": leader_epoch, "current_leader_epoch": current}
+        row["partition"] = partition
         yield Ask.OffsetForLeaderEpoch(topics=[{"topic": topic, "partitions": [row]}])
 
 
 def _delete_records(peer: Peer, version: int) -> Story:
     name = f"probe-delete-records-{version}"
-    yield create(name)
-    for request in fill(name):
-        request.topic_data[0].topic_id = peer.topic_id(name)
-        yield request
+    yield from _filled(peer, name, 1)
 
     def ask(offset: int, topic: str = name, partition: int = 0) -> Message:
         row = {"partition_index": partition, "offset": offset}
@@ -304,12 +268,8 @@ def _init_producer_id(peer: Peer, version: int) -> Story:
     yield Ask.InitProducerId(transactional_id="", transaction_timeout_ms=1000)
     if version >= 3:
         for producer_id, epoch in ((5, -1), (-1, 5), (1 << 50, 3)):
-            yield Ask.InitProducerId(
-                transactional_id=None,
-                transaction_timeout_ms=1000,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-            )
+            who = {"producer_id": producer_id, "producer_epoch": epoch}
+            yield Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=1000, **who)
 
 
 DATA_CASES = [

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kstore.protocol.groups.classic import SyncGroupRequest, SyncGroupRequestAssignment
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import (
     KIND_ARRAY,
@@ -20,12 +19,12 @@ from kstore.protocol.schema import (
     field_type,
     parse_versions,
 )
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from tests.conformance.probes.batches import Flaws, batch
 from tests.conformance.probes.data import fill
 from tests.conformance.probes.groups import join
 from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
 
 # Requests that would end Kafka's only broker or change what it is.
 NOT_BENT = {
@@ -80,21 +79,17 @@ def _joined(unit: Unit) -> None:
     first: Any = unit.peer.ask(join(unit.group, **fields), version)
     answer: Any = unit.peer.ask(join(unit.group, first.member_id, **fields), version)
     unit.member_id, unit.generation_id = answer.member_id, answer.generation_id
-    mine = SyncGroupRequestAssignment(member_id=unit.member_id, assignment=b"mine")
-    request = SyncGroupRequest(
-        group_id=unit.group,
-        generation_id=unit.generation_id,
-        member_id=unit.member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[mine],
-    )
+    mine = {"member_id": unit.member_id, "assignment": b"mine"}
+    request = Ask.SyncGroup(
+        group_id=unit.group, generation_id=unit.generation_id, member_id=unit.member_id,
+        protocol_type="consumer", protocol_name="range", assignments=[mine],
+    )  # fmt: skip
     unit.peer.ask(request, unit.peer.version_for(14))
 
 
 def _producer(unit: Unit) -> None:
     """A transactional producer that has begun nothing."""
-    request = InitProducerIdRequest(transactional_id=unit.name, transaction_timeout_ms=60_000)
+    request = Ask.InitProducerId(transactional_id=unit.name, transaction_timeout_ms=60_000)
     answer: Any = unit.peer.ask(request, unit.peer.version_for(22))
     unit.producer_id, unit.producer_epoch = answer.producer_id, answer.producer_epoch
 

@@ -47,14 +47,9 @@ class ShareMember:
         epoch = 0
         while True:
             self.line.call(Ask.FindCoordinator(key_type=0, coordinator_keys=[self.group_id]))
-            response = self.line.call(
-                Ask.ShareGroupHeartbeat(
-                    group_id=self.group_id,
-                    member_id=self.member_id,
-                    member_epoch=epoch,
-                    subscribed_topic_names=[topic],
-                )
-            )
+            who = {"group_id": self.group_id, "member_id": self.member_id, "member_epoch": epoch}
+            request = Ask.ShareGroupHeartbeat(**who, subscribed_topic_names=[topic])
+            response = self.line.call(request)
             if response.error_code == 0:
                 epoch = response.member_epoch
                 if response.assignment is not None and response.assignment.topic_partitions:
@@ -74,50 +69,43 @@ class ShareMember:
         max_bytes: int = 1 << 20,
     ) -> tuple[int, Row | None]:
         """(the error of all of it, what it says of the partition)."""
-        batches = [
-            {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
-            for first, last, types in ranges
-        ]
-        row = {"partition_index": 0, "acknowledgement_batches": batches}
-        topics = [{"topic_id": self.topic_id, "partitions": [row]}]
         forgotten = [{"topic_id": self.topic_id, "partitions": [0]}]
-        response = self.line.call(
-            Ask.ShareFetch(
-                group_id=self.group_id,
-                member_id=self.member_id,
-                share_session_epoch=self.epoch,
-                max_wait_ms=wait_ms,
-                min_bytes=min_bytes,
-                max_bytes=max_bytes,
-                max_records=max_records,
-                batch_size=batch_size,
-                share_acquire_mode=mode,
-                is_renew_ack=renew,
-                topics=[] if forget else topics,
-                forgotten_topics_data=forgotten if forget else [],
-            )
+        request = Ask.ShareFetch(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch,
+            max_wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            max_records=max_records,
+            batch_size=batch_size,
+            share_acquire_mode=mode,
+            is_renew_ack=renew,
+            topics=[] if forget else self._topics(ranges),
+            forgotten_topics_data=forgotten if forget else [],
         )
-        return self._take(response)
+        return self._take(self.line.call(request))
 
     def acknowledge(
         self, *ranges: tuple[int, int, Sequence[int]], renew: bool = False
     ) -> tuple[int, Row | None]:
         """As fetch; the row's error is that of the acknowledgement."""
+        request = Ask.ShareAcknowledge(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch,
+            is_renew_ack=renew,
+            topics=self._topics(ranges),
+        )
+        return self._take(self.line.call(request))
+
+    def _topics(self, ranges: Ranges) -> list[dict[str, Any]]:
         batches = [
             {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
             for first, last, types in ranges
         ]
         row = {"partition_index": 0, "acknowledgement_batches": batches}
-        response = self.line.call(
-            Ask.ShareAcknowledge(
-                group_id=self.group_id,
-                member_id=self.member_id,
-                share_session_epoch=self.epoch,
-                is_renew_ack=renew,
-                topics=[{"topic_id": self.topic_id, "partitions": [row]}],
-            )
-        )
-        return self._take(response)
+        return [{"topic_id": self.topic_id, "partitions": [row]}]
 
     def _take(self, response: Any) -> tuple[int, Row | None]:
         if response.error_code == 0:

@@ -12,20 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from kstore.broker.state.shares.persisted import SharePartitionKey
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
-from kstore.protocol.schema import ZERO_UUID
+from kstore.protocol.schema import ZERO_UUID, Message
 from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
 from tests.conformance.probes.data import produce
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
+from tests.plain_messages import Ask
+from tests.record_requests import fetch_part
 
 Name = str | uuid.UUID
 # Each changes one thing. Left out is what only kstore refuses (docs/differences), since what
@@ -50,38 +43,13 @@ FLAWS: list[dict[str, int | bytes | None]] = [
 ]
 
 
-def _topic(name: Name, data: list[tuple[int, bytes]]) -> TopicProduceData:
-    rows = [PartitionProduceData(index=index, records=records) for index, records in data]
-    if isinstance(name, uuid.UUID):
-        return TopicProduceData(topic_id=name, partition_data=rows)
-    return TopicProduceData(name=name, partition_data=rows)
-
-
-def _several(*topics: TopicProduceData) -> ProduceRequest:
-    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=list(topics))
-
-
-def _fetch(*topics: tuple[Name, list[tuple[int, int]]], wait_ms: int = 50) -> FetchRequest:
+def _fetch(*topics: tuple[Name, list[tuple[int, int]]]) -> Message:
     named = []
     for name, places in topics:
-        rows = [
-            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
-            for index, offset in places
-        ]
-        by_id = isinstance(name, uuid.UUID)
-        named.append(
-            FetchTopic(topic_id=name, partitions=rows)
-            if by_id
-            else FetchTopic(topic=name, partitions=rows)
-        )
-    return FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=1 << 22,
-        topics=named,
-        session_id=0,
-        session_epoch=-1,
-    )
+        rows = [fetch_part(offset, index) for index, offset in places]
+        key = "topic_id" if isinstance(name, uuid.UUID) else "topic"
+        named.append({key: name, "partitions": rows})
+    return Ask.Fetch(max_wait_ms=50, min_bytes=1, max_bytes=1 << 22, topics=named)
 
 
 def _produce_several(peer: Peer, version: int) -> Story:
@@ -94,12 +62,14 @@ def _produce_several(peer: Peer, version: int) -> Story:
     for number in range(12):
         topics = []
         for _ in range(draw.randint(1, 3)):
-            data = [
-                (draw.choice([0, 1, 2]), batch([b"%d-%d" % (number, draw.randint(0, 99))]))
-                for _ in range(draw.randint(0, 3))
-            ]
-            topics.append(_topic(draw.choice(names), data))
-        yield Step(_several(*topics), compare=any(topic.partition_data for topic in topics))
+            rows = []
+            for _ in range(draw.randint(0, 3)):
+                index = draw.choice([0, 1, 2])
+                data = batch([b"%d-%d" % (number, draw.randint(0, 99))])
+                rows.append({"index": index, "records": data})
+            topics.append({"name": draw.choice(names), "partition_data": rows})
+        request = Ask.Produce(acks=-1, timeout_ms=10_000, topic_data=topics)
+        yield Step(request, compare=any(topic["partition_data"] for topic in topics))
     fetch = peer.version_for(1, 12)
     for name in own:
         for index in (0, 1):
@@ -144,7 +114,7 @@ def _produce_internal(peer: Peer, version: int) -> Story:
     own = f"probe-internal-{version}"
     yield Step(create(own), compare=False)
     key = SharePartitionKey("probe-internal", peer.topic_id(own), 0)
-    finds = FindCoordinatorRequest(key_type=2, coordinator_keys=[str(key)])
+    finds = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
     # That makes __share_group_state.
     yield Step(finds, version=6, until=_is_found, compare=False)
     for topic in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
@@ -177,28 +147,25 @@ def _fetch_several(peer: Peer, version: int) -> Story:
         names = [peer.topic_id(name) for name in own]
     draw = random.Random(version)
     for _ in range(12):
-        topics = [
-            (
-                draw.choice(names),
-                [(draw.choice([0, 1]), draw.choice([0, 3, 4, 9])) for _ in range(3)],
-            )
-            for _ in range(draw.randint(1, 3))
-        ]
+        topics = []
+        for _ in range(draw.randint(1, 3)):
+            name = draw.choice(names)
+            places = [(draw.choice([0, 1]), draw.choice([0, 3, 4, 9])) for _ in range(3)]
+            topics.append((name, places))
         asked = _fetch(*topics)
         asked.isolation_level = draw.choice([0, 1])
         yield asked
 
 
 def _create_delete(peer: Peer, version: int) -> Story:
-    def made(*names: str) -> CreateTopicsRequest:
-        rows = [CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in names]
-        return CreateTopicsRequest(topics=rows, timeout_ms=5000)
+    def made(*names: str) -> Message:
+        rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
+        return Ask.CreateTopics(topics=rows, timeout_ms=5000)
 
-    def deleted(*states: tuple[str | None, uuid.UUID]) -> DeleteTopicsRequest:
-        rows = [DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in states]
-        return DeleteTopicsRequest(
-            topics=rows, topic_names=[name or "" for name, _ in states], timeout_ms=5000
-        )
+    def deleted(*states: tuple[str | None, uuid.UUID]) -> Message:
+        rows = [{"name": name, "topic_id": topic_id} for name, topic_id in states]
+        names = [name or "" for name, _ in states]
+        return Ask.DeleteTopics(topics=rows, topic_names=names, timeout_ms=5000)
 
     own = [f"probe-twice-{kind}-{version}" for kind in "abc"]
     yield made("__cluster_metadata")

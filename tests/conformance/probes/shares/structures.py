@@ -8,15 +8,7 @@ import random
 import uuid
 from typing import Any
 
-from kstore.protocol.shares.fetch import (
-    FetchPartition,
-    ShareFetchRequestAcknowledgementBatch,
-)
-from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
-from kstore.protocol.shares.offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequest,
-)
+from kstore.protocol.schema import Message
 from tests.conformance.probes.data import fill
 from tests.conformance.probes.shares.stories import FINAL, acquires, fetch, ready
 from tests.conformance.probes.story import Case, Peer, Step, Story
@@ -27,7 +19,7 @@ MEMBERS = [str(uuid.UUID(int=number)) for number in (1, 2, 3)]
 ABSENT = "probe-share-absent"
 
 
-def beat(group: str, member: str, epoch: int, *topics: str) -> ShareGroupHeartbeatRequest:
+def beat(group: str, member: str, epoch: int, *topics: str) -> Any:
     """A heartbeat; without topics the subscription stays."""
     return Ask.ShareGroupHeartbeat(
         group_id=group, member_id=member, member_epoch=epoch,
@@ -77,25 +69,20 @@ def _heartbeats(peer: Peer, version: int) -> Story:
     yield Ask.ShareGroupDescribe(group_ids=[name])
 
 
-def _described(group: str, *topics: tuple[str, list[int]]) -> DescribeShareGroupOffsetsRequest:
+def _described(group: str, *topics: tuple[str, list[int]]) -> Message:
     rows = [{"topic_name": name, "partitions": indexes} for name, indexes in topics]
     return Ask.DescribeShareGroupOffsets(groups=[{"group_id": group, "topics": rows}])
 
 
 def _altered(group: str, *topics: tuple[str, list[tuple[int, int]]]) -> Any:
-    rows = [
-        {
-            "topic_name": name,
-            "partitions": [
-                {"partition_index": index, "start_offset": offset} for index, offset in places
-            ],
-        }
-        for name, places in topics
-    ]
+    rows = []
+    for name, places in topics:
+        parts = [{"partition_index": index, "start_offset": offset} for index, offset in places]
+        rows.append({"topic_name": name, "partitions": parts})
     return Ask.AlterShareGroupOffsets(group_id=group, topics=rows)
 
 
-def _deleted(group: str, *topics: str) -> DeleteShareGroupOffsetsRequest:
+def _deleted(group: str, *topics: str) -> Message:
     rows = [{"topic_name": name} for name in topics]
     return Ask.DeleteShareGroupOffsets(group_id=group, topics=rows)
 
@@ -132,7 +119,7 @@ def _offsets(peer: Peer, version: int) -> Story:
     yield Ask.DescribeShareGroupOffsets(groups=[everything, everything])
 
 
-def _ranges(draw: random.Random) -> list[ShareFetchRequestAcknowledgementBatch]:
+def _ranges(draw: random.Random) -> list[dict[str, Any]]:
     """Ascending and apart, or not; of types that there are."""
     found = []
     at = 0
@@ -141,11 +128,7 @@ def _ranges(draw: random.Random) -> list[ShareFetchRequestAcknowledgementBatch]:
         last = first + draw.choice([0, 1, 2])
         count = draw.choice([1, last - first + 1])
         types = [draw.choice([1, 1, 2, 3]) for _ in range(count)]
-        found.append(
-            ShareFetchRequestAcknowledgementBatch(
-                first_offset=first, last_offset=last, acknowledge_types=types
-            )
-        )
+        found.append({"first_offset": first, "last_offset": last, "acknowledge_types": types})
         at = last + draw.choice([1, 1, 0])
     return found
 
@@ -161,10 +144,10 @@ def _fetches(peer: Peer, version: int) -> Story:
     yield Step(fetch(name, member, 0, topic), until=acquires(4))
     for epoch in range(1, 16):
         rows = [
-            FetchPartition(partition_index=0, acknowledgement_batches=_ranges(draw))
+            {"partition_index": 0, "acknowledgement_batches": _ranges(draw)}
             for _ in range(draw.choice([0, 1, 1]))
         ]
-        rows += [FetchPartition(partition_index=1)] * draw.choice([0, 1, 2])
+        rows += [{"partition_index": 1}] * draw.choice([0, 1, 2])
         draw.shuffle(rows)
         request = Ask.ShareFetch(
             group_id=name, member_id=member, share_session_epoch=epoch, max_wait_ms=50,
