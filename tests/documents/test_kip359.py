@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kstore.clients import Consumer, Producer
+from kstore.clients import Producer
 from kstore.clients.io.connection import BrokerConnection
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import ProduceRequest, ProduceResponse
 from kstore.protocol.schema import Message
-from kstore.types import TopicPartition
+from tests.beside.topic_records import records_of
 from tests.beside.waiting import until
 from tests.documents.cut_off import CutOffCluster
 
@@ -67,14 +67,8 @@ def producer(cluster: CutOffCluster, node_id: int, enabled: bool) -> Producer:
 
 def values(cluster: CutOffCluster, topic: str, node_id: int) -> list[tuple[bytes | None, int]]:
     """All records of partition 0, each with the epoch of the leader that took it."""
-    found: list[tuple[bytes | None, int]] = []
-    tp = TopicPartition(topic, 0)
-    with Consumer(cluster.brokers[node_id].bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([tp])
-        end = consumer.end_offsets([tp])[tp]
-        while consumer.position(tp) < end:
-            found += [(row.value, row.leader_epoch) for row in consumer.poll(1000)]
-    return found
+    found = records_of(cluster.brokers[node_id].bootstrap, topic)
+    return [(row.value, row.leader_epoch) for row in found]
 
 
 @ON_AND_OFF

@@ -12,6 +12,7 @@ import pytest
 from kstore.cli.app import run
 from kstore.cli.failure import FAILED
 from kstore.clients import Consumer, LostRecords, Producer, TopicPartition
+from tests.beside.topic_records import records_of
 from tests.conformance.kstore_cluster import KstoreCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -74,14 +75,7 @@ def write(bootstrap: str, name: str, count: int) -> bytes:
 
 def everything(bootstrap: str) -> dict[int, bytes]:
     """The log as it is now, by offset."""
-    tp = TopicPartition("t", 0)
-    found: dict[int, bytes] = {}
-    with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([tp])
-        end = consumer.end_offsets([tp])[tp]
-        while consumer.position(tp) < end:
-            found |= {record.offset: record.value or b"" for record in consumer.poll(1000)}
-    return found
+    return {record.offset: record.value or b"" for record in records_of(bootstrap, "t")}
 
 
 def leads(cluster: KstoreCluster, stops: int, starts: int) -> None:

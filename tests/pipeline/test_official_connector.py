@@ -14,7 +14,8 @@ import pytest
 from kstore.clients import AdminClient
 from kstore.clients.admin.topics import NewPartitions, NewTopic
 from kstore.testing.brokers import Broker
-from tests.pipeline.topic_rows import copy_what_is_there, values_of
+from tests.beside.topic_records import values_of
+from tests.pipeline.topic_rows import copy_what_is_there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

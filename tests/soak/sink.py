@@ -25,10 +25,10 @@ from kstore.clients import AdminClient
 from kstore.errors import KafkaError
 from kstore.testing.spark_cluster import SparkCluster
 from kstore.types import TopicPartition
+from tests.beside.topic_records import values_of
 from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.pipeline.own_processes import OwnProcesses
-from tests.pipeline.topic_rows import values_of
 from tests.soak.clients import SteadyProducer
 
 SOURCE, TARGET = "source", "target"

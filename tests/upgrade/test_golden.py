@@ -18,28 +18,21 @@ from kstore.broker.coordination.lmdb_store import read_nodes
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.log_dirs.meta_properties import claim_log_dirs
 from kstore.cli.app import run
-from kstore.clients import AdminClient, Consumer
+from kstore.clients import AdminClient
 from kstore.log.errors import LogError
 from kstore.protocol.metadata.api_versions import ApiVersionsResponse
 from kstore.protocol.registry import APIS, decode_request, decode_response
 from kstore.protocol.schema import Message
 from kstore.testing.brokers import Broker
-from kstore.types import TopicPartition
+from tests.beside.topic_records import records_of
 from tests.upgrade.record_golden import CODECS, GOLDEN, RECORDS, SETTINGS, ask, request_of, unpack
 
 VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in GOLDEN.glob("*.tar.xz"))
 
 
 def values(servers: str, topic: str) -> list[bytes]:
-    with Consumer({"bootstrap.servers": servers, "isolation.level": "read_committed"}) as consumer:
-        place = TopicPartition(topic, 0)
-        consumer.assign([place])
-        consumer.seek_to_beginning(place)
-        [end] = consumer.end_offsets([place]).values()
-        found: list[bytes] = []
-        while consumer.position(place) < end:
-            found += [record.value for record in consumer.poll(0.5)]
-    return found
+    found = records_of(servers, topic, isolation_level="read_committed")
+    return [record.value for record in found]
 
 
 def test_each_release_has_its_golden_folder() -> None:

@@ -18,6 +18,7 @@ from kstore.cli.cluster_folder import ClusterFolder
 from kstore.clients import AdminClient, Consumer, NewTopic, Producer
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
+from tests.beside.topic_records import records_of
 from tests.cli.shell import Shell
 from tests.conformance.broker_process import free_ports
 
@@ -113,15 +114,8 @@ class Load:
 
 
 def committed_values(servers: str, topic: str) -> list[bytes]:
-    with Consumer({"bootstrap.servers": servers, "isolation.level": "read_committed"}) as consumer:
-        places = [TopicPartition(topic, partition) for partition in (0, 1)]
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        ends = consumer.end_offsets(places)
-        found = []
-        while any(consumer.position(place) < ends[place] for place in places):
-            found += [record.value for record in consumer.poll(0.2)]
-    return found
+    found = records_of(servers, topic, isolation_level="read_committed")
+    return [record.value for record in found]
 
 
 @pytest.fixture

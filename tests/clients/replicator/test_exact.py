@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kstore._fast.record.crc32c import checksum
-from kstore.clients import Consumer, Producer
+from kstore.clients import Producer
 from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
 from kstore.clients.replicator.topics import TopicCopier
 from kstore.protocol.controller.reassignments import ElectLeadersRequest, TopicPartitions
@@ -27,7 +27,7 @@ from kstore.protocol.transactions.transactions import (
     WriteTxnMarkersRequest,
 )
 from kstore.record import batches, build_batch
-from kstore.types import TopicPartition
+from tests.beside.topic_records import records_of
 from tests.beside.waiting import until
 from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
@@ -126,15 +126,8 @@ def test_read_committed_sees_on_the_copy_what_it_sees_at_the_source(
 
 def values(side: Side, topic: str) -> list[bytes | None]:
     """What a consumer of committed records gets."""
-    tp = TopicPartition(topic, 0)
-    found: list[bytes | None] = []
-    with Consumer(bootstrap_servers=side.bootstrap, isolation_level="read_committed") as consumer:
-        consumer.assign([tp])
-        consumer.seek_to_beginning()
-        end = consumer.end_offsets([tp])[tp]
-        while consumer.position(tp) < end:
-            found += [record.value for record in consumer.poll(100)]
-    return found
+    found = records_of(side.bootstrap, topic, isolation_level="read_committed")
+    return [record.value for record in found]
 
 
 def test_a_copy_refuses_producers_and_other_topics_refuse_batches_of_a_copy(

@@ -13,7 +13,8 @@ import pytest
 from kstore.clients import AdminClient
 from kstore.clients.admin.topics import NewTopic
 from kstore.testing.brokers import Broker
-from tests.pipeline.topic_rows import copy_what_is_there, records_of, values_of
+from tests.beside.topic_records import records_of, values_of
+from tests.pipeline.topic_rows import copy_what_is_there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

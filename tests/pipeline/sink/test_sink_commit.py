@@ -28,7 +28,7 @@ from kstore.pipeline.sink.written import Written
 from kstore.protocol.schema import Message
 from kstore.testing.brokers import Broker, Cluster, Server
 from kstore.types import TopicPartition
-from tests.pipeline.topic_rows import records_of, values_of
+from tests.beside.topic_records import records_of, values_of
 
 
 class _KilledError(BaseException):

@@ -19,8 +19,8 @@ from kstore.clients.admin.topics import NewTopic
 from kstore.errors import UnknownTopicOrPartitionError
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
+from tests.beside.topic_records import values_of
 from tests.pipeline.own_processes import OwnProcesses
-from tests.pipeline.topic_rows import values_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

@@ -18,8 +18,8 @@ from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.tasks import Task
 from kstore.pipeline.sink.written import Written
 from kstore.testing.brokers import Broker
+from tests.beside.topic_records import values_of
 from tests.broker.runtime.security.sasl_harness import addresses, plain_login
-from tests.pipeline.topic_rows import values_of
 
 CLUSTER = "kafka-cluster"
 NEEDED = (

@@ -15,7 +15,7 @@ from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.sink.stager import AT_ONCE, Stager, wrapped
 from kstore.record import RecordBatchBuilder, batches, decode
 from kstore.testing.brokers import Broker
-from tests.pipeline.topic_rows import records_of
+from tests.beside.topic_records import records_of
 
 
 def batch_of(*values: bytes) -> bytes:

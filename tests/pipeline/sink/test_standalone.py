@@ -14,7 +14,7 @@ from kstore.clients import AdminClient, Producer
 from kstore.clients.admin.topics import NewTopic
 from kstore.testing.brokers import Broker
 from kstore.testing.spark_cluster import SparkCluster
-from tests.pipeline.topic_rows import values_of
+from tests.beside.topic_records import values_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 
