@@ -21,26 +21,11 @@ from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError, NetworkError
 from kstore.protocol.controller.broker_requests import (
     FULL,
-    AlterPartitionResponse,
     LeaderAndIsrPartition,
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
-    StopReplicaPartitionError,
-    StopReplicaRequest,
-    StopReplicaResponse,
     UpdateMetadataPartition,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
 )
-from kstore.protocol.groups.groups_behind import GroupsBehindRequest, GroupsBehindResponse
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
+from kstore.protocol.registry import APIS
+from kstore.protocol.schema import Message
 from tests.beside.waiting import reached
 from tests.plain_messages import Answer, Ask
 
@@ -109,23 +94,21 @@ class Node:
             await asyncio.sleep(0.001)
         if self.session is None:
             raise NetworkError("it is not there")
-        if isinstance(request, ListOffsetsRequest):
-            return self._offsets(request)
-        if isinstance(request, OffsetForLeaderEpochRequest):
-            return self._ends(request)
-        if isinstance(request, GroupsBehindRequest):
-            return self._behind(request)
+        api = APIS[request.API_KEY]
+        asks = {
+            "ListOffsets": self._offsets, "OffsetForLeaderEpoch": self._ends,
+            "GroupsBehind": self._behind,
+        }  # fmt: skip
+        if api.name in asks:
+            return asks[api.name](request)
         if request.broker_epoch < self.epoch:
-            return _response(request, ErrorCode.STALE_BROKER_EPOCH)
+            return api.response(error_code=ErrorCode.STALE_BROKER_EPOCH)
         self.heard.append(request)
-        if isinstance(request, LeaderAndIsrRequest):
-            return self._lead(request)
-        if isinstance(request, StopReplicaRequest):
-            return self._stop(request)
-        return self._know(request)
+        tells = {"LeaderAndIsr": self._lead, "StopReplica": self._stop}
+        return tells.get(api.name, self._know)(request)
 
-    def _lead(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        response = Answer.LeaderAndIsr()
+    def _lead(self, request: Any) -> Message:
+        told = []
         if request.type == FULL:
             self.hosted.clear()
         for topic in request.topic_states:
@@ -136,7 +119,7 @@ class Node:
                 place = (topic.topic_name, state.partition_index)
                 failed = place in self.unable
                 code = ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE
-                rows.append(LeaderAndIsrPartitionError(partition_index=place[1], error_code=code))
+                rows.append({"partition_index": place[1], "error_code": code})
                 known = self.hosted.get(place)
                 if known is not None:
                     assert state.leader_epoch >= known.leader_epoch, place
@@ -144,52 +127,33 @@ class Node:
                 if state.leader >= 0:
                     key = (topic.topic_id, state.partition_index, state.leader_epoch)
                     assert self.leaders.setdefault(key, state.leader) == state.leader, key
-            response.topics.append(
-                LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows)
-            )
-        return response
+            told.append({"topic_id": topic.topic_id, "partition_errors": rows})
+        return Answer.LeaderAndIsr(topics=told)
 
-    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def _offsets(self, request: Any) -> Message:
         """Where logs begin and end, as the cluster's tests set it; whoever is asked says it."""
-        logs = self.cluster.logs
-        return Answer.ListOffsets(
-            topics=[
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        {
-                            "partition_index": row.partition_index,
-                            "offset": logs.get((topic.name, row.partition_index), (0, 0))[
-                                row.timestamp == LATEST
-                            ],
-                        }
-                        for row in topic.partitions
-                    ],
-                }
-                for topic in request.topics
-            ]
-        )
+        told = []
+        for topic in request.topics:
+            rows = []
+            for row in topic.partitions:
+                spans = self.cluster.logs.get((topic.name, row.partition_index), (0, 0))
+                offset = spans[row.timestamp == LATEST]
+                rows.append({"partition_index": row.partition_index, "offset": offset})
+            told.append({"name": topic.name, "partitions": rows})
+        return Answer.ListOffsets(topics=told)
 
-    def _ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        logs = self.cluster.logs
-        return Answer.OffsetForLeaderEpoch(
-            topics=[
-                {
-                    "topic": topic.topic,
-                    "partitions": [
-                        {
-                            "partition": row.partition,
-                            "leader_epoch": row.leader_epoch,
-                            "end_offset": logs.get((topic.topic, row.partition), (0, 0))[1],
-                        }
-                        for row in topic.partitions
-                    ],
-                }
-                for topic in request.topics
-            ]
-        )
+    def _ends(self, request: Any) -> Message:
+        told = []
+        for topic in request.topics:
+            rows = []
+            for row in topic.partitions:
+                _, end = self.cluster.logs.get((topic.topic, row.partition), (0, 0))
+                said = {"partition": row.partition, "leader_epoch": row.leader_epoch}
+                rows.append(said | {"end_offset": end})
+            told.append({"topic": topic.topic, "partitions": rows})
+        return Answer.OffsetForLeaderEpoch(topics=told)
 
-    def _behind(self, request: GroupsBehindRequest) -> GroupsBehindResponse:
+    def _behind(self, request: Any) -> Message:
         """Of the groups, as the cluster's tests set them; of partitions that this broker leads."""
         if self.retired.get(request.topic_name) != request.retired_from:
             return Answer.GroupsBehind(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -200,23 +164,19 @@ class Node:
         ]
         return Answer.GroupsBehind(partitions=led, groups=self.cluster.behind)
 
-    def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        response = Answer.StopReplica()
+    def _stop(self, request: Any) -> Message:
+        code = ErrorCode.REQUEST_TIMED_OUT if self.hangs else ErrorCode.NONE
+        rows = []
         for topic in request.topic_states:
             for row in topic.partition_states:
                 self.hosted.pop((topic.topic_name, row.partition_index), None)
                 if row.delete_partition and not self.hangs:
                     self.deleted.append((topic.topic_id, row.partition_index))
-                response.partition_errors.append(
-                    StopReplicaPartitionError(
-                        topic_name=topic.topic_name,
-                        partition_index=row.partition_index,
-                        error_code=ErrorCode.REQUEST_TIMED_OUT if self.hangs else ErrorCode.NONE,
-                    )
-                )
-        return response
+                place = {"topic_name": topic.topic_name, "partition_index": row.partition_index}
+                rows.append(place | {"error_code": code})
+        return Answer.StopReplica(partition_errors=rows)
 
-    def _know(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    def _know(self, request: Any) -> Message:
         if request.type == FULL:
             self.metadata.clear()
         for topic in request.topic_states:
@@ -235,7 +195,7 @@ class Node:
 
     async def propose(
         self, topic: str, index: int, isr: list[int], *, recovering: bool = False
-    ) -> AlterPartitionResponse:
+    ) -> Any:
         """As the leader, ask for an ISR, with what this broker knows of the partition."""
         known = self.hosted[topic, index]
         nodes = self.cluster.nodes
@@ -260,14 +220,6 @@ class Node:
             known.state_version = response.topics[0].partitions[0].partition_epoch
             known.isr = list(isr)
         return response
-
-
-def _response(request: Any, code: int) -> Any:
-    if isinstance(request, LeaderAndIsrRequest):
-        return Answer.LeaderAndIsr(error_code=code)
-    if isinstance(request, StopReplicaRequest):
-        return Answer.StopReplica(error_code=code)
-    return Answer.UpdateMetadata(error_code=code)
 
 
 class _Host:

@@ -20,7 +20,21 @@ SESSION_MS = 6000
 SETTINGS = {"group.initial.rebalance.delay.ms": "200"}
 
 
-class Confluent:
+class Synchronous:
+    """A member whose client has calls that wait."""
+
+    consumer: Any
+
+    def commit(self) -> None:
+        """Commit what was seen."""
+        self.consumer.commit()
+
+    def close(self) -> None:
+        """Leave."""
+        self.consumer.close()
+
+
+class Confluent(Synchronous):
     """A member by confluent-kafka."""
 
     settings: Mapping[str, Any] = {
@@ -45,15 +59,10 @@ class Confluent:
         return {partition.partition for partition in self.consumer.assignment()}
 
     def commit(self) -> None:
-        """Commit what was seen."""
         self.consumer.commit(asynchronous=False)
 
-    def close(self) -> None:
-        """Leave."""
-        self.consumer.close()
 
-
-class KafkaPython:
+class KafkaPython(Synchronous):
     """A member by kafka-python."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -77,14 +86,6 @@ class KafkaPython:
         for records in self.consumer.poll(50).values():
             self.seen += [record.value for record in records]
         return {partition.partition for partition in self.consumer.assignment()}
-
-    def commit(self) -> None:
-        """Commit what was seen."""
-        self.consumer.commit()
-
-    def close(self) -> None:
-        """Leave."""
-        self.consumer.close()
 
 
 class AioKafka:

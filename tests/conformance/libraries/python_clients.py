@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
+from tests.beside.librdkafka import consumer_of
 from tests.conformance.libraries.samples import Sample
 
 DEADLINE_S = 40.0
+CHECKS = {"check.crcs": True}
 
 
 class Read(NamedTuple):
@@ -41,27 +43,31 @@ class How(NamedTuple):
             "acks": self.acks if self.acks == "all" else int(self.acks),
         }
 
+    def record(self, sample: Sample) -> dict[str, Any]:
+        """What they call the parts of a record."""
+        return {
+            "value": sample.value, "key": sample.key, "headers": list(sample.headers),
+            "partition": self.partition, "timestamp_ms": sample.timestamp_ms,
+        }  # fmt: skip
 
-class Client(ABC):
-    """What a driver does."""
+
+class Client:
+    """What a driver does. Each client has `create_topic` through its own admin interface, and what
+    stands behind `send` and `read`.
+    """
 
     name: str
+    _send: Callable[..., list[int]]
+    _read: Callable[..., list[Read]]
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-
-    @abstractmethod
-    def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Creates a topic through the client's own admin interface."""
 
     def send(self, topic: str, records: Sequence[Sample], **how: Any) -> list[int]:
         """Sends in order, see How, and waits for every acknowledgement; returns the offsets (-1 for
         acks=0).
         """
         return self._send(topic, records, How(**how))
-
-    @abstractmethod
-    def _send(self, topic: str, records: Sequence[Sample], how: How) -> list[int]: ...
 
     def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
         """Reads `count` records from the beginning of the topic's first partitions, without a
@@ -73,10 +79,12 @@ class Client(ABC):
         """Joins a group, reads `count` records from where it stands, commits and leaves."""
         return self._read(topic, count, group, ())
 
-    @abstractmethod
-    def _read(
-        self, topic: str, count: int, group: str | None, partitions: Iterable[int]
-    ) -> list[Read]: ...
+    def reader_keywords(self, group: str | None) -> dict[str, Any]:
+        """What the clients written in Python call the settings of a consumer."""
+        return {
+            "bootstrap_servers": self.bootstrap, "group_id": group, "check_crcs": True,
+            "auto_offset_reset": "earliest", "enable_auto_commit": False,
+        }  # fmt: skip
 
 
 class ConfluentClient(Client):
@@ -114,32 +122,14 @@ class ConfluentClient(Client):
 
         for index, record in enumerate(records):
             producer.produce(
-                topic,
-                record.value,
-                record.key,
-                -1 if how.partition is None else how.partition,
-                on_delivery=partial(delivered, index),
-                timestamp=record.timestamp_ms,
+                topic, record.value, record.key, -1 if how.partition is None else how.partition,
+                on_delivery=partial(delivered, index), timestamp=record.timestamp_ms,
                 headers=list(record.headers),
-            )
+            )  # fmt: skip
         left = producer.flush(DEADLINE_S)
         if left or failures:
             raise RuntimeError(f"{left} records not delivered, errors {failures[:3]}")
         return offsets
-
-    def _consumer(self, group: str) -> Any:
-        from confluent_kafka import Consumer
-
-        return Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "check.crcs": True,
-                "log_level": 0,
-            }
-        )
 
     def _poll(self, consumer: Any, count: int) -> list[Read]:
         found: list[Read] = []
@@ -161,8 +151,7 @@ class ConfluentClient(Client):
     ) -> list[Read]:
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-        consumer = self._consumer(group or "no-group")
-        try:
+        with closing(consumer_of(self.bootstrap, group or "no-group", CHECKS)) as consumer:
             if group is None:
                 consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
             else:
@@ -171,8 +160,6 @@ class ConfluentClient(Client):
             if group is not None and found:
                 consumer.commit(asynchronous=False)
             return found
-        finally:
-            consumer.close()
 
 
 class KafkaPythonClient(Client):
@@ -183,31 +170,15 @@ class KafkaPythonClient(Client):
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         from kafka.admin import KafkaAdminClient, NewTopic
 
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
-        try:
+        with closing(KafkaAdminClient(bootstrap_servers=self.bootstrap)) as admin:
             admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=_dotted(configs))])
-        finally:
-            admin.close()
 
     def _send(self, topic: str, records: Sequence[Sample], how: How) -> list[int]:
         from kafka import KafkaProducer
 
-        producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            **how.keywords(),
-        )
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, **how.keywords())
         try:
-            futures = [
-                producer.send(
-                    topic,
-                    value=record.value,
-                    key=record.key,
-                    headers=list(record.headers),
-                    partition=how.partition,
-                    timestamp_ms=record.timestamp_ms,
-                )
-                for record in records
-            ]
+            futures = [producer.send(topic, **how.record(each)) for each in records]
             producer.flush(DEADLINE_S)
             return [future.get(DEADLINE_S).offset for future in futures]
         finally:
@@ -218,16 +189,9 @@ class KafkaPythonClient(Client):
     ) -> list[Read]:
         from kafka import KafkaConsumer, TopicPartition
 
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            check_crcs=True,
-        )
         found: list[Read] = []
         deadline = time.monotonic() + DEADLINE_S
-        try:
+        with closing(KafkaConsumer(**self.reader_keywords(group))) as consumer:
             if group is None:
                 consumer.assign([TopicPartition(topic, p) for p in partitions])
                 consumer.seek_to_beginning()
@@ -239,8 +203,6 @@ class KafkaPythonClient(Client):
             if group is not None and found:
                 consumer.commit()
             return found
-        finally:
-            consumer.close()
 
 
 class AiokafkaClient(Client):
@@ -270,23 +232,10 @@ class AiokafkaClient(Client):
         from aiokafka import AIOKafkaProducer
 
         async def run() -> list[int]:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap,
-                **how.keywords(),
-            )
+            producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, **how.keywords())
             await producer.start()
             try:
-                futures = [
-                    await producer.send(
-                        topic,
-                        value=record.value,
-                        key=record.key,
-                        headers=list(record.headers),
-                        partition=how.partition,
-                        timestamp_ms=record.timestamp_ms,
-                    )
-                    for record in records
-                ]
+                futures = [await producer.send(topic, **how.record(each)) for each in records]
                 done = await asyncio.wait_for(asyncio.gather(*futures), DEADLINE_S)
                 return [-1 if metadata is None else metadata.offset for metadata in done]
             finally:
@@ -304,13 +253,7 @@ class AiokafkaClient(Client):
     ) -> list[Read]:
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            check_crcs=True,
-        )
+        consumer = AIOKafkaConsumer(**self.reader_keywords(group))
         if group is None:
             consumer.assign([TopicPartition(topic, p) for p in partitions])
         else:
