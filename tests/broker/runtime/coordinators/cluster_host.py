@@ -24,45 +24,25 @@ from kstore.broker.runtime.transactions.markers import Markers
 from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage
 from kstore.broker.state.metadata.image import TopicImage as Topic
+from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
-from kstore.protocol.transactions.transactions import WritableTxnMarkerPartitionResult as Written
-from kstore.protocol.transactions.transactions import (
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from kstore.protocol.transactions.transactions import WriteTxnMarkersRequest
 from kstore.types import TopicPartition
+from tests.plain_messages import Answer
 
 ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 HERE, THERE = 1, 2
 GROUPS = TopicPartition(OFFSETS_TOPIC, 0)
 STATE = TopicPartition(TRANSACTION_TOPIC, 0)
 DATA = TopicPartition("t", 0)
-SETTINGS: dict[str, Any] = {
-    "group.initial.rebalance.delay.ms": 0,
-    "group.min.session.timeout.ms": 1,
-    "group.max.session.timeout.ms": 1_800_000,
-    "group.max.size": 100,
-    "kstore.check.invariants": True,
-    "kstore.flush.policy": "interval",
-    "group.consumer.max.size": 100,
-    "group.streams.max.size": 100,
-    "group.share.max.size": 100,
-    "kstore.commit.require.assignment": False,
-    "group.consumer.assignors": ("uniform", "range"),
-    "group.consumer.migration.policy": "bidirectional",
-    "group.consumer.regex.refresh.interval.ms": 600_000,
-    "offset.metadata.max.bytes": 4096,
-    "offsets.commit.timeout.ms": 5000,
-    "offsets.retention.minutes": 10_080,
-    "offsets.retention.check.interval.ms": 600_000,
-    "transaction.max.timeout.ms": 900_000,
-    "transactional.id.expiration.ms": 604_800_000,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 600_000,
-    "transaction.remove.expired.transaction.cleanup.interval.ms": 600_000,
-}
+SETTINGS = BrokerConfig.load(
+    overrides={
+        "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
+        "group.max.size": "100", "group.consumer.max.size": "100", "group.streams.max.size": "100",
+        "kstore.check.invariants": "true", "kstore.flush.policy": "interval",
+    }
+)  # fmt: skip
 
 
 class Replicated:
@@ -128,8 +108,7 @@ class Host:
         self.answers: list[int | KafkaError] = []
         self.stored = True
         """The store has every partition."""
-        given: Any = self
-        self.writer = PartitionWriter(given, given, given)
+        self.writer = PartitionWriter(self, self, self)
         self.groups = Lazy(self._make_groups, lambda made: made.start())
         self.transactions = Lazy(self._make_transactions, lambda made: made.start())
         coordinators: dict[str, LazyCoordinator] = {
@@ -139,21 +118,18 @@ class Host:
         self._note = watch_leadership(coordinators)
 
     def _topic(self, name: str) -> ClusterTopic:
-        given: Any = self
-        return ClusterTopic(name, given, given, given, given, lambda: self.sure)
+        return ClusterTopic(name, self, self, self, self, lambda: self.sure)
 
     def _make_groups(self) -> GroupCoordinator:
-        given: Any = self
         topic = self._topic(OFFSETS_TOPIC)
-        return GroupCoordinator(given, topic, self.writer, given, given, None)
+        return GroupCoordinator(self, topic, self.writer, self, self, None)
 
     def _make_transactions(self) -> TransactionCoordinator:
-        given: Any = self
-        markers = Markers(given, given, self.writer, lambda *ended: None)
-        sender = MarkerSender(given, given, given, markers, lambda: given)
+        markers = Markers(self, self, self.writer, lambda *ended: None)
+        sender = MarkerSender(self, self, self, markers, lambda: self)
         ids: Any = SimpleNamespace(is_ready=True, offered=7, least=0, given=lambda _: None)
         topic = self._topic(TRANSACTION_TOPIC)
-        return TransactionCoordinator(given, topic, self.writer, ids, sender)
+        return TransactionCoordinator(self, topic, self.writer, ids, sender)
 
     def _replicated(self, place: TopicPartition) -> Replicated:
         config = LogConfig.from_topic_configs({"cleanup.policy": "compact"})
@@ -206,18 +182,13 @@ class Host:
             raise code
         results = []
         for marker in request.markers:
-            topics = [
-                WritableTxnMarkerTopicResult(
-                    name=topic.name,
-                    partitions=[
-                        Written(partition_index=index, error_code=code)
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in marker.topics
-            ]
-            results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
-        return WriteTxnMarkersResponse(markers=results)
+            topics = []
+            for topic in marker.topics:
+                indexes = topic.partition_indexes
+                rows = [{"partition_index": index, "error_code": code} for index in indexes]
+                topics.append({"name": topic.name, "partitions": rows})
+            results.append({"producer_id": marker.producer_id, "topics": topics})
+        return Answer.WriteTxnMarkers(markers=results)
 
     async def run_blocking(self, call: Callable[[], Any]) -> Any:
         return call()

@@ -24,6 +24,7 @@ from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.broker.state.work import each
+from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
 from kstore.protocol.groups.classic import (
@@ -40,28 +41,14 @@ from kstore.protocol.groups.offsets import (
 from kstore.types import TopicPartition
 
 ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
-SETTINGS: dict[str, Any] = {
-    "group.initial.rebalance.delay.ms": 0,
-    "kstore.flush.policy": "os",
-    "group.min.session.timeout.ms": 1,
-    "group.max.session.timeout.ms": 1_800_000,
-    "group.max.size": 100,
-    "kstore.check.invariants": True,
-    "kstore.commit.require.assignment": False,
-    "group.consumer.max.size": 100,
-    "group.streams.max.size": 100,
-    "group.share.max.size": 100,
-    "group.consumer.assignors": ("uniform", "range"),
-    "group.consumer.migration.policy": "bidirectional",
-    "group.consumer.regex.refresh.interval.ms": 600_000,
-    "offset.metadata.max.bytes": 4096,
-    "offsets.commit.timeout.ms": 5000,
-    "offsets.retention.minutes": 10_080,
-    "offsets.retention.check.interval.ms": 600_000,
-    "offsets.topic.num.partitions": 3,
-    "offsets.topic.replication.factor": 1,
-    "offsets.topic.segment.bytes": 1 << 20,
-}
+SETTINGS = BrokerConfig.load(
+    overrides={
+        "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
+        "group.max.size": "100", "group.consumer.max.size": "100", "group.streams.max.size": "100",
+        "kstore.check.invariants": "true", "kstore.flush.policy": "os",
+        "offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "1",
+    }
+)  # fmt: skip
 
 
 class Topic(NamedTuple):
@@ -106,11 +93,9 @@ class Host:
         return 1_000_000
 
     def coordinator(self) -> GroupCoordinator:
-        given: Any = self
-        topics: Any = self.topics
-        topic = AloneTopic(OFFSETS_TOPIC, given, given, topics)
-        writer = PartitionWriter(given, given, given)
-        return GroupCoordinator(given, topic, writer, given, given, None)
+        topic = AloneTopic(OFFSETS_TOPIC, self, self, self.topics)
+        writer = PartitionWriter(self, self, self)
+        return GroupCoordinator(self, topic, writer, self, self, None)
 
 
 class OwnPartition:
