@@ -1,5 +1,5 @@
-"""Produce and Fetch requests about one topic, and the only row of their answers. A topic is a name,
-or an id for the versions that ask by ids.
+"""Produce, Fetch and OffsetCommit requests about one topic, and the only row of their answers. A
+topic is a name, or an id for the versions that ask by ids.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from kstore.protocol.groups.offsets import OffsetCommitRequest
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.schema import ZERO_UUID
+from tests.plain_messages import Ask
 
 
 def produce_request(
@@ -50,6 +53,21 @@ def fetch_request(
         fields["replica_state"] = ReplicaState(replica_id=node, replica_epoch=epoch)
     topics = [FetchTopic(partitions=rows, **named)] if rows else []
     return FetchRequest(topics=topics, **{"max_wait_ms": 0, "min_bytes": 1, **fields})
+
+
+def commit_request(
+    topic: str, offsets: Mapping[int, int], group: str = "g", *, topic_id: UUID = ZERO_UUID,
+    row: Mapping[str, Any] | None = None, **fields: Any,
+) -> OffsetCommitRequest:  # fmt: skip
+    """An offset for each partition, whose rows have the fields ``row``, too; of nobody in the group
+    unless ``fields`` say who.
+    """
+    rows = [
+        {"partition_index": index, "committed_offset": offset, **(row or {})}
+        for index, offset in offsets.items()
+    ]
+    named = {"name": topic, "topic_id": topic_id, "partitions": rows}
+    return Ask.OffsetCommit(group_id=group, topics=[named], **fields)
 
 
 def only(response: Any) -> Any:

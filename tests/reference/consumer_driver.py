@@ -12,7 +12,9 @@ from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
+from kstore.protocol.schema import ZERO_UUID
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request
 from tests.reference.group_driver import GroupDriver
 
 REBALANCE_MS = 60_000
@@ -56,12 +58,10 @@ class ConsumerDriver(GroupDriver):
         self, member_id: str, epoch: int, topic: str, *partitions: int, version: int = 9
     ) -> list[int]:
         """The error codes of an OffsetCommit."""
-        named = {"name": topic, "partitions": [{"partition_index": p} for p in partitions]}
         known = self.image.topics.get(topic)
-        if known is not None:
-            named["topic_id"] = known.topic_id
+        topic_id = ZERO_UUID if known is None else known.topic_id
         who = {"member_id": member_id, "generation_id_or_member_epoch": epoch}
-        request = Ask.OffsetCommit(group_id="g", topics=[named], **who)
+        request = commit_request(topic, dict.fromkeys(partitions, 0), topic_id=topic_id, **who)
         response = self.send(request, version=version)
         return [row.error_code for row in response.topics[0].partitions]
 

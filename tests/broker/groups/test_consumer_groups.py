@@ -17,6 +17,7 @@ from tests.broker.harness.wire import Wire
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request
 
 QUICK = {
     "group.consumer.min.assignment.interval.ms": "0",
@@ -51,11 +52,8 @@ def held(answer: Any) -> list[int]:
 
 
 def commit(line: Wire, member: str, epoch: int, partition: int, **fields: Any) -> int:
-    row = {"partition_index": partition, "committed_offset": 5, **fields}
-    topic = {"name": "t", "partitions": [row]}
-    request = Ask.OffsetCommit(
-        group_id="g", member_id=member, generation_id_or_member_epoch=epoch, topics=[topic]
-    )
+    who = {"member_id": member, "generation_id_or_member_epoch": epoch}
+    request = commit_request("t", {partition: 5}, row=fields, **who)
     return line.call(request, 9).topics[0].partitions[0].error_code
 
 

@@ -15,6 +15,7 @@ from kstore.protocol.schema import Message
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request
 
 COMMIT_VERSION = FETCH_VERSION = 9
 """The last that name topics."""
@@ -32,9 +33,7 @@ def client(tmp_path: Path) -> Iterator[TopicClient]:
 
 
 def commit(offset: int) -> Message:
-    row = {"partition_index": 0, "committed_offset": offset}
-    topic = {"name": "t", "partitions": [row]}
-    return Ask.OffsetCommit(group_id="g", topics=[topic])
+    return commit_request("t", {0: offset})
 
 
 def in_a_row(client: TopicClient, *requests: tuple[Message, int]) -> None:

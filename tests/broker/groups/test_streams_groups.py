@@ -17,6 +17,7 @@ from kstore.protocol.schema import Message
 from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request
 from tests.reference.streams_members import StreamsClient, subtopology, topology
 
 MISSING_INTERNAL_TOPICS = 3
@@ -83,13 +84,8 @@ def work(*members: StreamsClient) -> None:
 
 
 def commit(line: Line, member: str, epoch: int, topic: str, partition: int) -> int:
-    rows = [{"partition_index": partition, "committed_offset": 1}]
-    request = Ask.OffsetCommit(
-        group_id="g",
-        member_id=member,
-        generation_id_or_member_epoch=epoch,
-        topics=[{"name": topic, "partitions": rows}],
-    )
+    who = {"member_id": member, "generation_id_or_member_epoch": epoch}
+    request = commit_request(topic, {partition: 1}, **who)
     return line.call(request, 9).topics[0].partitions[0].error_code
 
 

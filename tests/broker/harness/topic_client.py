@@ -9,7 +9,7 @@ from typing import Any
 from kstore._fast.record.builder import build_batch
 from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
-from tests.record_requests import fetch_part, fetch_request, only, produce_request
+from tests.record_requests import commit_request, fetch_part, fetch_request, only, produce_request
 
 TIMEOUT_S = 60.0
 
@@ -31,14 +31,7 @@ class TopicClient(Wire):
         )
         assert self.call(hello).error_code == 0
 
-    def create(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> Any:
-        new = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
-        new["configs"] = [
-            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
-        ]
-        answer = self.call(Ask.CreateTopics(topics=[new], timeout_ms=30_000)).topics[0]
-        assert answer.error_code == 0, answer
-        return answer
+    create = Wire.make_topic
 
     def grow(self, name: str, count: int) -> None:
         topic = {"name": name, "count": count, "assignments": None}
@@ -101,16 +94,8 @@ class TopicClient(Wire):
         self, name: str, offsets: dict[int, int], partition_epoch: int = -1, **fields: Any
     ) -> list[int]:
         """The error codes; of the group g, and of nobody in it unless ``fields`` say who."""
-        rows = [
-            {
-                "partition_index": index,
-                "committed_offset": offset,
-                "partition_epoch": partition_epoch,
-            }
-            for index, offset in offsets.items()
-        ]
-        topic = {"name": name, "partitions": rows}
-        request = Ask.OffsetCommit(**({"group_id": "g", "topics": [topic]} | fields))
+        group, row = fields.pop("group_id", "g"), {"partition_epoch": partition_epoch}
+        request = commit_request(name, offsets, group, row=row, **fields)
         return [row.error_code for row in self.call(request, 9).topics[0].partitions]
 
     def beat(self, member: str, epoch: int, **fields: Any) -> Any:

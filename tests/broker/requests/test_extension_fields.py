@@ -47,7 +47,7 @@ class Topic:
         client = TopicClient(running)
         self.name = f"t{uuid4().hex}"
         self.group = f"g{uuid4().hex}"
-        self.topic_id: UUID = client.create(self.name).topic_id
+        self.topic_id: UUID = client.create(self.name)
         client.produce(self.name)
         [self.epoch] = client.epochs(self.name)
         assert client.commit(self.name, {0: 1}, self.epoch, group_id=self.group) == [0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request
 from tests.sim.history import Place
 from tests.sim.workloads.client import Client
 
@@ -26,12 +27,7 @@ async def commit(
     client: Client, node: int, group: str, member: str, epoch: int, place: Place, offset: int
 ) -> int:
     """Commit once as a member in an epoch; Kafka's error code. UnansweredError."""
-    rows = [{"partition_index": place.partition, "committed_offset": offset}]
-    request = Ask.OffsetCommit(
-        group_id=group,
-        generation_id_or_member_epoch=epoch,
-        member_id=member,
-        topics=[{"name": place.topic, "partitions": rows}],
-    )
+    who = {"member_id": member, "generation_id_or_member_epoch": epoch}
+    request = commit_request(place.topic, {place.partition: offset}, group, **who)
     answer = await client.ask(node, request, newest=9)
     return int(answer.topics[0].partitions[0].error_code)

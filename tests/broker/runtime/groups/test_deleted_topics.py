@@ -8,23 +8,15 @@ from kstore.broker.api import RequestContext
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.broker.state.work import each
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.broker.api.requests.world import World, in_world
+from tests.record_requests import commit_request
 
 ASKED = RequestContext(8, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 
 
 async def commit(world: World, offset: int) -> None:
-    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequestTopic(name="t", partitions=[row])
     await world.broker.topics.ensure(NewTopic("t", 1, 1))
-    await world.broker.groups().handle(
-        "g", OffsetCommitRequest(group_id="g", topics=[topic]), ASKED
-    )
+    await world.broker.groups().handle("g", commit_request("t", {0: offset}), ASKED)
 
 
 async def committed(world: World) -> int | None:

@@ -14,7 +14,6 @@ from uuid import UUID
 import pytest
 
 import kstore
-from kstore.broker.api import RequestContext
 from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
 from kstore.broker.runtime.coordinators.partitions import partition_of
 from kstore.broker.runtime.coordinators.topic import AloneTopic
@@ -27,20 +26,9 @@ from kstore.broker.state.work import each
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
-from kstore.protocol.groups.classic import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kstore.types import TopicPartition
+from tests.broker.runtime.groups.group_requests import ASKED, commit, join, stable_member
 
-ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 SETTINGS = BrokerConfig.load(
     overrides={
         "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
@@ -150,36 +138,6 @@ def run(path: Path, story: Callable[[Host, GroupCoordinator], Awaitable[None]]) 
             host.log_dir.close()
 
     asyncio.run(told())
-
-
-def join(group: str = "g", session_ms: int = 60_000) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=60_000,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
-    )
-
-
-def commit(offset: int, group: str = "g", partition: int = 0) -> OffsetCommitRequest:
-    row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-    return OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[row])]
-    )
-
-
-async def stable_member(coordinator: GroupCoordinator, session_ms: int = 60_000) -> str:
-    joined: Any = await coordinator.handle("g", join(session_ms=session_ms), ASKED)
-    assert joined.error_code == ErrorCode.NONE
-    member: str = joined.member_id
-    given = SyncGroupRequestAssignment(member_id=member, assignment=b"mine")
-    request = SyncGroupRequest(
-        group_id="g", member_id=member, generation_id=joined.generation_id, assignments=[given]
-    )
-    synced: Any = await coordinator.handle("g", request, ASKED)
-    assert synced.assignment == b"mine"
-    return member
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,6 @@ from hypothesis import strategies as st
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.state.work import each
 from kstore.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
-from kstore.protocol.groups.classic import JoinGroupRequest, JoinGroupRequestProtocol
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.beside.waiting import reached
 from tests.broker.runtime.coordinators.cluster_host import (
     ASKED,
@@ -31,23 +25,7 @@ from tests.broker.runtime.coordinators.cluster_host import (
     run,
     turns,
 )
-
-
-def commit(offset: int) -> OffsetCommitRequest:
-    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    return OffsetCommitRequest(
-        group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[row])]
-    )
-
-
-def join() -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
-    )
+from tests.broker.runtime.groups.group_requests import commit, join
 
 
 async def served(host: Host) -> GroupCoordinator:

@@ -27,6 +27,7 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from tests.record_requests import commit_request
 from tests.reference.consumer_driver import ConsumerDriver, assignment, owned_of, subscription
 from tests.reference.group_driver import Parked
 
@@ -63,13 +64,9 @@ class Driver(ConsumerDriver):
 
     def reach(self, offsets: dict[int, int], **fields: Any) -> None:
         """Commit offsets, as an administrator or a member."""
-        rows = [
-            OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-            for index, offset in offsets.items()
-        ]
-        topic = OffsetCommitRequestTopic(name="t", topic_id=TOPIC, partitions=rows)
-        said: dict[str, Any] = {"group_id": "g", "topics": [topic]}
-        answer = self.send(OffsetCommitRequest(**(said | fields)), version=9)
+        group = fields.pop("group_id", "g")
+        request = commit_request("t", offsets, group, topic_id=TOPIC, **fields)
+        answer = self.send(request, version=9)
         assert [row.error_code for row in answer.topics[0].partitions] == [0] * len(offsets)
 
     def behind(self) -> list[str]:

@@ -15,11 +15,7 @@ from kstore.protocol.groups.classic import (
     PositionPartition,
     PositionTopic,
 )
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from tests.record_requests import commit_request
 from tests.reference.consumer_driver import ConsumerDriver
 
 
@@ -53,10 +49,9 @@ def asked(response: Any) -> dict[str, list[int]]:
 
 
 def commit(driver: ConsumerDriver, index: int, offset: int, **fields: Any) -> None:
-    part = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
     topic_id = driver.image.topics["t"].topic_id
-    topic = OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[part])
-    answer = driver.send(OffsetCommitRequest(group_id="g", topics=[topic], **fields), version=9)
+    request = commit_request("t", {index: offset}, topic_id=topic_id, **fields)
+    answer = driver.send(request, version=9)
     assert answer.topics[0].partitions[0].error_code == 0
 
 

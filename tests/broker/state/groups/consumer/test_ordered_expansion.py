@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from kstore.broker.state.groups.consumer.ordered_expansion import held_back
 from kstore.broker.state.metadata.gates import UNKNOWN, TopicGates
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from tests.record_requests import commit_request
 from tests.reference.consumer_driver import ConsumerDriver, owned_of
 
 ON = {"kstore.ordered.expansion": "true"}
@@ -38,16 +34,9 @@ class Driver(ConsumerDriver):
 
     def reach(self, offsets: dict[int, int], **fields: Any) -> None:
         """Commit offsets, as an administrator or a member."""
-        topic = OffsetCommitRequestTopic(
-            name="t",
-            topic_id=TOPIC,
-            partitions=[
-                OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-                for index, offset in offsets.items()
-            ],
-        )
-        said: dict[str, Any] = {"group_id": "g", "topics": [topic]}
-        answer = self.send(OffsetCommitRequest(**(said | fields)), version=9)
+        group = fields.pop("group_id", "g")
+        request = commit_request("t", offsets, group, topic_id=TOPIC, **fields)
+        answer = self.send(request, version=9)
         assert [row.error_code for row in answer.topics[0].partitions] == [0] * len(offsets)
 
 

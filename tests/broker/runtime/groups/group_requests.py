@@ -1,0 +1,40 @@
+"""What a member of a group asks a coordinator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstore.broker.api import RequestContext
+from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+from kstore.errors import ErrorCode
+from kstore.protocol.groups.offsets import OffsetCommitRequest
+from kstore.protocol.schema import Message
+from tests.plain_messages import Ask
+from tests.record_requests import commit_request
+
+ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
+
+
+def join(group: str = "g", session_ms: int = 60_000) -> Message:
+    protocols = [{"name": "range", "metadata": b"m"}]
+    return Ask.JoinGroup(
+        group_id=group, session_timeout_ms=session_ms, rebalance_timeout_ms=60_000,
+        protocol_type="consumer", protocols=protocols,
+    )  # fmt: skip
+
+
+def commit(offset: int, group: str = "g", partition: int = 0) -> OffsetCommitRequest:
+    return commit_request("t", {partition: offset}, group)
+
+
+async def stable_member(coordinator: GroupCoordinator, session_ms: int = 60_000) -> str:
+    joined: Any = await coordinator.handle("g", join(session_ms=session_ms), ASKED)
+    assert joined.error_code == ErrorCode.NONE
+    mine = {"member_id": joined.member_id, "assignment": b"mine"}
+    request = Ask.SyncGroup(
+        group_id="g", member_id=joined.member_id, generation_id=joined.generation_id,
+        assignments=[mine],
+    )  # fmt: skip
+    synced: Any = await coordinator.handle("g", request, ASKED)
+    assert synced.assignment == b"mine"
+    return joined.member_id
