@@ -75,10 +75,6 @@ def _unsynced_is_seen(put: Put) -> None:
     put(log_dir, "Log", Careless)
 
 
-def _unchecked(put: Put) -> None:
-    put(reading, "decode", functools.partial(reading.decode, verify=False))
-
-
 def _nothing_is_told(put: Put) -> None:
     put(logging.Logger, "error", lambda *told, **more: None)
     _commit_alone(put)  # the other replicas make good what one has lost, else
@@ -180,10 +176,6 @@ def _two_tasks(put: Put) -> None:
     put(group_shard.GroupShard, "check", lambda self: None)
 
 
-def _patient_controller(put: Put) -> None:
-    put(preparing.Preparing, "_deadline", lambda self, expansion: float("inf"))
-
-
 def _silent_rollback(put: Put) -> None:
     def untold(self: Any, expansion: Any, why: str) -> None:
         """The marker is gone, and nobody hears of it."""
@@ -232,29 +224,17 @@ def _lost_commits(put: Put) -> None:
     put(group_partition.GroupPartition, "_replay", forgetful)
 
 
-def _unknown_history(put: Put) -> None:
-    put(epoch_history.EpochHistory, "note", lambda *given: None)
+def replacing(owner: Any, name: str, other: Any) -> Callable[[Put], None]:
+    """The bug that is in one attribute."""
+    return lambda put: put(owner, name, other)
 
 
-def _no_failover(put: Put) -> None:
-    async def look_away(self: Any) -> None:
-        return
-
-    put(Controller, "_take_brokers", look_away)
+async def _look_away(*given: Any) -> None:
+    return
 
 
-def _no_deletion(put: Put) -> None:
-    async def look_away(self: Any, name: str) -> None:
-        return
-
-    put(ClusterTopics, "delete", look_away)
-
-
-def _no_fetchers(put: Put) -> None:
-    def follow(self: Any, tp: Any, partition: Any, leader_id: int, epoch: int) -> None:
-        raise ZeroDivisionError("planted")
-
-    put(Fetchers, "follow", follow)
+def _planted(*given: Any) -> None:
+    raise ZeroDivisionError("planted")
 
 
 CLUSTER = "--brokers 3 --workloads produce,read --seconds 12"
@@ -280,8 +260,7 @@ MUTATIONS: dict[str, Mutation] = {
         "a leader's high watermark does not wait for its followers",
     ),
     "answer-before-sync-read": Mutation(
-        _answer_before_sync,
-        "offset_reused",
+        _answer_before_sync, "offset_reused",
         "--flush always --faults power --workloads produce,read",
         "an offset that was lost with the power is given to another record",
     ),
@@ -308,8 +287,8 @@ MUTATIONS: dict[str, Mutation] = {
         "readers see records that are not on the disk",
     ),
     "unchecked": Mutation(
-        _unchecked, "wrong_record",
-        "--brokers 3 --faults rot,restart --seconds 40 --workloads produce,read",
+        replacing(reading, "decode", functools.partial(reading.decode, verify=False)),
+        "wrong_record", "--brokers 3 --faults rot,restart --seconds 40 --workloads produce,read",
         "consumers do not look at checksums",
     ),
     "nothing-is-told": Mutation(
@@ -381,8 +360,8 @@ MUTATIONS: dict[str, Mutation] = {
         "a group begins in a new partition where it was in one of that number that is gone",
     ),
     "patient-controller": Mutation(
-        _patient_controller, "refusals",
-        "--brokers 3 --faults deaf --seconds 30 --workloads produce,expand",
+        replacing(preparing.Preparing, "_deadline", lambda self, expansion: float("inf")),
+        "refusals", "--brokers 3 --faults deaf --seconds 30 --workloads produce,expand",
         "an expansion waits for leaders as long as it takes",
     ),
     "silent-rollback": Mutation(
@@ -391,20 +370,15 @@ MUTATIONS: dict[str, Mutation] = {
         "leaders are not told of an expansion that is rolled back, and do not look for themselves",
     ),
     "epochs-again": Mutation(
-        _epochs_again,
-        "recreated",
-        "--brokers 3 --faults none --workloads produce,recreate",
+        _epochs_again, "recreated", "--brokers 3 --faults none --workloads produce,recreate",
         "the partitions of a recreated topic have the partition epochs of those before them",
     ),
     "names-are-enough": Mutation(
-        _names_are_enough,
-        "other_life",
-        "--brokers 3 --faults none --workloads produce,recreate",
+        _names_are_enough, "other_life", "--brokers 3 --faults none --workloads produce,recreate",
         "of a request by name nobody asks which topic of that name is meant",
     ),
     "unnumbered-partitions": Mutation(
-        _unnumbered_partitions,
-        "recreated",
+        _unnumbered_partitions, "recreated",
         "--brokers 3 --faults none --workloads produce,recreate",
         "partitions do not know their epochs: what is meant for a deleted one is appended",
     ),
@@ -413,7 +387,7 @@ MUTATIONS: dict[str, Mutation] = {
         "some commits are passed over when a coordinator loads",
     ),
     "unknown-history": Mutation(
-        _unknown_history, "lost_records",
+        replacing(epoch_history.EpochHistory, "note", lambda *given: None), "lost_records",
         "--brokers 3 --faults behind,kill --seconds 30 --workloads lose",
         "a consumer does not keep the leader epochs of the records that it has processed",
     ),
@@ -458,17 +432,16 @@ MUTATIONS: dict[str, Mutation] = {
         "a record whose lock has ended is not delivered again",
     ),
     "no-deletion": Mutation(
-        _no_deletion,
-        "topics",
+        replacing(ClusterTopics, "delete", _look_away), "topics",
         "--brokers 3 --workloads topics --faults none",
         "a deletion is answered and does not happen",
     ),
     "no-failover": Mutation(
-        _no_failover, "liveness", f"{CLUSTER} --faults kill",
+        replacing(Controller, "_take_brokers", _look_away), "liveness", f"{CLUSTER} --faults kill",
         "the controller does not see brokers come and go",
     ),
     "defect": Mutation(
-        _no_fetchers, "crash", f"{CLUSTER} --faults none",
+        replacing(Fetchers, "follow", _planted), "crash", f"{CLUSTER} --faults none",
         "a defect raises what nobody expects",
     ),
 }  # fmt: skip

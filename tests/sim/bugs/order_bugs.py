@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import kstore.broker.runtime.controller.retired as retired
@@ -15,11 +15,7 @@ Put = Callable[[Any, str, Any], None]
 
 def open_gates(put: Put) -> None:
     """Groups may be given everything."""
-
-    def nothing(shard: Any, group_id: str, image: Any, topic: Any) -> frozenset[int]:
-        return frozenset()
-
-    put(ordered_expansion, "held_back", nothing)
+    put(ordered_expansion, "held_back", lambda *given, **more: frozenset())
 
 
 def nothing_is_left(put: Put) -> None:
@@ -33,11 +29,7 @@ def nothing_is_left(put: Put) -> None:
 
 def offsets_stay(put: Put) -> None:
     """Groups keep what they have committed in partitions that are gone, for the next ones."""
-
-    def nothing(self: Any, name: str, first: int = 0) -> Iterator[Any]:
-        return iter(())
-
-    put(coordinator_shard.GroupShard, "forget_topic", nothing)
+    put(coordinator_shard.GroupShard, "forget_topic", lambda *given, **more: iter(()))
     put(offsets, "_is_of_another_life", lambda *given: False)
 
 
