@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kstore.clients import AdminClient
+from kstore.clients import AdminClient, NewTopic
 from kstore.testing.brokers import Broker
 from tests.conformance.kafka_jars import KafkaUnavailableError, connector_jars, iceberg_jars
 
@@ -83,6 +84,18 @@ def admin(broker: Broker) -> Iterator[AdminClient]:
     """An admin client of the broker."""
     with AdminClient(bootstrap_servers=broker.bootstrap_servers) as client:
         yield client
+
+
+@pytest.fixture
+def make_topic(admin: AdminClient) -> Callable[..., str]:
+    """Makes topics whose names do not repeat."""
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        admin.create_topics([NewTopic(name, partitions, -1, configs)])
+        return name
+
+    return make
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ records are gone, and errors that say where and what to do.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,19 +22,8 @@ from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
 from tests.pipeline.reading import SCHEMA, batch_rows, values, write
 
-_numbers = itertools.count()
 QUICK = {"kafkaConsumer.pollTimeoutMs": "1500", "fetchOffset.retryIntervalMs": "10"}
 MakeTopic = Callable[..., str]
-
-
-@pytest.fixture
-def make_topic(admin: AdminClient) -> MakeTopic:
-    def make(partitions: int = 1, **configs: str) -> str:
-        name = f"batch-{next(_numbers)}"
-        admin.create_topics([NewTopic(name, partitions, -1, configs)])
-        return name
-
-    return make
 
 
 def at(topic: str, **places: int) -> str:

@@ -4,7 +4,6 @@ the same schema, checkpoints across restarts, and errors that reach the user.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,18 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 WAIT_S = 240
-_numbers = itertools.count()
 MakeTopic = Callable[..., str]
-
-
-@pytest.fixture
-def make_topic(admin: AdminClient) -> MakeTopic:
-    def make(partitions: int, **configs: str) -> str:
-        name = f"spark-{next(_numbers)}"
-        admin.create_topics([NewTopic(name, partitions, -1, configs)])
-        return name
-
-    return make
 
 
 def read(spark: SparkSession, broker: Broker, kind: str, **options: Any) -> DataFrame:

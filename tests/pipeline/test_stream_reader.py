@@ -4,7 +4,6 @@ partitions, restarts, topics made anew, records that are gone, ordered expansion
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 
@@ -23,18 +22,7 @@ from kstore.testing.brokers import Broker, Cluster
 from kstore.types import TopicPartition
 from tests.pipeline.reading import SCHEMA, Query, values, write
 
-_numbers = itertools.count()
 MakeTopic = Callable[[int], str]
-
-
-@pytest.fixture
-def make_topic(admin: AdminClient) -> MakeTopic:
-    def make(partitions: int) -> str:
-        name = f"stream-{next(_numbers)}"
-        admin.create_topics([NewTopic(name, partitions)])
-        return name
-
-    return make
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +12,7 @@ from kstore.cli.records.replicate import parse_rate
 from kstore.cli.records.verify_order import field_reader, number_of
 from kstore.types import Header
 from tests.cli.shell import run_here
+from tests.clients.replicator.sides import brokers as brokers  # a fixture
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
@@ -53,19 +52,6 @@ def test_fields_are_found_where_they_are() -> None:
     assert [number_of(text) for text in (b"12", b"x", None)] == [12, None, None]
     with pytest.raises(ValueError, match="is not value, key"):
         field_reader("header:")
-
-
-@pytest.fixture(scope="module")
-def brokers(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[KstoreBroker, KstoreBroker]]:
-    folder: Path = tmp_path_factory.mktemp("cli")
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    with (
-        KstoreBroker(folder / "a", overrides=settings) as first,
-        KstoreBroker(folder / "b", overrides=settings) as second,
-    ):
-        yield first, second
 
 
 def write(bootstrap: str, topic: str, rows: list[tuple[bytes, bytes]], partitions: int = 1) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import subprocess
 from functools import partial
-from itertools import count
 from typing import Any
 
 import pytest
@@ -28,7 +27,6 @@ from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
-NUMBERS = count(1)
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
@@ -43,12 +41,6 @@ def whole(cluster: KstoreCluster) -> KstoreCluster:
     cluster.start()
     until(lambda: cluster.broker_ids() == {1, 2, 3}, "all brokers are alive")
     return cluster
-
-
-@pytest.fixture
-def topic() -> str:
-    """A name that no test before has used, nor this one when it ran before."""
-    return f"t{next(NUMBERS)}"
 
 
 def kcat(*arguments: str, given: bytes = b"") -> bytes:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from tests.record_requests import fetch_request, only, produce_request
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
-NUMBERS = count(1)
 SETTINGS = {
     "replica.lag.time.max.ms": "1000",
     "kstore.coordination.session.timeout.ms": "60000",  # who stands still stays in the cluster
@@ -39,12 +37,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]
         made.add(node_id, {"broker.rack": f"rack{node_id}"})
     with made:
         yield made
-
-
-@pytest.fixture
-def topic() -> str:
-    """A name that no test before has used, nor this one when it ran before."""
-    return f"t{next(NUMBERS)}"
 
 
 def write(cluster: KstoreCluster, node_id: int, topic: str, *, timeout_ms: int = 30_000) -> Any:

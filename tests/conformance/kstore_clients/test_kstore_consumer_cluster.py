@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from itertools import count
 
 import pytest
 
@@ -13,14 +12,7 @@ from tests.conformance.kstore_cluster import KstoreCluster
 
 pytestmark = pytest.mark.slow
 LONG_MS = 60_000
-NUMBERS = count(1)
 SETTINGS = {"min.insync.replicas": "2"}
-
-
-@pytest.fixture
-def topic() -> str:
-    """A name that no other test uses."""
-    return f"read-{next(NUMBERS)}"
 
 
 class Feed:
