@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kstore.broker.runtime.controller import store as controller_store
+from kstore.broker.coordination import registration
 from kstore.broker.state.controller import election, events
 
 Put = Callable[[Any, str, Any], None]
@@ -38,4 +38,4 @@ def same_epoch(put: Put) -> None:
 
 
 def unclean_is_eligible(put: Put) -> None:
-    put(controller_store, "unclean_shutdowns", lambda store, registered: {})
+    put(registration, "unclean_shutdowns", lambda store, registered: {})
