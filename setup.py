@@ -1,8 +1,10 @@
 """Builds the Cython modules of kstore/_fast, and gives the version and the page of a package index.
 Everything else is declared in pyproject.toml.
 
-KSTORE_DEBUG=1 builds with bounds checks, assertions and line tracing; KSTORE_ASAN=1 with
-AddressSanitizer; KSTORE_MODULES=batch,crc32c restricts a developer's rebuild to those modules.
+A wheel has all modules in one shared library, in which kstore/_fast finds them; a build in place
+has a file for each. KSTORE_LTO=1 optimizes that library as a whole, for a release. KSTORE_DEBUG=1
+builds with bounds checks, assertions and line tracing; KSTORE_ASAN=1 with AddressSanitizer;
+KSTORE_MODULES=batch,crc32c restricts a developer's rebuild to those modules.
 KSTORE_PROJECT_URL is the repository's address, for the links of a release.
 """
 
@@ -13,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("KSTORE_DEBUG", "") == "1"
 ASAN = os.environ.get("KSTORE_ASAN", "") == "1"
+LTO = ["-flto=auto"] if os.environ.get("KSTORE_LTO", "") == "1" else []
 ONLY = [name for name in os.environ.get("KSTORE_MODULES", "").split(",") if name]
 JOBS = min(4, os.cpu_count() or 1)
 FAST = Path("kstore/_fast")
@@ -42,7 +46,7 @@ def extensions() -> list[Extension]:
     """Return one extension per .pyx, translated to C."""
     from Cython.Build import cythonize
 
-    compile_args = ["-Wno-unused-function", "-Wno-unreachable-code"]
+    compile_args = ["-Wno-unused-function", "-Wno-unreachable-code", "-fvisibility=hidden"]
     # A broker maps some fifty of these files. The tables that are left out are a debugger's.
     compile_args += ["-g"] if DEBUG or ASAN else ["-g0", "-fno-asynchronous-unwind-tables"]
     sanitizer = ["-fsanitize=address", "-fno-omit-frame-pointer"] if ASAN else []
@@ -52,8 +56,8 @@ def extensions() -> list[Extension]:
             [str(source)],
             depends=[str(header) for header in sorted(FAST.rglob("*.h"))],
             define_macros=[("CYTHON_TRACE_NOGIL", "1")] if DEBUG else [],
-            extra_compile_args=[*compile_args, _optimization(source), *sanitizer],
-            extra_link_args=sanitizer,
+            extra_compile_args=[*compile_args, _optimization(source), *LTO, *sanitizer],
+            extra_link_args=[*LTO, *sanitizer],
         )
         for source in sorted(FAST.rglob("*.pyx"))
         if not ONLY or source.stem in ONLY
@@ -78,6 +82,28 @@ def extensions() -> list[Extension]:
         quiet=True,
     )
     return translated
+
+
+class OneLibrary(build_ext):
+    """Compiles each module by its own options, and links all of them into one library."""
+
+    def build_extensions(self) -> None:
+        self._objects: list[str] = []
+        super().build_extensions()
+        (library,) = self.get_outputs()
+        self.compiler.link_shared_object(sorted(self._objects), library, extra_postargs=LTO)
+
+    def build_extension(self, ext: Extension) -> None:
+        self._objects += self.compiler.compile(
+            ext.sources,
+            output_dir=self.build_temp,
+            macros=ext.define_macros,
+            extra_postargs=ext.extra_compile_args,
+            depends=ext.depends,
+        )
+
+    def get_outputs(self) -> list[str]:
+        return [self.get_ext_fullpath("kstore._fast.modules")]
 
 
 def _changelog_version() -> str:
@@ -135,5 +161,6 @@ setup(
     version=VERSION,
     **_page(VERSION),
     ext_modules=[] if COLLECTING else extensions(),
+    cmdclass={"build_ext": OneLibrary} if "bdist_wheel" in sys.argv else {},
     options={"build_ext": {"parallel": JOBS}},
 )

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import module_name
+
 ROOT = Path(__file__).parents[2]
 FAST = ROOT / "kstore" / "_fast"
 APPEND = """
@@ -24,6 +26,16 @@ assert "site-packages" in kstore.__file__, kstore.__file__
 with kstore.open_log(sys.argv[1]) as log:
     print(log.append(b"value", key=b"key"), log.append(b"second"))
     print([(r.offset, bytes(r.key or b""), bytes(r.value)) for r in log.records()])
+"""
+
+IMPORT = """
+import importlib, sys
+for name in sys.argv[1:]:
+    print(importlib.import_module(name).__spec__.name)
+try:
+    import kstore._fast.record.nothing
+except ImportError as e:
+    assert e.name == "kstore._fast.record.nothing", e.name
 """
 
 
@@ -68,7 +80,7 @@ def test_the_sdist_holds_every_source_and_nothing_generated(shipped: tuple[Path,
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) -> None:
+def test_the_wheel_holds_every_module_and_the_public_types(shipped: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(shipped[1]) as archive:
         names = set(archive.namelist())
     for folder, package in (("broker", "kstore/broker"), ("clients", "kstore/clients"),
@@ -78,15 +90,17 @@ def test_the_wheel_holds_every_module_and_its_types(shipped: tuple[Path, Path]) 
             inside = source.relative_to(ROOT / folder).as_posix()
             if not inside.startswith(("broker/", "clients/", "pipeline/")):
                 assert f"{package}/{inside}" in names
-    assert {p.relative_to(ROOT).as_posix() for p in FAST.rglob("*.pyi")} <= names
-    assert {p.relative_to(ROOT).as_posix() for p in FAST.rglob("*.pxd")} <= names
+    types = {p for room in ("clients", "log", "record") for p in (FAST / room).glob("*.pyi")}
+    shipped_types = {name for name in names if name.endswith(".pyi")}
+    assert shipped_types == {p.relative_to(ROOT).as_posix() for p in types}
     assert "kstore/py.typed" in names
     assert "kstore/pipeline/jobs/reports/report.html.jinja" in names
     assert [name for name in names if name.endswith(".data/scripts/kstore-spark-python")]
     pages = [p for p in (ROOT / "kstore/console/pages").glob("*/*") if p.suffix != ".pyc"]
     assert {p.relative_to(ROOT).as_posix() for p in pages} <= names
-    built = {name.split(".")[0] for name in names if name.endswith(".so")}
-    assert built == {p.relative_to(ROOT).as_posix().split(".")[0] for p in FAST.rglob("*.pyx")}
+    built = [name.split(".")[0] for name in names if name.endswith(".so")]
+    assert built == ["kstore/_fast/modules"]
+    assert not [name for name in names if name.endswith((".pyx", ".pxd", ".c", ".h", "README.md"))]
     assert not [name for name in names if name.startswith(("tests/", "bench/", "broker/"))]
 
 
@@ -107,6 +121,9 @@ def test_the_wheel_works_in_a_fresh_environment(shipped: tuple[Path, Path], tmp_
         shipped[1],
         cwd=tmp_path,
     )
+    modules = [module_name(source) for source in sorted(FAST.rglob("*.pyx"))]
+    printed = run(python, "-W", "error", "-c", IMPORT, *modules, cwd=tmp_path).split()
+    assert printed == modules
     printed = run(python, "-c", APPEND, tmp_path / "log", cwd=tmp_path).splitlines()
     assert printed == ["0 1", "[(0, b'key', b'value'), (1, b'', b'second')]"]
     assert run(home / "bin" / "kstore", "--version", cwd=tmp_path).startswith("kstore ")
