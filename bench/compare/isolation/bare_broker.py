@@ -1,7 +1,7 @@
 """What producers reach by themselves: a process that looks like a broker to them, receives what
 they send, keeps nothing, and acknowledges all. Every topic is there, and has four partitions.
 
-`python -m bench.compare.isolation.bare_broker` prints its port, and ends when its input does.
+`serve` prints its port, and ends when its input does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.frames import Answer, string
 
-__all__ = ["PARTITIONS", "bare_broker"]
+__all__ = ["PARTITIONS", "bare_broker", "serve"]
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 VERSIONS = {PRODUCE: 7, FETCH: 4, METADATA: 1, API_VERSIONS: 0}
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[3]
 def bare_broker() -> Iterator[str]:
     """Runs one; its bootstrap address."""
     with subprocess.Popen(
-        [sys.executable, "-m", "bench.compare.isolation.bare_broker"],
+        [sys.executable, "-c", f"from {__name__} import serve; serve()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -110,7 +110,8 @@ def _acknowledged(request: Answer, version: int) -> bytes:
     return struct.pack(">i", 1) + string(topic) + struct.pack(">i", 1) + row + struct.pack(">i", 0)
 
 
-def _main() -> None:
+def serve() -> None:
+    """The process."""
     listener = socket.create_server((HOST, 0))
     port = listener.getsockname()[1]
     print(port, flush=True)
@@ -122,7 +123,3 @@ def _main() -> None:
 
     threading.Thread(target=accept, daemon=True).start()
     sys.stdin.read()
-
-
-if __name__ == "__main__":
-    _main()

@@ -51,7 +51,8 @@ __all__ = ["REBALANCES", "Asker", "GroupPartition", "Surroundings"]
 
 T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
-ANSWERS_PER_TURN = 32
+ANSWERS_PER_TURN = 8
+"""What is ready meanwhile waits for all of them."""
 RETRY_MS = 1000
 """When a timer's records can't be appended, it fires again after so long."""
 INT16 = Struct(">h")

@@ -10,13 +10,16 @@ from collections import deque
 from time import monotonic
 from typing import Generic, TypeVar
 
-from kstore.broker.runtime.slices import SLICE_S
 from kstore.broker.state.work import UnderWay, Work
 from kstore.errors import ErrorCode, error_for
 
 __all__ = ["Step", "StepLine"]
 
 T = TypeVar("T")
+SLICE_S = 0.001
+"""Of each turn, less than other slices: the requests of the groups and their answers have theirs of
+the same turn, and whatever becomes ready meanwhile waits for all of them.
+"""
 
 
 class Step(Generic[T]):
