@@ -23,6 +23,7 @@ __all__ = [
     "in_turns",
     "memory_mb",
     "percentile",
+    "process_family",
     "progress",
     "take_turns",
     "timed",
@@ -162,7 +163,7 @@ def cpu_seconds(pid: int) -> float:
     """User and system time that a process has used: all its threads, the children that it waited
     for, and the children that still run.
     """
-    return sum(_own_cpu_seconds(one) + _waited_cpu_seconds(one) for one in _family(pid))
+    return sum(_own_cpu_seconds(one) + _waited_cpu_seconds(one) for one in process_family(pid))
 
 
 class FamilyClock:
@@ -176,7 +177,7 @@ class FamilyClock:
 
     def seconds(self) -> float:
         """All that was used so far; of processes that nobody waited for, as far as it was seen."""
-        for one in _family(self._pid):
+        for one in process_family(self._pid):
             self._used[one] = max(self._used.get(one, 0.0), _own_cpu_seconds(one))
         return sum(self._used.values()) + _waited_cpu_seconds(self._pid)
 
@@ -201,7 +202,8 @@ def _stat(pid: int) -> list[str]:
         return []  # its parent has its time
 
 
-def _family(pid: int) -> Iterable[int]:
+def process_family(pid: int) -> Iterable[int]:
+    """A process, its children, and theirs."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal() and (fields := _stat(int(name))):

@@ -51,10 +51,12 @@ class Work:
     def _measured(self, run: Callable[[], int]) -> Figures:
         bench = self._bench
         before, broker_before = bench.spark_cpu_s(), bench.broker_cpu_s()
+        parts_before = bench.parts_s()
         begin = time.monotonic()
         found = run()
         took = time.monotonic() - begin
         spark, broker = bench.spark_cpu_s() - before, bench.broker_cpu_s() - broker_before
+        parts = bench.parts_s()
         if found != self._count:
             raise RuntimeError(f"{found} rows, and {self._count} were to be there")
         return {
@@ -62,7 +64,7 @@ class Work:
             "per_cpu_s": found / spark,
             "cpu_us": spark / found * 1e6,
             "all_us": (spark + broker) / found * 1e6,
-        }
+        } | {part: (parts[part] - parts_before[part]) / found * 1e6 for part in parts}
 
     # ---- reading ----
 

@@ -10,6 +10,7 @@ from typing import Self
 
 from bench.brokers import SAME
 from bench.measure import FamilyClock, cpu_seconds
+from bench.pipeline.parts import Parts
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin import NewTopic
 from kstore.types import TopicPartition
@@ -67,6 +68,7 @@ class Bench:
             raise
         self.spark.sparkContext.setLogLevel("ERROR")
         self._clock = FamilyClock(self.spark.sparkContext._gateway.proc.pid)
+        self._parts = Parts(self.spark.sparkContext._gateway.proc.pid)
         return self
 
     def __exit__(
@@ -92,6 +94,10 @@ class Bench:
     def spark_cpu_s(self) -> float:
         """CPU seconds of the JVM and of all Python workers, those that have ended too."""
         return self._clock.seconds()
+
+    def parts_s(self) -> dict[str, float]:
+        """Where they went: see Parts."""
+        return self._parts.seconds()
 
     def broker_cpu_s(self) -> float:
         """CPU seconds of the broker."""

@@ -228,5 +228,27 @@ def test_a_pyspark_that_is_only_in_its_zip_stays(environment: Path, home: str) -
     assert started(environment, path) == [os.pathsep.join(path)]
 
 
+@pytest.mark.parametrize(
+    ("module", "given", "expected"),
+    [
+        ("pyspark.sql.streaming.python_streaming_source_runner", None, "1"),
+        ("pyspark.sql.streaming.python_streaming_source_runner", "3", "3"),
+        ("pyspark.daemon pyspark.sql.worker.plan_data_source_read", None, "1"),
+        ("pyspark.daemon pyspark.worker", None, "unset"),
+    ],
+)
+def test_processes_that_only_plan_start_no_threads_of_openblas(
+    module: str, given: str | None, expected: str, environment: Path
+) -> None:
+    python = environment / "bin" / "python3"
+    python.write_text('#!/bin/sh\necho "${OPENBLAS_NUM_THREADS:-unset}"\n')
+    done = subprocess.run(
+        [environment / "bin" / "kstore-spark-python", "-m", *module.split()], check=True,
+        env={"PATH": os.environ["PATH"]} | ({"OPENBLAS_NUM_THREADS": given} if given else {}),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == expected
+
+
 def test_without_spark_it_is_python(environment: Path) -> None:
     assert started(environment, ["/job"], "-c", "pass") == ["/job", "-c", "pass"]
