@@ -83,7 +83,13 @@ def is_due(group: ClassicGroup, image: MetadataImage | None) -> bool:
 
 def assigned_partitions(group: ClassicGroup, topic: str) -> frozenset[int] | None:
     """A topic's partitions that members have; None where that can't be read."""
-    assigned: set[int] = set()
+    assigned = _all_assigned(group)
+    return None if assigned is None else frozenset(assigned.get(topic, ()))
+
+
+def _all_assigned(group: ClassicGroup) -> dict[str, set[int]] | None:
+    """The partitions that members have, by topic; None where that can't be read."""
+    assigned: dict[str, set[int]] = {}
     for member in group.members.values():
         if not member.assignment:
             continue
@@ -91,21 +97,20 @@ def assigned_partitions(group: ClassicGroup, topic: str) -> frozenset[int] | Non
         if found is None:
             return None
         for row in found[0].assigned_partitions:
-            if row.topic == topic:
-                assigned.update(row.partitions)
-    return frozenset(assigned)
+            assigned.setdefault(row.topic, set()).update(row.partitions)
+    return assigned
 
 
 def lacks_remaining(group: ClassicGroup, image: MetadataImage | None) -> frozenset[str]:
     """The topics of which a group whose log was replayed has partitions, and not the first one: its
     members were held back by a contraction, which may have been rolled back since.
     """
-    if group.state != STABLE or image is None or not _may_be_cut(group):
+    if group.state != STABLE or image is None or not image.ordered or not _may_be_cut(group):
         return frozenset()
-    found = set()
-    for name in image.ordered:
-        if group.is_subscribed_to(name):
-            assigned = assigned_partitions(group, name)
-            if assigned and 0 not in assigned:
-                found.add(name)
-    return frozenset(found)
+    assigned = _all_assigned(group) or {}
+    return frozenset(
+        name
+        for name, partitions in assigned.items()
+        if partitions and 0 not in partitions
+        if name in image.ordered and group.is_subscribed_to(name)
+    )

@@ -54,7 +54,8 @@ def held_back(
         stays = not (retirement.holds and _is_known_behind(shard, group_id, image, topic))
         if not stays or all(index >= end for index in assigned):
             return frozenset(range(end))
-    return frozenset(range(_open_count(shard, group_id, image, topic, end), end)) - assigned
+    opened = _open_count(shard, group_id, image, topic, end, assigned)
+    return frozenset(range(opened, end)) - assigned
 
 
 def has_read_retired(
@@ -90,15 +91,19 @@ def _gates(image: MetadataImage, topic: TopicImage) -> TopicGates | None:
 
 
 def _open_count(
-    shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage, end: int
+    shard: ShardState,
+    group_id: str,
+    image: MetadataImage,
+    topic: TopicImage,
+    end: int,
+    assigned: frozenset[int],
 ) -> int:
     """How many of a topic's partitions below an index, the first ones, the group may be given.
 
-    A partition that a member is to own already stays open, and one that the group has read from.
+    A partition that is assigned already stays open, and one that the group has read from.
     """
     gates = _gates(image, topic)
     known = 0 if gates is None else min(gates.partitions, end)
-    assigned = _assigned(shard.groups.get(group_id), topic)
 
     def committed(index: int) -> int:
         return committed_offset(shard, group_id, topic.name, index, image)

@@ -10,6 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from kstore.broker.state.groups.classic import held_back
+from kstore.broker.state.groups.classic.group import ClassicGroup
 from kstore.broker.state.groups.coordinator.contraction import groups_behind
 from kstore.broker.state.metadata.gates import UNKNOWN, TopicGates
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
@@ -272,6 +274,29 @@ def test_the_next_coordinator_knows_what_a_classic_group_lacks_after_a_rollback(
     assert have == [0, 1, 2, 3, 4]
     driver.restart()
     assert driver.heartbeat(member, generation) == ErrorCode.NONE
+
+
+def test_each_assignment_is_read_once_however_many_topics_are_ordered(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.shrink(holds=True)
+    join_and_sync(driver, assignment(0, 1, 2, 3, 4))
+    for number in range(10):
+        row = TopicImage(f"u{number}", UUID(int=100 + number), (), ON)
+        driver.image = driver.image.with_topics(row)
+    read: list[bytes] = []
+    decoded = held_back._decoded
+
+    def counted(assignment: bytes) -> Any:
+        read.append(assignment)
+        return decoded(assignment)
+
+    monkeypatch.setattr(held_back, "_decoded", counted)
+    [group] = driver.shard.groups.values()
+    assert isinstance(group, ClassicGroup)
+    monkeypatch.setattr(ClassicGroup, "is_subscribed_to", lambda group, topic: True)
+    assert held_back.lacks_remaining(group, driver.image) == {"t"}
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize(("ends", "kept"), [(UNKNOWN, [0, 1, 2, 3, 4]), (5, [2, 3, 4])])
