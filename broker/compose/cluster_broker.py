@@ -4,6 +4,7 @@ are opened when the controller says which (replica_manager.py).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Set
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -211,14 +212,11 @@ class ClusterBroker(Broker):
 
         async def import_before(topics: Collection[str]) -> None:
             """Importing a coordinator takes some 60 ms: not on the loop."""
-            names = [
-                COORDINATOR_MODULES[topic]
-                for topic, coordinator in coordinators.items()
-                if topic in topics and coordinator.made is None
-            ]
-            if names:
-                names.append("kstore.broker.runtime.coordinators.topic")
-                await self.run_blocking(lambda: [import_module(name) for name in names])
+            modules = {COORDINATOR_MODULES[topic] for topic in coordinators if topic in topics}
+            missing = [name for name in modules if name not in sys.modules]
+            if missing:
+                missing.append("kstore.broker.runtime.coordinators.topic")
+                await self.run_blocking(lambda: [import_module(name) for name in missing])
 
         self.replica_manager.before_roles = import_before
         on_leadership = self.replica_manager.replicas.on_leadership

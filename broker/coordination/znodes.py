@@ -235,7 +235,13 @@ def _read_counts(store: Store, name: str) -> tuple[TopicCount, int]:
 
 def find_topics(store: Store, ids: Collection[UUID]) -> dict[UUID, str]:
     """The names of the topics with these ids, of those that exist. Reads every topic."""
-    found = {read_made(store, name).topic_id: name for name in store.children(TOPICS)}
+    names = store.children(TOPICS)
+    nodes = store.read_many([f"{TOPICS}/{name}" for name in names])
+    found = {
+        decode_id(json.loads(node[0])["topic_id"]): name
+        for name, node in zip(names, nodes, strict=True)
+        if node is not None
+    }
     return {topic_id: found[topic_id] for topic_id in ids if topic_id in found}
 
 

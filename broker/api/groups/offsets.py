@@ -42,6 +42,7 @@ from kstore.protocol.groups.offsets import (
 from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
     from kstore.broker.api import RequestContext
@@ -65,30 +66,38 @@ def handle_offset_commit(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit the offsets of partitions that exist; at once, where nothing has to be waited for."""
     known, unknown = _split_by_existence(broker, request, ctx.api_version)
-    news = broker.partition_news
-    if news is not None and (
-        unknown or (news.made is not None and news.made.has_line(request.group_id))
-    ):
-        return _commit_what_is_heard_of(broker, news(), request, ctx)
+    group_id, news = request.group_id, broker.partition_news
+    if group_id and news is not None:
+        has_line = news.made is not None and news.made.has_line(group_id)
+        if unknown or has_line:
+            line = news().line(group_id)
+            return _commit_what_is_heard_of(broker, news(), line, request, ctx)
     return _commit(broker, request, ctx, known, unknown)
 
 
 async def _commit_what_is_heard_of(
-    broker: GroupParts, news: PartitionNews, request: OffsetCommitRequest, ctx: RequestContext
+    broker: GroupParts,
+    news: PartitionNews,
+    line: AbstractAsyncContextManager[None],
+    request: OffsetCommitRequest,
+    ctx: RequestContext,
 ) -> OffsetCommitResponse:
     """Only the group's coordinator says that a partition does not exist, and only when it does not:
     the owner may have heard of it earlier than this broker.
     """
-    async with news.line(request.group_id):
-        try:
+    try:
+        async with line:
             broker.groups().find(request.group_id).check()
-        except KafkaError as error:
-            return offset_commit_failure(request, error.code)
-        heard = await news.hear(_named(request, ctx.api_version))
-        error_code = None if heard else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        known, unknown = _split_by_existence(broker, request, ctx.api_version, error_code)
-        answer = _commit(broker, request, ctx, known, unknown)
-        return await answer if isinstance(answer, Awaitable) else answer
+            heard = await news.hear(_named(request, ctx.api_version))
+            error_code = None if heard else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            known, unknown = _split_by_existence(broker, request, ctx.api_version, error_code)
+            answer = _commit(broker, request, ctx, known, unknown)
+    except KafkaError as error:
+        return offset_commit_failure(request, error.code)
+    except TimeoutError:
+        return offset_commit_failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    # Its place among the group's commits is decided: later ones need not wait for its replicas.
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _named(request: OffsetCommitRequest, api_version: int) -> list[NamedPartition]:

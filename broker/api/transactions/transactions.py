@@ -123,7 +123,7 @@ async def handle_txn_offset_commit(
     """Commit offsets of partitions that exist, inside the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
     try:
-        if refused and broker.partition_news is not None:
+        if refused and request.group_id and broker.partition_news is not None:
             known, refused = await _hear(broker, broker.partition_news(), request)
         response = await _commit(broker, request.replaced(topics=known), ctx)
     except KafkaError as error:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.broker.coordination.partition_nodes import max_partition_epoch
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.coordination.znodes import find_topics, read_made
+from kstore.broker.state.metadata.topic_rules import is_legal_name
 from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ __all__ = ["NamedPartition", "PartitionNews"]
 
 WAIT_S = 1.0
 """For the store, and then for the controller."""
+LINE_S = 2.0
+"""For the commits in front, the store and the controller together."""
 
 
 class NamedPartition(NamedTuple):
@@ -59,18 +62,24 @@ class PartitionNews:
         self._lines: dict[str, asyncio.Lock] = {}
         """Of groups with commits that wait."""
         self._waiting: dict[str, int] = {}
+        self._looking: asyncio.Future[list[NamedPartition]] | None = None
 
     def has_line(self, group_id: str) -> bool:
-        """Whether commits of a group wait: those that come behind them must not overtake them."""
+        """Whether commits of a group wait: later ones must not overtake them."""
         return group_id in self._lines
 
-    @asynccontextmanager
-    async def line(self, group_id: str) -> AsyncIterator[None]:
-        """Behind the group's commits that came before."""
+    def line(self, group_id: str) -> AbstractAsyncContextManager[None]:
+        """A place behind the group's earlier commits, from this call on. Entering it waits for
+        them; TimeoutError if that, and what is done in it, takes longer than LINE_S.
+        """
         line = self._lines.setdefault(group_id, asyncio.Lock())
         self._waiting[group_id] = self._waiting.get(group_id, 0) + 1
+        return self._in_line(group_id, line)
+
+    @asynccontextmanager
+    async def _in_line(self, group_id: str, line: asyncio.Lock) -> AsyncIterator[None]:
         try:
-            async with line:
+            async with asyncio.timeout(LINE_S), line:
                 yield
         finally:
             self._waiting[group_id] -= 1
@@ -79,19 +88,34 @@ class PartitionNews:
                 del self._lines[group_id]
 
     async def hear(self, named: Collection[NamedPartition]) -> bool:
-        """Wait until this broker has heard of all of these that exist; whether it has. False where
+        """Wait until this broker has heard of all of these that exist; whether it has. False if
         the store does not answer, or the controller does not tell in time.
         """
         image = self._metadata.image
         unheard = [each for each in named if each.partition >= 0 and not each.is_in(image)]
+        if not unheard:
+            return True
         try:
             async with asyncio.timeout(WAIT_S):
-                made = await self._node.run_blocking(lambda: _made(self._store, image, unheard))
+                made = await self._look_up(image, unheard)
         except (StoreError, TimeoutError):
             return False
         return await self._images.wait_until(
             lambda: all(each.is_in(self._metadata.image) for each in made), WAIT_S
         )
+
+    async def _look_up(
+        self, image: MetadataImage, unheard: list[NamedPartition]
+    ) -> list[NamedPartition]:
+        """One at a time, although a look-up goes on after its time is over: the thread that reads
+        the store is needed for elections, too.
+        """
+        while self._looking is not None and not self._looking.done():
+            await asyncio.wait([self._looking])
+        job = self._node.run_blocking(lambda: _made(self._store, image, unheard))
+        self._looking = asyncio.ensure_future(job)
+        self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._looking)
 
 
 def _made(
@@ -100,7 +124,7 @@ def _made(
     """Those that exist. Blocks."""
     names = _names(store, image, {each.topic_id for each in named} - {ZERO_UUID})
     topics = {names.get(each.topic_id, each.topic) for each in named}
-    counts = {name: read_made(store, name) for name in topics if name}
+    counts = {name: read_made(store, name) for name in topics if is_legal_name(name)}
     made = []
     for each in named:
         count = counts.get(names.get(each.topic_id, each.topic))
@@ -110,11 +134,11 @@ def _made(
 
 
 def _names(store: Store, image: MetadataImage, ids: Collection[UUID]) -> dict[UUID, str]:
-    """The names of topics by their ids. The store has no table of them: it is searched only where
-    this broker has not heard of everything.
+    """The names of topics by their ids. The store has no table of them: it is searched only if this
+    broker, which is told partition epochs, has not heard of everything.
     """
     names = {topic_id: image.names[topic_id] for topic_id in ids if topic_id in image.names}
     missing = set(ids) - names.keys()
-    if missing and max_partition_epoch(store) > image.max_partition_epoch:
+    if missing and 0 <= image.max_partition_epoch < max_partition_epoch(store):
         names |= find_topics(store, missing)
     return names

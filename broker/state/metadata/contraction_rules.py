@@ -50,8 +50,12 @@ def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: 
     """TopicError unless a topic may get fewer partitions; the cleanup policy is that of topics that
     set none.
     """
-    topic = image.topics[new.name]
+    topic = image.topics.get(new.name)
+    if topic is None:
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{new.name}'.")
     have = len(topic.partitions)
+    if new.total_count >= have:
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
     if new.total_count < 1:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,

@@ -26,6 +26,7 @@ __all__ = [
     "TopicError",
     "check_configs",
     "check_name",
+    "is_legal_name",
     "is_on",
     "plan_partitions",
     "plan_topic",
@@ -81,6 +82,15 @@ def check_name(name: str) -> None:
         raise TopicError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"A topic can't be called {name[:300]!r}: {problem}."
         )
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    try:
+        check_name(name)
+    except TopicError:
+        return False
+    return True
 
 
 def plan_topic(
@@ -230,7 +240,7 @@ def _spread(
             "default.",
         )
     lacking = max(replicas - len(brokers), 0)
-    down = sorted(_down(image))[:lacking] if brokers and lacking else []
+    down = sorted(_down(image)) if brokers and lacking else []
     if len(down) < lacking:
         raise TopicError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -238,7 +248,14 @@ def _spread(
             f"{len(brokers) + len(down)}. Ask for no more replicas than that.",
         )
     found = assign_replicas(brokers.values(), count, replicas - lacking, start=start)
-    return tuple((*each, *down) for each in found) if down else found
+    if not lacking:
+        return found
+    # Each in turn: one of them may never come back.
+    turns = tuple(
+        tuple(down[(first + step) % len(down)] for step in range(lacking))
+        for first in range(len(down))
+    )
+    return tuple((*each, *turns[i % len(turns)]) for i, each in enumerate(found, start))
 
 
 def _down(image: MetadataImage) -> set[int]:
@@ -256,16 +273,18 @@ def _assigned(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partition {missing} has no replicas; number partitions from 0 without a gap.",
         )
-    width, known = len(assignments[0]), set(image.brokers)
+    width, up = len(assignments[0]), set(image.brokers)
+    named = {broker for replicas in assignments.values() for broker in replicas}
+    known = up if named <= up else up | _down(image)
     for index, replicas in assignments.items():
         problem = ""
         if not replicas:
             problem = "name a broker at least"
         elif len(set(replicas)) != len(replicas):
             problem = "name each broker once"
-        elif not set(replicas) <= known and not set(replicas) <= known | _down(image):
-            problem = f"the brokers are {sorted(known | _down(image))}"
-        elif known.isdisjoint(replicas):
+        elif not set(replicas) <= known:
+            problem = f"the brokers are {sorted(known)}"
+        elif up.isdisjoint(replicas):
             problem = "none of them is up"
         elif len(replicas) != width:
             problem = f"partition 0 has {width} of them, and all need as many"

@@ -18,6 +18,7 @@ from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import StoreUnavailableError
+from kstore.broker.runtime.groups import partition_news
 from kstore.broker.runtime.groups.partition_news import NamedPartition, PartitionNews
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -84,6 +85,7 @@ class Cluster:
         self.host.lead(GROUPS)
         self.host.places[GROUPS].advance()
         await self.groups().wait_loaded()
+        self.tell(self.make("heard-of", 1))
 
     def begin(self, version: int, *rows: Row, offset: int = 5) -> asyncio.Task[list[int]]:
         """Commit; the error codes."""
@@ -216,6 +218,81 @@ def test_a_commit_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
         assert await second == await first == [ErrorCode.NONE]
         assert await cluster.committed("new", 0) == 6
         assert not cluster.partition_news().has_line("g")
+
+    in_cluster(tmp_path, story)
+
+
+def test_commits_that_come_together_keep_their_order(tmp_path: Path) -> None:
+    """Also if the first has not begun to wait when the second comes."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        topic = cluster.make("new", 2)
+        known = topic._replace(partitions=topic.partitions[:1])
+        cluster.tell(known)
+        rows = [("new", topic.topic_id, index) for index in (0, 1)]
+        first = cluster.begin(LAST_BY_NAME, *rows, offset=5)
+        second = cluster.begin(LAST_BY_NAME, rows[0], offset=6)
+        await some_turns()
+        cluster.tell(topic)
+        assert (await first, await second) == ([ErrorCode.NONE] * 2, [ErrorCode.NONE])
+        assert await cluster.committed("new", 0) == 6
+
+    in_cluster(tmp_path, story)
+
+
+def test_commits_do_not_wait_for_ever_behind_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        topic = cluster.make("new", 1)
+        monkeypatch.setattr(partition_news, "LINE_S", 0.05)
+        commits = [cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0)) for _ in range(3)]
+        assert [await commit for commit in commits] == [[LATER]] * 3
+        assert not cluster.partition_news().has_line("g")
+
+    in_cluster(tmp_path, story)
+
+
+def test_a_look_up_that_hangs_is_the_only_one(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        news, topic = cluster.partition_news(), cluster.make("new", 1)
+        asked, answered = 0, asyncio.Event()
+
+        async def hanging(call: Callable[[], Any]) -> Any:
+            nonlocal asked
+            asked += 1
+            await answered.wait()
+            return call()
+
+        cluster.run_blocking = hanging  # type: ignore[method-assign]
+        hears = [
+            asyncio.ensure_future(news.hear([NamedPartition("new", ZERO_UUID, 0)]))
+            for _ in range(3)
+        ]
+        await some_turns()
+        assert asked == 1
+        hears[0].cancel()
+        await some_turns()
+        assert asked == 1, "what nobody waits for any more still runs"
+        answered.set()
+        cluster.tell(topic)
+        assert await asyncio.gather(*hears[1:]) == [True, True]
+        assert asked == 3
+
+    in_cluster(tmp_path, story)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a//b", "new/partitions", "x" * 5000, "a\x01"])
+def test_names_that_no_topic_can_have_are_not_looked_up(tmp_path: Path, name: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        topic = cluster.make("new", 1)
+        cluster.tell(topic)
+        rows = [(name, ZERO_UUID, 0), ("new", topic.topic_id, 0)]
+        for version in (LAST_BY_NAME, TRANSACTIONAL):
+            assert await cluster.begin(version, *rows) == [ABSENT, ErrorCode.NONE]
 
     in_cluster(tmp_path, story)
 

@@ -75,6 +75,8 @@ def test_a_broker_that_is_down_follows_where_there_are_too_few_others() -> None:
         TopicImage("old", UUID(int=1), (PartitionImage(1, 0, (1, 2, 3), (1, 2)),), {})
     ).without_broker(3)  # fmt: skip
     assert plan(known, NewTopic("t", 2, 2)) == ((1, 2), (2, 1))
+    lacks_two = known.without_broker(2)
+    assert plan(lacks_two, NewTopic("t", 3, 2)) == ((1, 2), (1, 3), (1, 2)), "each in turn"
     assert plan(known, NewTopic("t", 2, 3)) == ((1, 2, 3), (2, 1, 3))
     assert plan_partitions(known, NewPartitions("old", 2)) == ((1, 2, 3),)
     assert plan(known, NewTopic("t", assignments={0: [3, 1]})) == ((3, 1),)
