@@ -311,12 +311,17 @@ class AloneTopics(Topics):
         """Delete retired partitions once they are empty, as long as there are any."""
         while self._retired:
             await asyncio.sleep(min(LOOK_S, self._config[RETENTION_CHECK] / 1000))
-            self._retired.intersection_update(self._image.topics)  # others were deleted
+            self._retired.difference_update([name for name in self._retired if self._is_over(name)])
             for name in sorted(self._retired):
                 try:
                     await self._delete_retired(name)
                 except Exception as problem:  # noqa: BLE001 - other topics have theirs, too
                     self._node.report(f"retired partitions of '{name}' stay: {problem}")
+
+    def _is_over(self, name: str) -> bool:
+        """Whether the topic was deleted, perhaps for another one of that name."""
+        topic = self._image.topics.get(name)
+        return topic is None or topic.retirement is None
 
     def _is_empty(self, name: str, index: int) -> bool:
         partition = self._partition(name, index)
