@@ -172,7 +172,7 @@ async def _opened(broker: Broker, endpoints: tuple[Endpoint, ...], stop: asyncio
         except StoreUnavailableError as problem:
             if not broker.shares_store:
                 raise
-            broker.report(f"this start waits for the coordination store: {problem}")
+            broker.report(f"waiting for the coordination store: {problem}")
         try:
             await asyncio.wait_for(stop.wait(), STORE_PAUSE_S)
             return False

@@ -135,7 +135,7 @@ class Console:
             if not mechanisms:
                 raise ConfigError(
                     f"the console logs in with a password or a token, and listener {listener.name} "
-                    f"has only {', '.join(enabled)}: name another one in {LISTENER}",
+                    f"has only {', '.join(enabled)}: set {LISTENER} to another one",
                     key=LISTENER,
                 )
         path = config[CLIENT_CONFIG]
@@ -157,7 +157,9 @@ class Console:
             found = [each for each in every if each.name == name.upper()]
             if not found:
                 known = ", ".join(each.name for each in every)
-                raise ConfigError(f"{LISTENER} is {name!r}; there are {known}", key=LISTENER)
+                raise ConfigError(
+                    f"{LISTENER} is {name!r}; it must be one of {known}", key=LISTENER
+                )
             return found[0]
         order = ("SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXT", "SSL")
         return min(every, key=lambda each: order.index(each.protocol))

@@ -72,7 +72,7 @@ async def serve_metrics(broker: Broker, stall: LoopStall) -> tuple[asyncio.Abstr
         if request.path != "/metrics":
             return _error(404, "metrics are at /metrics")
         if request.method not in {"GET", "HEAD"}:
-            return _error(405, "metrics are read with GET", allow="GET, HEAD")
+            return _error(405, "/metrics supports only GET", allow="GET, HEAD")
         return _metrics(broker, page, request)
 
     server, base = await serve_http(METRICS_LISTENER, url, answer)
@@ -102,8 +102,8 @@ async def serve_api(server: Server, stall: LoopStall) -> tuple[Listening, str]:
     host, _ = address_of(LISTENER, url)
     if not token and not is_loopback(host):
         raise ConfigError(
-            f"{LISTENER} is {url!r}, which others reach: set {TOKEN} to what they have to send as "
-            "Authorization: Bearer TOKEN, or listen on 127.0.0.1",
+            f"{LISTENER} is {url!r}, which other machines can reach: set {TOKEN}, which clients "
+            "then send as Authorization: Bearer TOKEN, or listen on 127.0.0.1",
             key=LISTENER,
         )
     accepting, base = await serve_http(LISTENER, url, HttpApi(server, stall, token).answer)
@@ -166,7 +166,9 @@ class HttpApi:
         resource, _, rest = request.path.strip("/").partition("/")
         if resource == "faults" and not self._may_break(request):
             return _error(
-                403, f"{_principal(self.broker)} may not ALTER the cluster: see {PRINCIPAL}"
+                403,
+                f"{_principal(self.broker)} is not authorized to ALTER the cluster: see "
+                f"{PRINCIPAL}",
             )
         routes = _FAULT_ROUTES if resource == "faults" and rest else _ROUTES.get(resource, {})
         if not routes or (rest and resource != "faults"):
@@ -249,7 +251,9 @@ class HttpApi:
         from kstore.broker.state.faults import FaultError, read_fault
 
         if not self.broker.config[ENABLE_FAULTS]:
-            return _error(403, f"no faults here: start the broker with {ENABLE_FAULTS}=true")
+            return _error(
+                403, f"fault injection is off: start the broker with {ENABLE_FAULTS}=true"
+            )
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON:
             return _error(415, f"send a fault as {JSON}, not as {kind or 'nothing'}")
@@ -263,7 +267,7 @@ class HttpApi:
         except ValueError as problem:
             return _error(400, f"the body is not JSON: {problem}")
         except RecursionError:
-            return _error(400, "the body has too many lists or objects within each other")
+            return _error(400, "the body has lists or objects that are nested too deeply")
         return _json(201, {"faults": injector.book.rows(numbers)})
 
     def clear_faults(self, request: Request) -> Answer:

@@ -74,7 +74,7 @@ class Probes:
         else:
             return None
         if request.method not in {"GET", "HEAD"}:
-            body = {"error": f"{request.path} is read with GET"}
+            body = {"error": f"{request.path} supports only GET"}
             return Answer(405, _json(body), headers=(("Allow", "GET, HEAD"),))
         return Answer(200 if is_good else 503, _json({"status": status}))
 

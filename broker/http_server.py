@@ -191,13 +191,13 @@ class _Connection:
         try:
             head = await self._next()
             if not isinstance(head, h11.Request):
-                raise _BadRequestError(400, "there is no request")
+                raise _BadRequestError(400, "this is not a request")
             self._is_head = head.method == b"HEAD"
             headers = _by_name(head)
             if "transfer-encoding" in headers:
-                raise _BadRequestError(411, "a body needs its Content-Length")
+                raise _BadRequestError(411, "a body needs a Content-Length")
             if int(headers.get("content-length", "0")) > MAX_BODY_BYTES:
-                raise _BadRequestError(413, f"a body has up to {MAX_BODY_BYTES} bytes")
+                raise _BadRequestError(413, f"a body can have at most {MAX_BODY_BYTES} bytes")
             body = bytearray()
             while isinstance(event := await self._next(), h11.Data):
                 body += event.data

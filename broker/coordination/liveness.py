@@ -136,7 +136,7 @@ class SessionFiles:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
                 log.warning(
-                    "process %d stood still with the coordination store locked and was killed: "
+                    "process %d hung with the coordination store locked and was killed: "
                     "no broker could write to the store",
                     process,
                 )

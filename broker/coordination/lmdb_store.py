@@ -119,7 +119,7 @@ class _LmdbTransaction(WriteTransaction):
         if check is not None and check[:8] == COUNTER.pack(mzxid) and check != _checked(path, node):
             raise StoreDamagedError(
                 f"the node {path} of the coordination store is damaged: its checksum is wrong. "
-                f"Stop its brokers, put back a copy of {DATA}, and look after the disk"
+                f"Stop its brokers, restore a copy of {DATA}, and check the disk"
             )
         return node
 
@@ -261,8 +261,8 @@ class _LmdbBackend(Backend):
         """
         if os.getpid() != self._process:
             raise StoreClosedError(
-                f"the coordination store {self._path} was opened by process {self._process}, and "
-                "a child that it forks does not share it: open it here"
+                f"the coordination store {self._path} was opened by process {self._process}, and a "
+                "forked child can't share it: open it in this process"
             )
         try:
             yield
@@ -460,9 +460,9 @@ def _is_saved(path: str) -> bool:
 def _damaged(path: str, problem: str) -> str:
     return (
         f"the coordination store {path} is damaged: {problem}. It holds topics, settings, users "
-        f"and rights, and nothing can make it anew: stop its brokers, put back a copy of {DATA} "
-        f"({BACKUP} beside it is of the last start or stop; what changed since is lost), remove "
-        f"{LOCK}, and look after the disk"
+        f"and rights, and can't be rebuilt: stop its brokers, restore a copy of {DATA} ({BACKUP} "
+        "next to it is from the last start or stop; later changes are lost), remove "
+        f"{LOCK}, and check the disk"
     )
 
 

@@ -245,7 +245,7 @@ class SharedTree:
         """StoreClosedError where others have ended the session."""
         if self.is_lost(session_id):
             raise StoreClosedError(
-                f"session {session_id} of the store has expired: its process did not show up in "
+                f"session {session_id} of the store has expired: its process did not renew it in "
                 "time; open a new one"
             )
 
@@ -436,7 +436,7 @@ def _create(
     txn: WriteTransaction, session_id: int, zxid: int, op: Create, events: list[WatchEvent]
 ) -> str:
     if op.path == "/":
-        raise NodeExistsError("the root is always there")
+        raise NodeExistsError("the root always exists")
     parent_path = op.path.rpartition("/")[0] or "/"
     parent = txn.get(parent_path)
     if parent is None:
@@ -447,7 +447,7 @@ def _create(
     if op.sequential:
         path = validate_path(f"{path}{parent.created_children:010d}")
     if txn.get(path) is not None:
-        raise NodeExistsError(f"{path} exists already")
+        raise NodeExistsError(f"{path} already exists")
     txn.put(parent_path, parent._replace(created_children=parent.created_children + 1))
     owner = session_id if op.ephemeral else 0
     txn.put(path, Node(bytes(op.data), zxid, zxid, 0, owner, 0))

@@ -31,7 +31,8 @@ def copy_tree(store: Store) -> dict[str, bytes]:
             return {path: data for path, (_, data) in found.items()}
         before = found
     raise StoreError(
-        f"the coordination store changed during each of {TRIES} looks: try again when fewer "
+        f"the coordination store changed during each of {TRIES} attempts to read it: try again "
+        "when fewer "
         "topics and settings are changed"
     )
 
@@ -59,7 +60,7 @@ def put_tree(store: Store, nodes: Mapping[str, bytes]) -> None:
     """Create the nodes in a store that has none; StoreError where it has."""
     there = store.children("/")
     if there:
-        raise StoreError(f"the coordination store is not empty: it has /{there[0]}, say")
+        raise StoreError(f"the coordination store is not empty: it has /{there[0]}, for example")
     ops: list[Op] = [
         Create(path, nodes[path])
         for path in sorted(nodes, key=lambda path: (path.count("/"), path))

@@ -433,7 +433,7 @@ def _add(transaction: Any, index: int, op: Op) -> None:
     validate_path(op.path)
     if isinstance(op, Create):
         if op.path == "/":
-            raise _at(index, NodeExistsError("the root is always there"))
+            raise _at(index, NodeExistsError("the root always exists"))
         transaction.create(op.path, bytes(op.data), ephemeral=op.ephemeral, sequence=op.sequential)
     elif isinstance(op, Set):
         transaction.set_data(op.path, bytes(op.data), op.version)

@@ -49,7 +49,7 @@ def of_replica_manager(broker: Measured) -> Metrics:
     for name, words, value in (
         ("isrshrinks", "ISRs that became smaller", table.isr_shrinks),
         ("isrexpands", "ISRs that became larger", table.isr_expands),
-        ("failedisrupdates", "ISRs that the controller did not take", table.isr_refusals),
+        ("failedisrupdates", "ISRs that the controller refused", table.isr_refusals),
     ):
         yield from plain(f"kafka_server_replicamanager_{name}_total", "counter", words, value)
     yield from plain(
@@ -117,5 +117,5 @@ def of_waits(broker: Measured) -> Metrics:
     )  # fmt: skip
     yield from plain(
         "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total", "counter",
-        "Fetch sessions that made way for others", plane.fetch.cache.evictions,
+        "Fetch sessions that were evicted for others", plane.fetch.cache.evictions,
     )  # fmt: skip

@@ -38,10 +38,10 @@ GAUGES = {
     "controller_not_preferred_leaders": "Partitions whose leader is not the first replica",
     "controller_expanding_topics": "Topics prepared for more partitions, on the controller",
     "controller_expansions_rolled_back": "Expansions that this controller has rolled back",
-    "controller_shrinking_topics": "Topics with partitions that are to retire or have retired, on"
+    "controller_shrinking_topics": "Topics with partitions that will retire or have retired, on"
     " the controller",
     "controller_contractions_rolled_back": "Contractions that this controller has rolled back",
-    "controller_last_expansion_ms": "How long the last expansion took to be made or rolled back",
+    "controller_last_expansion_ms": "How long the last expansion took, or its rollback",
 }
 """What `Membership.gauges` gives, in a cluster."""
 
@@ -69,7 +69,8 @@ def of_plane(broker: Measured) -> Metrics:
         produce.waiting.parked,
     )  # fmt: skip
     yield from plain(
-        "kstore_queued_request_bytes", "gauge", "Declared sizes of requests that are not whole yet",
+        "kstore_queued_request_bytes", "gauge", "Declared sizes of requests that are not read "
+                                                "completely yet",
         plane.queued_bytes,
     )  # fmt: skip
     yield REQUESTS
@@ -90,13 +91,13 @@ def of_logs(log_manager: LogManager) -> Metrics:
     for name, words, value in (
         ("index_damages", "Indexes found damaged", sum(each.index_damages for each in dirs)),
         ("damaged_parts", "Parts of segments found damaged", sum(each.damages for each in dirs)),
-        ("repaired_parts", "Damaged parts written again from another replica",
+        ("repaired_parts", "Damaged parts restored from another replica",
          sum(each.repaired_parts for each in dirs)),
         ("lost_offsets", "Offsets whose records are lost", sum(each.lost_offsets for each in dirs)),
-        ("cold_reads", "Reads of what was not in memory",
+        ("cold_reads", "Reads of data that was not in memory",
          sum(each.pages.cold_reads for each in dirs)),
         ("cold_bytes", "Bytes of these reads", sum(each.pages.cold_bytes for each in dirs)),
-        ("read_ahead_bytes", "Bytes read before they were asked for",
+        ("read_ahead_bytes", "Bytes read ahead",
          sum(each.pages.ahead_bytes for each in dirs)),
         ("written_early_bytes", "Bytes written to the disk without waiting for the system",
          sum(each.written_bytes for each in backs)),
@@ -106,7 +107,7 @@ def of_logs(log_manager: LogManager) -> Metrics:
         ("unwritten_bytes", "Bytes that wait to be written to the disk",
          sum(each.unwritten_bytes for each in backs)),
         ("dir_offline", "Log dirs that have failed", len(log_manager.failed)),
-        ("unwritten_budget_bytes", "How many bytes may wait to be written",
+        ("unwritten_budget_bytes", "The most bytes that may wait to be written",
          sum(each.budget_bytes for each in backs)),
     ):  # fmt: skip
         yield from plain(f"kstore_log_{name}", "gauge", words, value)
@@ -132,11 +133,11 @@ def of_process(start_s: float) -> Metrics:
     yield from plain(
         "process_start_time_seconds",
         "gauge",
-        "When the broker began to listen, since 1970",
+        "When the broker started to listen, since 1970",
         start_s,
     )
     yield from plain(
-        "process_max_resident_memory_bytes", "gauge", "The most memory that it had at a time",
+        "process_max_resident_memory_bytes", "gauge", "Peak memory of the process",
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )  # fmt: skip
 

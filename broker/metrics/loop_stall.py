@@ -18,9 +18,9 @@ INTERVAL_S = 0.1
 BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 STALL = Family(
     "kstore_loop_stall_milliseconds", "histogram",
-    "How late a timer of the event loop came; it is set every 100 ms",
+    "How late a timer of the event loop fired; it is set every 100 ms",
 )  # fmt: skip
-LONGEST = Family("kstore_loop_stall_max_milliseconds", "gauge", "The latest that a timer came")
+LONGEST = Family("kstore_loop_stall_max_milliseconds", "gauge", "The longest delay of the timer")
 
 
 class LoopStall:

@@ -44,19 +44,21 @@ RECORDS = Family(
     "Records of a share-partition that are neither acknowledged nor archived",
 )  # fmt: skip
 RANGES = Family(
-    f"{OF_PARTITION}_inflightbatchcount", "gauge", "Ranges of records in flight that are alike"
+    f"{OF_PARTITION}_inflightbatchcount", "gauge", "Ranges of records in flight with the same state"
 )
 TIMEOUTS = Family(
     f"{OF_PARTITION}_acquisitionlocktimeout_total", "counter",
-    "Records whose acquisition lock ended by time",
+    "Records whose acquisition lock expired",
 )  # fmt: skip
 ACKNOWLEDGED = Family(
     f"{OF_GROUP}_recordacknowledgements_total", "counter", "Records that members have acknowledged"
 )
 LOAD_MS = Family(
-    f"{OF_GROUP}_partitionloadtimems", "summary", "How long a share-partition's state was read"
+    f"{OF_GROUP}_partitionloadtimems", "summary", "How long reading a share-partition's state took"
 )
-LOADED = Family("kstore_share_partitions", "gauge", "Share-partitions whose state is here")
+LOADED = Family(
+    "kstore_share_partitions", "gauge", "Share-partitions whose state is on this broker"
+)
 PARTITIONS = Family(f"{OF_COORDINATOR}_num_partitions", "gauge", "Of __share_group_state, by state")
 PRUNED = Family(
     f"{OF_COORDINATOR}_last_pruned_offset", "gauge",
@@ -84,12 +86,12 @@ OF_PARTITIONS: tuple[_Spread[PartitionFigures], ...] = (
     ),
     _Spread(
         Family(f"{OF_PARTITION}_fetchlocktimems", "summary",
-               "How long a fetch has a share-partition for itself, in milliseconds"),
+               "How long a fetch locks a share-partition, in milliseconds"),
         lambda figures: figures.lock_us, PER_MS,
     ),
     _Spread(
         Family(f"{OF_PARTITION}_fetchlockratio", "summary",
-               "Which part of the time that is, in percent"),
+               "The share of time that it is locked, in percent"),
         lambda figures: figures.lock_ratio,
     ),
 )  # fmt: skip
@@ -98,7 +100,7 @@ OF_PARTITIONS: tuple[_Spread[PartitionFigures], ...] = (
 OF_GROUPS: tuple[_Spread[GroupFigures], ...] = (
     _Spread(
         Family(f"{OF_GROUP}_requesttopicpartitionsfetchratio", "summary",
-               "Partitions with records among those that a fetch asks for, in percent"),
+               "The share of the partitions of a fetch that had records, in percent"),
         lambda figures: figures.fetch_ratio,
     ),
     _Spread(
@@ -166,7 +168,7 @@ def of_shares(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics
     )  # fmt: skip
     yield from plain(
         "kafka_server_delayedsharefetchmetrics_expires_total", "counter",
-        "Fetches of share groups that waited in vain", figures.expired,
+        "Fetches of share groups that timed out without records", figures.expired,
     )  # fmt: skip
     yield from plain(
         "kstore_share_fetches_waiting", "gauge", "Fetches that wait for records", manager.waiting
@@ -282,10 +284,10 @@ def _coordinator(coordinator: ShareCoordinator, now_s: float) -> Metrics:
         coordinator.write_us.count,
     )  # fmt: skip
     for name, words, value in (
-        ("write_rate", "The same, a second", writes.per_second),
-        ("write_latency_avg", "Milliseconds until a write lasts", writes.mean / PER_MS),
-        ("write_latency_max", "The most of them", writes.largest / PER_MS),
+        ("write_rate", "The same, per second", writes.per_second),
+        ("write_latency_avg", "Milliseconds until a write is committed", writes.mean / PER_MS),
+        ("write_latency_max", "The longest of them", writes.largest / PER_MS),
         ("partition_load_time_avg", "Milliseconds to load a partition", loads.mean / PER_MS),
-        ("partition_load_time_max", "The most of them", loads.largest / PER_MS),
+        ("partition_load_time_max", "The longest of them", loads.largest / PER_MS),
     ):
         yield from plain(f"{OF_COORDINATOR}_{name}", "gauge", words, value)

@@ -37,7 +37,7 @@ def check(name: str, level: str | None, removed: bool) -> tuple[int, str] | None
         if name == ROOT:
             return (
                 ErrorCode.INVALID_REQUEST,
-                "The root logger needs a level of its own; set one instead.",
+                "The root logger must have a level; set another one instead.",
             )
         return None
     if level not in LEVELS:

@@ -22,7 +22,7 @@ __all__ = ["JSON", "TEXT", "JsonFormatter", "TextFormatter", "printable", "start
 
 TEXT, JSON = "text", "json"
 CONTINUED = "  | "
-UNCAUGHT = "an error that nothing handles"
+UNCAUGHT = "an unhandled error"
 log = logging.getLogger("kstore.broker")
 
 

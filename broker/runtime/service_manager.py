@@ -56,7 +56,7 @@ class ServiceManager:
         self._stopping = asyncio.ensure_future(self._tell_stopping(stop))
 
         def ready(host: str, port: int, api_url: str | None) -> None:
-            self.ready(f"Answers clients at {host} port {port}")
+            self.ready(f"Serving clients at {host} port {port}")
             on_ready(host, port, api_url)
 
         return ready

@@ -258,13 +258,13 @@ def _is_share(value: Any) -> bool:
 
 
 _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("topic", lambda value: isinstance(value, str) and value != "", "a topic's name"),
-    ("partition", _is_int(0, 2**31 - 1), "a partition's number"),
+    ("topic", lambda value: isinstance(value, str) and value != "", "a topic name"),
+    ("partition", _is_int(0, 2**31 - 1), "a partition number"),
     ("client_id", lambda value: isinstance(value, str), "a client id or a pattern of one"),
-    ("node", _is_int(0, 2**31 - 1), "a broker's number"),
+    ("node", _is_int(0, 2**31 - 1), "a broker id"),
     ("delay_ms", _is_int(1, MAX_DELAY_MS), f"from 1 to {MAX_DELAY_MS}"),
     ("when", lambda value: value in MOMENTS, "before or after"),
-    ("count", _is_int(1, 2**31 - 1), "how many requests it strikes, at least 1"),
+    ("count", _is_int(1, 2**31 - 1), "the number of requests that it affects, at least 1"),
     ("probability", _is_share, "from 0 to 1"),
     ("seed", _is_int(-(2**63), 2**63 - 1), "a whole number"),
     ("brokers", lambda value: isinstance(value, bool), "true or false"),

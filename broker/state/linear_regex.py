@@ -45,7 +45,9 @@ class LinearRegex:
             if self._steps <= MAX_STEPS:
                 self._compiled = compiled
             else:
-                self.problem = f"pattern too large: {self._steps} steps, {MAX_STEPS} are allowed"
+                self.problem = (
+                    f"pattern too large: {self._steps} steps, at most {MAX_STEPS} are allowed"
+                )
         except re2.error as error:
             self.problem = error.args[0].decode("utf-8", "replace")[:MAX_TOLD]
         except UnicodeEncodeError:

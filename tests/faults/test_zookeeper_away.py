@@ -126,7 +126,9 @@ def test_brokers_go_on_while_the_ensemble_has_no_majority(
             refusal = refused_topic(cluster, node_id)
             assert refusal.retriable, refusal
         waiting = threads.submit(cluster.brokers[3].start, timeout_s=300)
-        until(lambda: "waits for the coordination store" in cluster.brokers[3].error_output(), "it")
+        until(
+            lambda: "waiting for the coordination store" in cluster.brokers[3].error_output(), "it"
+        )
         assert not waiting.done()
         now = {p.partition: p.leader_epoch for p in cluster.topic("orders", 1).partitions}
         assert now == epochs  # nobody was elected

@@ -28,12 +28,12 @@ EXPLAINED = (
     Explanation(r"this broker's controller of epoch \d+ is over", "it was paused for too long"),
     Explanation(r"'\S+' has \d+ partitions now: ", "it was expanded"),
     Explanation(
-        r"'\S+' grows, and .* did not answer: others lead",
+        r"the number of partitions of '\S+' changes, and .* did not answer: others lead",
         "leaders were killed or paused meanwhile",
     ),
     Explanation(r"'\S+' keeps its \d+ partitions", "leaders were killed or paused meanwhile"),
     Explanation(
-        r"'\S+' has \d+ partitions, and the controller, which had prepared it",
+        r"'\S+' has \d+ partitions, and the controller prepared it",
         "the controller was killed or paused while a topic was expanded",
     ),
     Explanation(r"a write of the controller failed", "its session ended meanwhile"),
@@ -41,11 +41,15 @@ EXPLAINED = (
     Explanation(r"the controller can't be asked for ISRs", "the controller was killed"),
     Explanation(r"broker \d+ could not be reached", "the broker was killed"),
     Explanation(r"repeating the requests to broker \d+", "the broker was killed"),
-    Explanation(r"the transaction of .* has timed out", "its producer was left without an end"),
+    Explanation(r"the transaction of .* timed out", "its producer was left without an end"),
     Explanation(r"controlled shutdown", "the controller changed while a broker stopped"),
-    Explanation(r"\S+: no marker of ", "a topic was deleted within a transaction"),
+    Explanation(
+        r"\S+: the marker of .* was not written: ", "a topic was deleted within a transaction"
+    ),
     Explanation(r"\S+: the marker of .* is missing", "a partition's leader was killed"),
-    Explanation(r"topic \S+ is gone: no marker of ", "a topic was deleted within a transaction"),
+    Explanation(
+        r"topic \S+ was deleted: it gets no marker of ", "a topic was deleted within a transaction"
+    ),
     Explanation(r".* is not completed here", "the coordinator moved"),
     Explanation(
         r"\S+: opening it found \d+ segments, \d+ bytes scanned"
@@ -56,7 +60,7 @@ EXPLAINED = (
         r"\S+ ended at \d+, of which \d+ were committed; now it is ",
         "a follower truncated to its leader's epochs after a kill",
     ),
-    Explanation(r"process \d+ stood still with the coordination store locked", "it was paused"),
+    Explanation(r"process \d+ hung with the coordination store locked", "it was paused"),
     Explanation(r"the loop was held for \d{1,3} ms by ", "others use its cores and disk"),
     Explanation(
         r"the loop was held for [\d,]+ ms by .* \(\d{1,3} ms on a core, \d{1,3} ms waiting for one,"
@@ -67,7 +71,7 @@ EXPLAINED = (
 )
 
 AFTER_A_STALL = (
-    Explanation(r"this process has stood still for ", "the machine stood still"),
+    Explanation(r"this process was stopped for ", "the machine stood still"),
     Explanation(
         r"the coordination store has ended this broker's session", "the machine stood still"
     ),

@@ -53,7 +53,7 @@ def test_a_machine_that_stood_still_is_noticed_and_explains_ended_sessions():
     times = [10.1, 20.3, 115.0, 125.1]
     assert [round(s) for s in stalls([Sample(at, 1, 1, 1) for at in times], 10.0)] == [85]
     lines = [
-        "2026-01-01 00:00:00,001 WARNING this process has stood still for 84.0 s, and its ses",
+        "2026-01-01 00:00:00,001 WARNING this process was stopped for 84.0 s, and its ses",
         "2026-01-01 00:00:00,002 WARNING broker 2 is registered again",
     ]
     assert len(unexplained(lines)) == 2
@@ -63,13 +63,13 @@ def test_a_machine_that_stood_still_is_noticed_and_explains_ended_sessions():
 def test_lines_without_an_explanation_are_counted_with_their_tracebacks():
     lines = [
         "2026-01-01 00:00:00,001 INFO broker 2 is the controller, epoch 7",
-        "2026-01-01 00:00:01,001 ERROR a defect of the controller",
+        "2026-01-01 00:00:01,001 ERROR a bug in the controller",
         "Traceback (most recent call last):",
-        "2026-01-01 00:00:02,001 ERROR a defect of the controller",
+        "2026-01-01 00:00:02,001 ERROR a bug in the controller",
     ]
     assert unexplained(lines) == {
-        "ERROR a defect of the controller": 2,
-        "ERROR a defect of the controller | Traceback (most recent call last):": 1,
+        "ERROR a bug in the controller": 2,
+        "ERROR a bug in the controller | Traceback (most recent call last):": 1,
     }
 
 

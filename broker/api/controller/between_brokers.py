@@ -34,12 +34,12 @@ def between_brokers(handler: Handler) -> Handler:
         if ctx.listener != theirs:
             raise ProtocolError(
                 f"{ctx.principal} sent {APIS[ctx.api_key].name} to the listener {ctx.listener}: "
-                f"only brokers send it, to {theirs}"
+                f"only brokers may send it, and only to {theirs}"
             )
         if not _is_broker(broker, ctx):
             words = (
-                f"{ctx.principal} is no broker's name: add it to super.users, or give brokers a "
-                "listener of their own (inter.broker.listener.name)"
+                f"{ctx.principal} is not the principal of a broker: add it to super.users, or set "
+                "a separate listener for brokers (inter.broker.listener.name)"
             )
             name = APIS[ctx.api_key].name
             broker.node.report(f"{name} of {ctx.connection_id} is refused: {words}", REFUSED)

@@ -145,8 +145,8 @@ async def handle_envelope(
     try:
         header, message = decode_request(request.request_data, lambda key: _limit(broker, key))
     except ProtocolError as problem:
-        words = f"a request handed on by {ctx.client_id} can't be read"
-        broker.node.report(f"{words}: {problem}", "a request handed on can't be read")
+        words = f"a request that {ctx.client_id} forwarded can't be decoded"
+        broker.node.report(f"{words}: {problem}", "a forwarded request can't be decoded")
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     key, version = header.request_api_key, header.request_api_version
     row = API_TABLE.get(key)
@@ -154,7 +154,7 @@ async def handle_envelope(
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     principal = (request.request_principal or b"").decode("utf-8", "replace") or ctx.principal
     if not may_name(broker, ctx, principal):
-        broker.node.report(f"{ctx.principal} may not hand on a request of {principal}", REFUSED)
+        broker.node.report(f"{ctx.principal} may not forward a request of {principal}", REFUSED)
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = RequestContext(
         key,

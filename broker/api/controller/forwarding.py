@@ -48,7 +48,10 @@ def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Aw
             response = handler(broker, request, ctx)
             return await response if isawaitable(response) else response
         except StoreError as problem:
-            words = f"The coordination store failed, and it is not known what was done: {problem}"
+            words = (
+                "The coordination store failed, so the request may or may not have taken "
+                f"effect: {problem}"
+            )
             broker.node.report(f"a request of {ctx.client_id}: {words}", words)
             return failed(request, ctx.api_version, ErrorCode.REQUEST_TIMED_OUT, words)
 

@@ -118,7 +118,7 @@ def handle_add_raft_voter(
     """Refused as by a quorum of static voters (kraft.version 0)."""
     refusal = _voter_error(broker, request.cluster_id, request.voter_id, request.voter_directory_id)
     if refusal is None and not request.listeners:
-        words = f"Voter {request.voter_id} comes without a listener; give its host and port."
+        words = f"Voter {request.voter_id} has no listener; give its host and port."
         refusal = (ErrorCode.INVALID_REQUEST, words)
     code, words = refusal or _static("added")
     return AddRaftVoterResponse(error_code=code, error_message=words)
@@ -145,7 +145,8 @@ def _voter_error(
     if voter_id < 0 or directory_id == ZERO_UUID:
         return (
             ErrorCode.INVALID_REQUEST,
-            f"Voter {voter_id} with the directory {directory_id} can't be; give both of its ids.",
+            f"Voter {voter_id} with the directory {directory_id} is not valid; give both ids of "
+            "the voter.",
         )
     return None
 
@@ -167,5 +168,5 @@ def handle_unregister_broker(
         return UnregisterBrokerResponse()
     return UnregisterBrokerResponse(
         error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
-        error_message=f"There is no broker {request.broker_id} to forget.",
+        error_message=f"There is no broker {request.broker_id} to unregister.",
     )

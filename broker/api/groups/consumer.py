@@ -38,7 +38,7 @@ __all__ = [
 
 KIND = "consumer"
 FEATURE = "group.version"
-UNSEEN = "The group has topics that whoever asks has no right to describe."
+UNSEEN = "The group has topics that the client is not authorized to describe."
 
 
 def handle_consumer_group_heartbeat(

@@ -94,7 +94,7 @@ async def _make_internal_topics(broker: StreamsParts, group_id: str, ctx: Reques
     else:
         denied -= permitted(broker, ctx, AclOperation.CREATE, AclResourceType.TOPIC, missing)
     if denied:
-        return f"; {ctx.principal} has no right to create {_some(sorted(denied))}."
+        return f"; {ctx.principal} is not authorized to create {_some(sorted(denied))}."
     maker = broker.internal_topics()
     errors = maker.errors(missing)
     interval_ms = broker.configs.group(group_id)["streams.heartbeat.interval.ms"]
@@ -102,7 +102,7 @@ async def _make_internal_topics(broker: StreamsParts, group_id: str, ctx: Reques
     if not errors:
         return ""
     told = _some([f"{name} ({why.rstrip('.')})" for name, why in errors.items()])
-    return f"; could not make {told}."
+    return f"; could not create {told}."
 
 
 def _some(words: list[str]) -> str:

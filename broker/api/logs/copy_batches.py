@@ -52,7 +52,7 @@ __all__ = ["CopyParts", "handle_copy_batches"]
 GIVEN_OFFSETS = 3
 """The log core's origin of appends with given offsets."""
 NO_ID = bytes(16)
-IS_A_COPY = "The topic is an exact copy (kstore.mirror=true): it takes its source's batches alone"
+IS_A_COPY = "The topic is an exact copy (kstore.mirror=true): it accepts only batches of its source"
 NO_EPOCH = -1
 PRODUCE = 0
 """What is copied counts as if it were produced."""

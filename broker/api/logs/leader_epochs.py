@@ -120,7 +120,9 @@ async def handle_leader_epoch_for_partition(
             lambda: _priors(broker.store, request)
         )
     except StoreError as problem:
-        broker.node.report(f"the store can't say which partitions were there before: {problem}")
+        broker.node.report(
+            f"the coordination store can't say which partitions existed before: {problem}"
+        )
         return _unanswered(request, ErrorCode.REQUEST_TIMED_OUT)
     return answer
 

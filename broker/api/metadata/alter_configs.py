@@ -171,9 +171,11 @@ async def _try(
     try:
         if kind not in kinds:
             known = ", ".join(str(other) for other in sorted(kinds))
-            raise _invalid(f"Nothing of type {kind} has settings to alter; use {known}.")
+            raise _invalid(f"Resources of type {kind} have no settings to alter; use {known}.")
         if counts[kind, name] > 1:
-            raise _invalid(f"'{name}' stands {counts[kind, name]} times here; join its changes.")
+            raise _invalid(
+                f"'{name}' is listed {counts[kind, name]} times; list it once with all its changes."
+            )
         async with broker.configs.lock:
             await _KINDS[kind](broker, name, changes, validate_only)
     except (TopicError, ConfigRefusedError) as problem:
@@ -185,7 +187,7 @@ async def _alter_topic(
     broker: AlterConfigParts, name: str, changes: _Changes, validate_only: bool
 ) -> None:
     if not name:
-        raise _invalid("No topic is named; what holds for all topics is set for the brokers.")
+        raise _invalid("No topic is named; to set the default of all topics, change the brokers.")
     check_name(name)
     topic = broker.image.topics.get(name)
     current = {} if topic is None else dict(topic.configs)
@@ -239,7 +241,7 @@ async def _alter_broker(
     for change in made:
         if change.operation != Operation.DELETE:
             row = config_rules.broker_row(change.name)
-            words = "No effect here: no broker has such a config."
+            words = "No effect here: brokers have no such setting."
             broker.configs.say_if_without_effect(change.name, row.documentation if row else words)
 
 
@@ -249,7 +251,7 @@ async def _alter_group(
     from kstore.config.group_configs import GROUP_CONFIGS
 
     if not name:
-        raise _invalid("No group is named; what holds for all groups is set for the brokers.")
+        raise _invalid("No group is named; to set the default of all groups, change the brokers.")
     current = broker.configs.groups.get(name, {})
     configs = config_rules.apply_changes(current, changes(current), NO_LISTS)
 
@@ -284,7 +286,9 @@ async def _alter_loggers(
     for change in made:
         if change.operation in {Operation.APPEND, Operation.SUBTRACT}:
             word = Operation(change.operation).name
-            raise _invalid(f"{change.name} has a single level and takes no {word}; use SET.")
+            raise _invalid(
+                f"{change.name} has a single level and does not support {word}; use SET."
+            )
     config_rules.apply_changes({}, made, NO_LISTS)
     for change in made:
         problem = log_levels.check(change.name, change.value, change.operation == Operation.DELETE)

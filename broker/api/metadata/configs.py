@@ -115,7 +115,7 @@ async def _describe(
         known = ", ".join(str(kind) for kind in sorted(_KINDS))
         raise ConfigRefusedError(
             ErrorCode.INVALID_REQUEST,
-            f"Nothing of type {asked.resource_type} has settings to show; use {known}.",
+            f"Resources of type {asked.resource_type} have no settings to show; use {known}.",
         )
     keys = set(asked.configuration_keys or ())
     rows = each(lambda row: _shown(row, request), describe(broker, asked.resource_name, keys))
@@ -419,7 +419,10 @@ def check_broker_id(broker: HasConfigs, name: str) -> None:
     """Refuse a name that is neither empty nor this broker's id."""
     if name in {"", str(broker.node.node_id)}:
         return
-    words = f"Broker {broker.node.node_id} was asked for broker {name}; ask that one."
+    words = (
+        f"Broker {broker.node.node_id} can't describe broker {name}; send the request to that "
+        "broker."
+    )
     if not name.removeprefix("-").isdigit():
-        words = f"'{name}' is no broker's id; the id here is {broker.node.node_id}."
+        words = f"'{name}' is not a broker id; the id of this broker is {broker.node.node_id}."
     raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, words)

@@ -114,7 +114,7 @@ async def handle_alter_client_quotas(
         for entry in request.entries:
             entity = entity_of((row.entity_type, row.entity_name) for row in entry.entity)
             if entity in results:
-                words = f"{dict(entity)} is altered more than once here; only the first counts."
+                words = f"{dict(entity)} is listed more than once; only the first is used."
                 results[entity] = (ErrorCode.INVALID_REQUEST, words)
                 continue
             changes = [Alteration(op.key, None if op.remove else op.value) for op in entry.ops]

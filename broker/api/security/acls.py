@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 __all__ = ["AclParts", "handle_create_acls", "handle_delete_acls", "handle_describe_acls"]
 
 UNKNOWN = 0
-NO_ACLS = "This broker checks no rights (authorizer.class.name is not set), so it keeps no ACLs."
-MEANINGLESS = "A resource type, pattern type, operation or permission has no meaning here"
-UNCERTAIN = "The coordination store failed, and it is not known what was done"
+NO_ACLS = "This broker has no authorizer (authorizer.class.name is not set), so it has no ACLs."
+MEANINGLESS = "A resource type, pattern type, operation or permission is unknown"
+UNCERTAIN = "The coordination store failed, so the request may or may not have taken effect"
 
 
 class AclParts(HasAuthorizer, HasTurns, Protocol):
@@ -133,7 +133,7 @@ async def handle_delete_acls(
         except StoreError as problem:
             reason = _told(problem)
         except TooManyAclsError as problem:
-            reason = (ErrorCode.POLICY_VIOLATION, f"Nothing is deleted: {problem}")
+            reason = (ErrorCode.POLICY_VIOLATION, f"Nothing was deleted: {problem}")
     matches: dict[Acl, DeleteAclsMatchingAcl] = {}
 
     def match(acl: Acl) -> DeleteAclsMatchingAcl:
@@ -224,9 +224,9 @@ def _match(acl: Acl) -> DeleteAclsMatchingAcl:
 def _refusal(acl: Acl) -> str | None:
     """Why there can be no such rule; None if there can."""
     if acl.resource_type == AclResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
-        return f"The one name of the CLUSTER resource is {CLUSTER_NAME}, not {acl.resource_name!r}"
+        return f"The name of the CLUSTER resource is {CLUSTER_NAME}, not {acl.resource_name!r}"
     if not acl.resource_name:
-        return "A rule needs a resource's name; '*' means all"
+        return "A rule needs a resource name; '*' means all"
     if not acl.host:
         return "A rule needs a host; '*' means all"
     if (problem := host_refusal(acl.host)) is not None:
@@ -242,13 +242,13 @@ def _refusal(acl: Acl) -> str | None:
     if acl.permission == AclPermission.ANY:
         return "A rule allows or denies; ANY is for filters"
     if not is_principal(acl.principal):
-        return f"{acl.principal!r} is no principal: it is a type and a name, like User:alice"
+        return f"{acl.principal!r} is not a principal: write a type and a name, such as User:alice"
     return None
 
 
 def _told(problem: StoreError) -> tuple[int, str]:
     if isinstance(problem, BadPathError):
-        return ErrorCode.INVALID_REQUEST, f"The resource's name can't be kept: {problem}"
+        return ErrorCode.INVALID_REQUEST, f"The resource name can't be stored: {problem}"
     return ErrorCode.REQUEST_TIMED_OUT, f"{UNCERTAIN}: {problem}"
 
 

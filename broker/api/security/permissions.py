@@ -207,12 +207,12 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
 In DescribeConfigs and its like, TOPIC stands for whatever the row of the request is about."""
 ANYBODY: dict[int, str] = {
     17: "SaslHandshake: there is no user yet",
-    18: "ApiVersions: clients ask before they know anything",
+    18: "ApiVersions: clients send it before they authenticate",
     36: "SaslAuthenticate: there is no user yet",
     39: "RenewDelegationToken: the token's owner and its renewers may",
     40: "ExpireDelegationToken: the token's owner and its renewers may",
-    71: "GetTelemetrySubscriptions: what a client is to tell of itself",
-    72: "PushTelemetry: what a client tells of itself",
+    71: "GetTelemetrySubscriptions: which metrics a client sends",
+    72: "PushTelemetry: a client's own metrics",
 }
 """The APIs that require nothing."""
 ASKED_ANYWAY = frozenset({47})
@@ -336,7 +336,10 @@ def _named(right: Right, name: str) -> str:
 def no_right(ctx: RequestContext, code: int) -> str:
     """What who was refused is told: nothing of what is there."""
     kind = KIND_OF[code]
-    return f"{ctx.principal} has no right to this {kind}: an administrator can give it with an ACL."
+    return (
+        f"{ctx.principal} is not authorized for this {kind}: an administrator can allow it with "
+        "an ACL."
+    )
 
 
 def _row_by_row(

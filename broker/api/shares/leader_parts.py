@@ -35,7 +35,8 @@ MESSAGES = {
     ErrorCode.INVALID_RECORD_STATE: "A record of a range is not acquired by this member.",
     ErrorCode.INVALID_REQUEST: "A range is out of order, has unknown acknowledgement types, or"
     " goes past what was acquired.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The group has acquired nothing of this partition here.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The group has acquired no records of this partition on "
+    "this broker.",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "Another broker leads this partition.",
 }
 

@@ -55,8 +55,8 @@ __all__ = [
 DYNAMIC_TOPIC_CONFIG = 1
 UNKNOWN = -1
 REFUSED_IDS: dict[int, str] = {
-    ErrorCode.INVALID_REQUEST: "A topic is deleted by its name or by its id: give one of both.",
-    ErrorCode.UNKNOWN_TOPIC_ID: "No topic has this id; it may be deleted already.",
+    ErrorCode.INVALID_REQUEST: "Give the name or the id of the topic to delete, not both.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "No topic has this id; it may have been deleted.",
 }
 TWICE = "The request names this topic more than once, so nothing was done; name it once."
 

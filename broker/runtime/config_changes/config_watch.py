@@ -68,7 +68,9 @@ class ConfigWatch:
                 self._changed |= paths
                 if self._store.away:
                     return  # its return is told as a change of everything
-                log.warning("what was set in the cluster can't be read: %s", problem)
+                log.warning("the settings of the cluster can't be read: %s", problem)
                 await asyncio.sleep(RETRY_S)
             except Exception:
-                log.exception("what was set in the cluster does not act here: %s", sorted(paths))
+                log.exception(
+                    "a setting of the cluster has no effect on this broker: %s", sorted(paths)
+                )

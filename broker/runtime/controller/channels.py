@@ -152,7 +152,7 @@ class Channel:
                 problem = str(error) or type(error).__name__
             except Exception:
                 LOGGER.exception("broker %d could not be reached", self.broker.node_id)
-                problem = "a defect of the controller"
+                problem = "a bug in the controller"
             if problem is None:
                 pause_s = FIRST_PAUSE_S
                 if left:

@@ -63,7 +63,7 @@ class ControllerGrowth(Preparing[Expansion]):
                 return None if validate_only else known.topic  # asked for again: wait for its end
             raise TopicError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"'{new.name}' is growing already: try again when that is done.",
+                f"'{new.name}' is already growing: try again when that is done.",
             )
         added = plan_partitions(state.image, new, start=state.partition_epoch)
         _refuse_after_contraction(state, new.name)
@@ -140,6 +140,6 @@ def _refuse_after_contraction(state: ControllerState, name: str) -> None:
     if left:
         raise TopicError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"'{name}' has shrunk, and brokers {sorted(left)} have not deleted logs of partitions"
-            " that are gone: it can grow when they have.",
+            f"'{name}' has shrunk, and brokers {sorted(left)} have not deleted the logs of the "
+            "removed partitions yet: it can grow after that.",
         )

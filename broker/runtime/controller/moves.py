@@ -154,7 +154,7 @@ class ControllerMoves:
         else:
             new = steps.begin(partition, target, alive, leaving)
         if new is None:
-            words = f"No replica of {place} that is in sync and stays could lead it: start one."
+            words = f"No in-sync replica of {place} that stays can lead it: start one."
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, words)
         return events.move(state, name, index, new)
 

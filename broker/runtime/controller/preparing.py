@@ -262,8 +262,9 @@ class Preparing(ABC, Generic[P]):
             return ""
         led = [i for i, each in enumerate(topic.partitions) if each.leader in silent]
         return (
-            f"'{name}' keeps its {len(topic.partitions)} partitions: {brokers(nodes)}, alone in"
-            f" sync of partition {', '.join(map(str, led))}, did not answer the controller within"
+            f"'{name}' keeps its {len(topic.partitions)} partitions: {brokers(nodes)}, with all "
+            f"in-sync replicas of partition {', '.join(map(str, led))}, did not answer the "
+            "controller within"
             f" {TIMEOUT}={controller.config[TIMEOUT]}. Try again when it does."
         )
 

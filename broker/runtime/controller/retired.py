@@ -77,7 +77,10 @@ class RetiredLogs:
             return behind_words(groups)
         if silent:
             numbers = ", ".join(map(str, sorted(silent)))
-            return f"coordinators of groups could not say who is behind ({OFFSETS_TOPIC} {numbers})"
+            return (
+                f"group coordinators could not say which groups are behind ({OFFSETS_TOPIC} "
+                f"{numbers})"
+            )
         return ""
 
     # ---- logs ----
@@ -157,7 +160,7 @@ class RetiredLogs:
     async def _ask(self, node: int, request: Message) -> Any:
         broker = self._controller.state.brokers.get(node)
         if broker is None:
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"broker {node} is not there now")
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"broker {node} is not alive")
         try:
             return await self._controller.channels.ask(broker, request)
         except OSError as problem:

@@ -85,7 +85,7 @@ class ControllerTopics:
         if not controller.config["delete.topic.enable"]:
             raise TopicError(
                 ErrorCode.TOPIC_DELETION_DISABLED,
-                f"'{name}' is kept: the controller has delete.topic.enable=false.",
+                f"'{name}' was not deleted: the controller has delete.topic.enable=false.",
             )
         replicas = {i: frozenset(p.replicas) for i, p in enumerate(topic.partitions)}
         epoch = state.partition_epoch + 1

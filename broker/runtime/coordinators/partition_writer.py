@@ -122,7 +122,7 @@ class PartitionWriter:
             error_code = ErrorCode.KAFKA_STORAGE_ERROR
         elif error_code == ErrorCode.NONE and job.base_offset != expected:
             LOGGER.error(
-                "%s: a batch is at offset %d, not %d: others write there, too",
+                "%s: a batch is at offset %d, not %d: another writer appends there",
                 place, job.base_offset, expected,
             )  # fmt: skip
             error_code = ErrorCode.UNKNOWN_SERVER_ERROR

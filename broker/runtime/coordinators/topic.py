@@ -85,7 +85,7 @@ class CoordinatorTopic(ABC):
         try:
             await self._topics.ensure(new)
         except TopicError as error:
-            LOGGER.error("%s can't be made: %s", self.name, error)
+            LOGGER.error("%s can't be created: %s", self.name, error)
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
 
     def as_configured(self, count: str, factor: str, configs: Mapping[str, str]) -> NewTopic:

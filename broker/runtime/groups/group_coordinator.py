@@ -177,7 +177,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         """The topic, which shrinks as this broker knows; KafkaError where it does not."""
         topic = self.topic.image.topics.get(name)
         if topic is None or topic.topic_id != topic_id or not asked.is_same(topic.retirement):
-            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known to shrink")
+            raise error_for(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known to be shrinking"
+            )
         return topic
 
     async def partition(self, group_id: str) -> GroupPartition:
@@ -201,7 +203,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             try:
                 await partition.forget_topic(name, first)
             except KafkaError as error:
-                LOGGER.error("%s: offsets of %s stay: %s", partition.place, name, error)
+                LOGGER.error("%s: offsets of %s were not deleted: %s", partition.place, name, error)
 
     def forget_soon(self, name: str, first: int = 0) -> None:
         """As `forget_topic`, beside whatever else there is to do."""
@@ -257,7 +259,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             try:
                 await partition.expire_offsets()
             except KafkaError as error:
-                LOGGER.error("%s: expired records stay: %s", partition.place, error)
+                LOGGER.error("%s: expired records were not deleted: %s", partition.place, error)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:

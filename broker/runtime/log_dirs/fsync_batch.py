@@ -66,7 +66,7 @@ class FsyncBatcher:
     def _flushed(self, result: Future[None], waiting: list[Done]) -> None:
         problem = result.exception()
         if problem is not None:
-            self._report(f"records can't be put on the disk: {problem}")
+            self._report(f"records can't be forced to disk: {problem}")
         if self._waiting:
             self._flush()
         else:

@@ -70,7 +70,7 @@ class LogDirFailures:
         places = manager.places_in(log_dir)
         LOGGER.error(
             "the log dir %s has failed, and its %d partitions are offline until it works and this "
-            "broker starts anew: %s", log_dir.path, len(places), log_dir.failed,
+            "broker restarts: %s", log_dir.path, len(places), log_dir.failed,
         )  # fmt: skip
         if all(each.path in manager.failed for each in manager.dirs):
             if self.on_last is not None:
@@ -95,6 +95,6 @@ def unusable(path: str, problem: Exception) -> Exception:
     if not isinstance(cause, OSError) or cause.errno not in NO_FOLDER:
         return problem
     return LogStorageError(
-        f"log.dirs: no logs can be kept in {path} ({cause.strerror}): name a folder that this user "
-        "can make and write"
+        f"log.dirs: {path} can't hold logs ({cause.strerror}): set a folder that this user can "
+        "create and write to"
     )

@@ -98,7 +98,7 @@ class LogManager:
                 self.failed[path] = str(problem)
                 LOGGER.error(
                     "the log dir %s can't be opened, and its partitions are offline until it can "
-                    "and this broker starts anew: %s", path, problem,
+                    "and this broker restarts: %s", path, problem,
                 )  # fmt: skip
         self._configure_dirs()
         self._config.watch(lambda changed: self._configure_dirs())
@@ -109,8 +109,8 @@ class LogManager:
                     self._homes[partition] = log_dir
                 elif not self._drop_future(partition, log_dir):
                     raise LogStorageError(
-                        f"{partition} lies in both {other.path} and {log_dir.path}: remove the "
-                        "one that is not wanted"
+                        f"{partition} is in both {other.path} and {log_dir.path}: remove the copy "
+                        "that you do not need"
                     )
         if len(self._dirs) > 1:
             self._finish_moves()
@@ -410,7 +410,8 @@ class LogManager:
 
     def _tell_stray(self, old: str, key: TopicPartition, new: str) -> None:
         self.report(
-            f"{old} is not of the topic {key.topic} that this broker knows; it is now {new}"
+            f"{old} does not belong to the topic {key.topic} that this broker knows; it was "
+            f"renamed to {new}"
         )
 
     # ---- moves between log dirs ----

@@ -68,7 +68,7 @@ class Maintenance:
                 if not compacted:
                     await slices.breathe()
                     continue
-                what = f"measuring what is to be cleaned of {compacted[0].topic_partition}"
+                what = f"measuring what can be compacted in {compacted[0].topic_partition}"
                 call = partial(_dirty, compacted, self._node.now_ms())
                 for log in await self._node.dirs.run(log_dir.path, what, call):
                     await self._clean(log_dir, log)
@@ -135,5 +135,5 @@ def _problem(work: Callable[[], object], log: Log) -> str | None:
         return None
     except (LogError, OSError) as problem:
         log.log_dir.note_error(problem)
-        return f"{log.topic_partition} can't be kept in order: {problem}"
+        return f"{log.topic_partition} could not be maintained: {problem}"
     return None

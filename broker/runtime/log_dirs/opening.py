@@ -19,7 +19,7 @@ def open_dir(path: str, *, flush: str, flush_interval_ms: int, replicated: bool)
     log_dir = open_log_dir(path, flush=flush, flush_interval_ms=flush_interval_ms)
     problem = others_write(path)
     if problem is not None:
-        LOGGER.warning("other users may change records: %s", problem)
+        LOGGER.warning("other users can change records: %s", problem)
     if not replicated and os.path.isdir(os.path.join(path, CURSORS_FOLDER)):
         _take_over_cursors(log_dir)
     log_dir.replicated = replicated

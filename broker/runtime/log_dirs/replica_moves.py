@@ -106,7 +106,7 @@ class ReplicaMoves:
         except (errors.LogError, OSError) as problem:
             await self._discard(move)
             self._node.report(
-                f"{move.partition} stays in {stays_in}, as it can't be moved to "
+                f"{move.partition} stays in {stays_in}, because it can't be moved to "
                 f"{move.target.path}: {problem}"
             )
         except asyncio.CancelledError:
@@ -177,8 +177,8 @@ class ReplicaMoves:
         except (errors.LogError, OSError) as problem:
             self._node.report(
                 f"{move.partition} is served from {move.target.path}, but its old log in {path} "
-                f"can't be removed: {problem}; remove its folder there before the next start, "
-                "which would take it for the partition"
+                f"can't be removed: {problem}; remove its folder there before the next start, or "
+                "the broker opens it as the partition"
             )
 
     async def _discard(self, move: ReplicaMove) -> None:
@@ -207,6 +207,6 @@ def _copy_slice(source: Log, future: Log) -> None:
     if not data:
         raise errors.LogStorageError(
             f"{source.topic_partition} has no batch from offset {offset} to its end "
-            f"{source.log_end_offset}; append to it before it is moved"
+            f"{source.log_end_offset}; append to it before you move it"
         )
     future.append_batches(data, origin="replica")

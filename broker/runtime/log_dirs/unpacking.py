@@ -60,7 +60,7 @@ class Unpacking:
         if problem is not None:
             self._report(
                 f"closing the connection {connection.peer}: its compressed batch could not be "
-                f"looked into ({type(problem).__name__}: {problem})"
+                f"inspected ({type(problem).__name__}: {problem})"
             )
             connection.close()
             return

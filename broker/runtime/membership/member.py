@@ -165,7 +165,7 @@ class ClusterMember:
                 return asked.result()
         finally:
             asked.cancel()
-        raise NetworkError(f"broker {self.controller_id} has become the controller meanwhile")
+        raise NetworkError(f"broker {self.controller_id} has become the controller in the meantime")
 
     def _know_controller(self, node_id: int, epoch: int) -> None:
         known = self.controller_id, self.controller_epoch
@@ -192,8 +192,8 @@ class ClusterMember:
                 await asyncio.wait_for(ready.wait(), PATIENCE_S)
                 continue
             self._node.report(
-                f"still waiting for the controller (broker {self.controller_id}) to say what this "
-                "broker is to hold"
+                f"still waiting for the controller (broker {self.controller_id}) to assign "
+                "replicas to this broker"
             )
         # Now, and not at an election, which clients wait for, and not on the loop, which it holds.
         self._loading = asyncio.ensure_future(self._node.run_blocking(import_soon_needed))
@@ -219,14 +219,15 @@ class ClusterMember:
                 return
             if patience_s is not None and loop.time() - begin >= patience_s:
                 raise StoreError(
-                    f"broker {self.node_id} is registered already, by a process that is alive: "
-                    "stop it, or set another node.id"
+                    f"broker {self.node_id} is already registered by a running process: stop it, "
+                    "or set another node.id"
                 )
             if not told:
                 told = True
                 self._node.report(
                     f"broker {self.node_id} is still registered by another session: waiting until "
-                    f"it is over, at most {self._session_timeout_ms()} ms if its process has ended"
+                    f"that session expires, at most {self._session_timeout_ms()} ms if its process "
+                    "has ended"
                 )
             await asyncio.sleep(RETRY_S)
 
@@ -236,7 +237,7 @@ class ClusterMember:
             try:
                 return await self._in_store(call)
             except StoreUnavailableError as problem:
-                log.info("asking the coordination store again: %s", problem)
+                log.info("retrying a request to the coordination store: %s", problem)
                 await asyncio.sleep(RETRY_S)
 
     def _claim_id(self) -> int | None:
@@ -301,7 +302,7 @@ class ClusterMember:
         await self.outage.keep_promise()
         view = await self._in_store(lambda: registration.read_view(self._store))
         if self.registered and self.node_id not in view.broker_ids:
-            raise StoreClosedError(f"somebody has deleted the node of broker {self.node_id}")
+            raise StoreClosedError(f"the node of broker {self.node_id} was deleted")
         self._take_over_brokers(view)
         if self.controller is not None and not self.controller.active:
             await self._resign()
@@ -370,8 +371,8 @@ class ClusterMember:
     async def _start_over(self) -> None:
         """The store has ended the session: lead nothing, come back under a new broker epoch."""
         self._node.report(
-            "the coordination store has ended this broker's session: it stops leading, and comes "
-            "back with a new session"
+            "the coordination store has ended this broker's session: it stops leading, and "
+            "registers again with a new session"
         )
         self._fence()
         await self._resign()
@@ -409,8 +410,8 @@ class ClusterMember:
         if stood_s < self._session_s and not self._store.has_expired():
             return
         self.give_up(
-            f"this process has stood still for {stood_s:.1f} s, and its session may be over: it "
-            "stops leading, and comes back with a new session"
+            f"this process was stopped for {stood_s:.1f} s, and its session may be over: it "
+            "stops leading, and registers again with a new session"
         )
 
     def may_answer_alone(self) -> bool:
@@ -447,7 +448,9 @@ class ClusterMember:
             try:
                 await asyncio.wait_for(self._hand_over(), SHUTDOWN_S)
             except TimeoutError:
-                self._node.report(f"not all was taken over within {SHUTDOWN_S:g} s")
+                self._node.report(
+                    f"other brokers did not take over everything within {SHUTDOWN_S:g} s"
+                )
             except Exception as problem:  # a defect, which must not keep this broker
                 log.error("the controlled shutdown failed", exc_info=problem)
         if self._pulse is not None:

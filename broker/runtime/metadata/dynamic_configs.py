@@ -205,7 +205,7 @@ class DynamicConfigs:
         try:
             self.config.set_dynamic(self.cluster, mine)
         except ConfigError as problem:
-            self._report(f"settings from run time are not used: {problem}")
+            self._report(f"dynamic settings are not used: {problem}")
 
 
 def _replace(table: dict[str, dict[str, str]], name: str, configs: Mapping[str, str]) -> None:

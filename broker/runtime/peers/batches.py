@@ -95,7 +95,7 @@ class PeerBatches(Generic[Q, A]):
             raise
         answers = self._answers_of(response)
         if len(answers) != len(some):
-            _tell(some, NetworkError(f"broker {node_id} has not answered all it was asked"))
+            _tell(some, NetworkError(f"broker {node_id} has not answered all requests"))
             return
         for (_, waits), answer in zip(some, answers, strict=True):
             if not waits.done():

@@ -168,7 +168,7 @@ class Peers:
     def _address(self, node_id: int) -> tuple[str, int]:
         endpoint = self.endpoint(node_id)
         if endpoint is None:
-            raise NetworkError(f"broker {node_id} is not among those that are alive")
+            raise NetworkError(f"broker {node_id} is not alive")
         address = (endpoint.host, endpoint.port)
         self._addresses.setdefault(node_id, set()).add(address)
         return address
@@ -246,7 +246,7 @@ class _Channel:
         on.
         """
         if self._closed:
-            raise NetworkError(f"the connection to {self._name} was given up")
+            raise NetworkError(f"the connection to {self._name} was abandoned")
         asked = _Asked(correlation_id, frame, self._loop.create_future())
         if self._link is not None:
             self._link.send(asked)
@@ -392,7 +392,7 @@ class _Link(asyncio.Protocol):
             for frame in self._splitter.feed(data):
                 self._take(frame)
         except ProtocolError as problem:
-            self.drop(f"{self._name} sent what is no answer: {problem}")
+            self.drop(f"{self._name} sent an invalid answer: {problem}")
 
     def connection_lost(self, problem: Exception | None) -> None:
         """The connection is gone, and with it the answers to come."""
@@ -401,11 +401,11 @@ class _Link(asyncio.Protocol):
 
     def _take(self, frame: bytes) -> None:
         if not self._waiting:
-            raise ProtocolError("nothing was asked")
+            raise ProtocolError("no request was sent")
         asked = self._waiting.popleft()
         if frame[:4] != asked.correlation_id.to_bytes(4, "big"):
             self._waiting.appendleft(asked)
-            raise ProtocolError(f"request {asked.correlation_id} was next to be answered")
+            raise ProtocolError(f"request {asked.correlation_id} should be answered next")
         if not asked.answer.done():
             asked.answer.set_result(frame)
         if self._last_words is not None and not self._waiting:

@@ -75,8 +75,7 @@ async def ask_controller(
         if store.away:  # then no other becomes the controller
             raise error_for(
                 ErrorCode.REQUEST_TIMED_OUT,
-                "the coordination store can't be reached now, and neither can the controller: "
-                f"{problem}",
+                f"neither the coordination store nor the controller can be reached now: {problem}",
             )
         await asyncio.sleep(RETRY_S)
     raise problem

@@ -73,7 +73,7 @@ class ClientQuotas:
         keys = check_entity(entity)
         address = dict(entity).get(IP)
         if address is not None and not is_host(address):
-            raise QuotaError(f"'{address}' is no address, and no name that leads to one.")
+            raise QuotaError(f"'{address}' is neither an address nor a name that resolves to one.")
         for change in alterations:
             if change.value is not None:
                 check_value(keys, change.key, change.value)
@@ -89,7 +89,7 @@ class ClientQuotas:
             try:
                 entity_configs.alter(self._store, path, texts)
             except BadPathError as problem:
-                raise QuotaError(f"{entity} can't be kept: {problem}") from None
+                raise QuotaError(f"{entity} can't be stored: {problem}") from None
             quotas = _parse(entity_configs.read(self._store, path))
             self._replace(entity, quotas)
 

@@ -85,7 +85,7 @@ class ConnectionLimits:
                 self._pause(connection.listener, acceptor, wait_ms)
         backlog = self._config["socket.listen.backlog.size"]
         if len(acceptor.waiting) >= backlog:
-            return f"{backlog} connections wait for room already (socket.listen.backlog.size)"
+            return f"{backlog} connections are already waiting (socket.listen.backlog.size)"
         connection.mute()
         acceptor.waiting.append(connection)
         return None
@@ -139,7 +139,7 @@ class ConnectionLimits:
         except ConfigError as problem:  # another program has written it to the store
             if self._trouble != str(problem):
                 self._trouble = str(problem)
-                self._report(f"listener {listener} stays as it was started: {problem}")
+                self._report(f"listener {listener} keeps the limits of its start: {problem}")
             return self._config.for_listener(listener, name)
 
     def _is_protected(self, listener: str) -> bool:
@@ -187,7 +187,7 @@ class ConnectionLimits:
             return None
         limit = self._host_limit(host)
         if self._hosts[host] >= limit:
-            return f"its address has already {limit} (max.connections.per.ip)"
+            return f"its address already has {limit} connections (max.connections.per.ip)"
         self._hosts[host] += 1
         acceptor.count += 1
         self._accepted[connection] = None
@@ -204,7 +204,7 @@ class ConnectionLimits:
         if others:
             idlest = min(others, key=lambda connection: connection.last_active_ms)
             limit = self._config["max.connections"]
-            self._refuse(idlest, f"there are more than {limit} (max.connections)")
+            self._refuse(idlest, f"there are more than {limit} connections (max.connections)")
 
     def _host_limit(self, host: str) -> int:
         """max.connections.per.ip, or what is set for this address."""

@@ -103,8 +103,8 @@ class PreparedCounts:
         del self._told[name]
         if count.topic_id.bytes == entry.topic_id and count.partitions < told:
             self._node.report(
-                f"'{name}' has {count.partitions} partitions, and the controller, which had"
-                f" prepared it for {told}, has not said so: its producers go on"
+                f"'{name}' has {count.partitions} partitions, and the controller prepared it for "
+                f"{told} and did not say how that ended: its producers continue"
             )
             entry.partition_count = count.partitions
 
@@ -116,8 +116,8 @@ class PreparedCounts:
         if found is None or not is_meant:
             del self._told[name]
             self._node.report(
-                f"'{name}' keeps its {entry.partition_count} partitions, and the controller, which"
-                " had prepared it to shrink, has not said so: its producers go on"
+                f"'{name}' keeps its {entry.partition_count} partitions, and the controller "
+                "prepared it to shrink and did not say how that ended: its producers continue"
             )
             entry.retired_from = -1
         elif found.holds:

@@ -172,8 +172,8 @@ class Fetchers:
             followed.state.told = True
             self._node.report(
                 f"{followed.key}: leader {fetcher.leader_id} has damage at offset "
-                f"{followed.partition.log_end_offset}, so nothing is copied until that is repaired "
-                "or no replica can have it"
+                f"{followed.partition.log_end_offset}, so nothing is copied until it is repaired "
+                "or no replica can supply it"
             )
         self._try_again(fetcher, followed, f"its leader answers with error {error_code}")
 
@@ -182,7 +182,7 @@ class Fetchers:
         if not followed.state.told:
             followed.state.told = True
             self._node.report(
-                f"{followed.key}: what leader {fetcher.leader_id} sent from offset "
+                f"{followed.key}: the batches that leader {fetcher.leader_id} sent from offset "
                 f"{followed.partition.log_end_offset} on can't be appended (error {error_code})"
             )
         self._try_again(fetcher, followed, f"append error {error_code}")
@@ -196,8 +196,7 @@ class Fetchers:
         last_s, progress.failed_s = progress.failed_s, loop.time()
         if progress.failed_s - last_s > 2 * LONGEST_DISK_PAUSE_S:
             self._node.report(
-                f"{followed.key} can't be written and is not copied any more until it can: "
-                f"{problem}"
+                f"{followed.key} can't be written, so it is not copied until it can: {problem}"
             )
         loop.call_later(progress.disk.pause_s(loop.time()), fetcher.release, followed)
 
@@ -251,7 +250,7 @@ class Fetchers:
                 for followed in fetcher.all():
                     if id(followed.partition.log) in lost:
                         fetcher.hold(followed)
-                        self.failed(fetcher, followed, OSError("it can't be forced to the disk"))
+                        self.failed(fetcher, followed, OSError("it can't be forced to disk"))
             fetcher.on_disk()
 
         self._commits.wait(behind, done)

@@ -155,7 +155,7 @@ class IsrChanges:
             log.info("the controller can't be asked for ISRs: %s", problem)
             return True
         except Exception:
-            log.exception("a proposal of ISRs failed; it is made again")
+            log.exception("a proposal of ISRs failed; trying again")
             return True
         if response.error_code != ErrorCode.NONE:
             return True

@@ -86,13 +86,13 @@ class PutOff:
                 await self._carry_out(path)
                 return
             except StoreError as problem:
-                self._node.report(f"what was postponed for {path} can't be done yet: {problem}")
+                self._node.report(f"postponed work for {path} can't be done yet: {problem}")
             await asyncio.sleep(RETRY_S)
 
 
 async def wait_for(node: Node, path: str) -> None:
     """Wait until all that is under way in a log dir has ended."""
-    await node.dirs.run(path, "what was put off", _nothing)
+    await node.dirs.run(path, "postponed work", _nothing)
 
 
 def _nothing() -> None:

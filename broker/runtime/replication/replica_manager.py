@@ -177,7 +177,7 @@ class ReplicaManager:
         def ended(work: asyncio.Future[None]) -> None:
             self._behind.discard(work)
             if not work.cancelled() and (problem := work.exception()) is not None:
-                self._node.report(f"a log dir that hung: what waited there failed: {problem}")
+                self._node.report(f"postponed work of a log dir that hung failed: {problem}")
 
         self._behind.add(work)
         work.add_done_callback(ended)
@@ -351,7 +351,10 @@ class ReplicaManager:
                 else:
                     await self._log_manager.put_aside(place)
             except (LogError, OSError) as problem:
-                why = f"the log of {place}, which is not wanted here, stays: {problem}"
+                why = (
+                    f"the log of {place}, which does not belong on this broker, was not deleted: "
+                    f"{problem}"
+                )
                 self._node.report(why)
             await slices.breathe()
 

@@ -286,7 +286,7 @@ class Replicas:
         if partition is not None and partition.log is not None:
             return partition
         if opened is None:
-            raise LogClosedError(f"{place} has no log: it was stopped while it was to be opened")
+            raise LogClosedError(f"{place} has no log: it was stopped before it was opened")
         if partition is not None:
             partition.replace_log(opened)
             return partition

@@ -184,9 +184,7 @@ class SegmentRepairs:
             self._told.pop(part, None)
         elif self._told.get(part) != why:
             self._told[part] = why
-            log.warning(
-                "%s: %s can't be written again from another replica yet: %s", place, words, why
-            )
+            log.warning("%s: %s can't be restored from another replica yet: %s", place, words, why)
 
     def _holds_up_followers(self, partition: Partition) -> bool:
         """Whether this broker leads it, with damage that followers don't get past."""
@@ -268,7 +266,7 @@ class SegmentRepairs:
     ) -> str | None:
         """Write one part again from the first replica that has it; why none has, or None."""
         if damage.size_bytes > LARGEST_PART_BYTES:
-            return f"{damage.size_bytes} bytes are too many, the limit is {LARGEST_PART_BYTES}"
+            return f"{damage.size_bytes} bytes are too many: the limit is {LARGEST_PART_BYTES}"
 
         async def write_from(source: int) -> str | None:
             try:
@@ -411,5 +409,5 @@ def _batches_below(records: bytes, limit: int) -> tuple[bytes, int]:
             end = view.position + view.size_bytes
     except InvalidBatchError as error:
         if not end:
-            raise NetworkError(f"it did not send a whole batch: {error}") from error
+            raise NetworkError(f"it did not send a complete batch: {error}") from error
     return records[:end], offset

@@ -64,8 +64,8 @@ class RequestLines:
         unknown = set(apis) - {api.name for api in APIS.values()}
         if unknown:
             self._report(
-                f"kstore.request.log.apis names {', '.join(sorted(unknown))}, which is no API:"
-                " use Kafka's names, such as Produce or ConsumerGroupHeartbeat"
+                f"kstore.request.log.apis names {', '.join(sorted(unknown))}, which is not an API: "
+                "use Kafka's names, such as Produce or ConsumerGroupHeartbeat"
             )
         self._apis, self._clients = frozenset(apis), frozenset(clients)
 

@@ -50,7 +50,7 @@ class Stage(Enum):
     FIRST = "ApiVersions or SaslHandshake"
     HANDSHAKE = "SaslHandshake"
     TOKENS = "SaslAuthenticate, or bare tokens after SaslHandshake 0"
-    OTHER_MECHANISM = "nothing: it has renewed with another mechanism"
+    OTHER_MECHANISM = "nothing: it reauthenticated with another mechanism"
     DONE = "any request"
     ENDED = "SaslHandshake, to renew its session"
     FAILED = "nothing"
@@ -179,8 +179,8 @@ class Authentication:
             self._stage = Stage.FAILED
             self._owner.unauthenticated.remove(self)
             self._tell(
-                f"{self._connection.principal} has another password now, or is deleted, or its "
-                "delegation token is (kstore.end.sessions.of.changed.users)"
+                f"{self._connection.principal} was deleted or has a new password, or its "
+                "delegation token was removed (kstore.end.sessions.of.changed.users)"
             )
             self._connection.close()
 
@@ -192,7 +192,7 @@ class Authentication:
             elif self._stage is Stage.ENDED and int.from_bytes(frame[:2]) != HANDSHAKE:
                 self._connection.close()  # as Kafka: without a word
             elif self._stage is Stage.OTHER_MECHANISM:
-                self._fail("it renews its session by another mechanism")
+                self._fail("it reauthenticates with another mechanism")
             elif self._stage is not Stage.FAILED:
                 self._take_request(frame)
         except ProtocolError as problem:
@@ -316,7 +316,7 @@ class Authentication:
         except SaslRefusedError as refusal:
             self._refuse(refusal, version, correlation_id)
         except Exception as problem:  # noqa: BLE001 - the store or the network, not the client
-            self._fail(f"who it is could not be checked ({type(problem).__name__}: {problem})")
+            self._fail(f"its identity could not be checked ({type(problem).__name__}: {problem})")
         else:
             self._answer(answer, version, correlation_id)
             if self._stage is not Stage.FAILED:
@@ -457,5 +457,5 @@ def _named(key: int, version: int) -> str:
 def _kind(frame: bytes) -> tuple[int, int]:
     """API key and version of a request."""
     if len(frame) < 4:
-        raise ProtocolError(f"{len(frame)} bytes are no request")
+        raise ProtocolError(f"{len(frame)} bytes are not a request")
     return int.from_bytes(frame[:2], signed=True), int.from_bytes(frame[2:4], signed=True)

@@ -76,7 +76,7 @@ class BearerTokens:
                 },
             )
         except jwt.PyJWTError as problem:
-            raise TokenRefusedError(f"its token does not hold: {problem}") from None
+            raise TokenRefusedError(f"its token is not valid: {problem}") from None
         name = settings["sasl.oauthbearer.sub.claim.name"]
         user = claims.get(name)
         if not isinstance(user, str) or not user.strip() or len(user) > MAX_NAME_BYTES:
@@ -112,7 +112,7 @@ class BearerTokens:
         try:
             self._keys = self._fetch()
         except ConfigError as problem:
-            self._report(f"the keys of before stay in use: {problem}")
+            self._report(f"the previous keys stay in use: {problem}")
             self._plan(failed=True)
         else:
             self._plan(failed=False)
@@ -137,8 +137,8 @@ class BearerTokens:
         except (OSError, urllib.error.URLError, ValueError, KeyError, TypeError) as problem:
             reason = getattr(problem, "reason", None) or problem
             raise ConfigError(
-                f"{URL} of listener {self._listener} is {self._url}, from where no JWK set could "
-                f"be read: {reason}",
+                f"{URL} of listener {self._listener} is {self._url}, but no JWK set could be read "
+                f"from it: {reason}",
                 key=URL,
             ) from None
         found = []
@@ -154,7 +154,7 @@ class BearerTokens:
         if self._url.lower().partition(":")[0] not in {"file", "http", "https"}:
             raise ConfigError(
                 f"{URL} of listener {self._listener} is {self._url or 'not set'}; OAUTHBEARER needs"
-                " the URL (file:, https: or http:) of the JWK set by which tokens are signed",
+                " the URL (file:, https: or http:) of the JWK set that verifies tokens",
                 key=URL,
             )
 

@@ -97,7 +97,7 @@ class SaslListener:
             self._load()
         except ConfigError as problem:
             self._settings = before
-            self._node.report(f"listener {self.name} stays as it was: {problem}")
+            self._node.report(f"listener {self.name} keeps its previous settings: {problem}")
 
     def check(self, asked: Mapping[str, str]) -> None:
         """Whether it could go on if that were set for this broker at run time; ConfigError."""
@@ -183,10 +183,12 @@ class SaslListener:
         known = ", ".join(MECHANISMS)
         for mechanism in self.mechanisms or [""]:
             if mechanism not in MECHANISMS:
-                hint = " (Kafka's default; Kerberos is not spoken)" if mechanism == "GSSAPI" else ""
+                hint = (
+                    " (Kafka's default; Kerberos is not supported)" if mechanism == "GSSAPI" else ""
+                )
                 raise ConfigError(
                     f"{key} of listener {self.name} names {mechanism or 'nothing'}{hint}; it must "
-                    f"be any of {known}",
+                    f"be one of {known}",
                     key=key,
                 )
             handler = self._settings.get(f"{mechanism.lower()}.{HANDLER}")
@@ -205,7 +207,7 @@ class SaslListener:
         text = self._settings.get(f"plain.{JAAS}")
         if text is None:
             raise ConfigError(
-                f"{key} must say who the users of PLAIN are: "
+                f"{key} must list the users of PLAIN: "
                 'org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME="...";',
                 key=key,
             )

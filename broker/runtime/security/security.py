@@ -91,7 +91,7 @@ class Security:
         ):
             if config.source(name).kind != "default" and config[name] != "none":
                 self._node.report(
-                    f"{name} ({config.source(name)}) is not looked at for listeners with SASL: set "
+                    f"{name} ({config.source(name)}) is ignored for listeners with SASL: set "
                     f"{where}"
                 )
 
@@ -157,7 +157,7 @@ class Security:
         try:
             await self.sasl.end_changed(peer)
         except StoreError as problem:
-            self._node.report(f"whose password has changed can't be read: {problem}")
+            self._node.report(f"the users whose passwords have changed can't be read: {problem}")
 
     def admit(self, connection: Connection) -> str | None:
         """Find out who a new client is, by its certificate or by SASL; or why it may not stay."""
@@ -211,8 +211,8 @@ def _peer_login(node: Node, settings: ListenerSettings, listener: str) -> PeerLo
     mechanism = found.pop(PEER_MECHANISM)
     if mechanism not in MECHANISMS:
         raise ConfigError(
-            f"{PEER_MECHANISM} is {mechanism}, but the listener {listener}, by which brokers reach "
-            f"each other, has SASL: it must be one of {', '.join(MECHANISMS)}",
+            f"{PEER_MECHANISM} is {mechanism}, but the listener {listener}, through which brokers "
+            f"connect to each other, has SASL: it must be one of {', '.join(MECHANISMS)}",
             key=PEER_MECHANISM,
         )
     jaas = f"{mechanism.lower()}.sasl.jaas.config"
@@ -225,7 +225,7 @@ def _peer_login(node: Node, settings: ListenerSettings, listener: str) -> PeerLo
         return PeerLogin(node, given)
     except ConfigError as problem:
         raise ConfigError(
-            f"listener.name.{listener.lower()}.{jaas}, the name that this broker uses for others: "
+            f"listener.name.{listener.lower()}.{jaas}, the login of this broker at other brokers: "
             f"{problem}",
             key=problem.key,
         ) from None

@@ -133,11 +133,11 @@ class BrokerTls:
             self._servers, self.peer, self._rules = self._make()
         except ConfigError as problem:
             if self._trouble != str(problem):
-                self._report(f"the keys of before stay in use: {problem}")
+                self._report(f"the previous keys stay in use: {problem}")
             self._trouble = str(problem)
         else:
             self._trouble = ""
-            self._report("TLS settings or stores have changed, and are in use now")
+            self._report("TLS settings or stores have changed; the new ones are in use")
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

@@ -35,8 +35,11 @@ class Unauthenticated:
         """``close(reason)`` is called if ``who`` is not removed in time, or has to make room."""
         self.remove(who)
         if len(self._waiting) >= self._limit:
-            self._close(next(iter(self._waiting)), f"{self._limit} others come after it ({LIMIT})")
-        late = f"it has not shown who it is within {self._timeout_ms} ms ({TIMEOUT})"
+            self._close(
+                next(iter(self._waiting)),
+                f"{self._limit} newer connections are waiting to authenticate ({LIMIT})",
+            )
+        late = f"it did not authenticate within {self._timeout_ms} ms ({TIMEOUT})"
         timer = self._loop.call_later(self._timeout_ms / 1000, self._close, who, late)
         self._waiting[who] = (timer, close)
 

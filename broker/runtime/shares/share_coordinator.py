@@ -277,7 +277,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
                 try:
                     await self._prune(partition)
                 except (KafkaError, OSError) as error:
-                    LOGGER.info("%s is pruned later: %s", partition.place, error)
+                    LOGGER.info("%s will be pruned later: %s", partition.place, error)
 
     async def _prune(self, partition: ShareStatePartition) -> None:
         offset, log = partition.shard.redundant_below(), partition.log

@@ -141,8 +141,8 @@ class AloneTopics(Topics):
         if topic is not None and self._leaves_logs(topic):
             raise TopicError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"'{name}' has shrunk, and logs of partitions that are gone are not deleted: it can"
-                " grow when they are.",
+                f"'{name}' has shrunk, and the logs of the removed partitions are not deleted yet: "
+                "it can grow after that.",
             )
 
     def _leaves_logs(self, topic: TopicImage) -> bool:
@@ -275,12 +275,12 @@ class AloneTopics(Topics):
             asking = self._spawn(self._groups.behind(topic.name, topic.topic_id, retirement))
             answered, _ = await asyncio.wait({asking}, timeout=max(left_s, 1))
             if not answered:
-                return "the coordinator of groups does not say who is behind"
+                return "the group coordinator did not say which groups are behind"
             served, behind = asking.result()
         except KafkaError as problem:
-            return f"the coordinator of groups could not say who is behind ({problem})"
+            return f"the group coordinator could not say which groups are behind ({problem})"
         if len(served) < len(self._image.topics[OFFSETS_TOPIC].partitions):
-            return "the coordinator of groups could not say who is behind"
+            return "the group coordinator could not say which groups are behind"
         return behind_words(behind)
 
     async def _end(self, topic_id: UUID, name: str, *, holds: bool) -> None:
@@ -316,7 +316,7 @@ class AloneTopics(Topics):
                 try:
                     await self._delete_retired(name)
                 except Exception as problem:  # noqa: BLE001 - other topics have theirs, too
-                    self._node.report(f"retired partitions of '{name}' stay: {problem}")
+                    self._node.report(f"retired partitions of '{name}' were not deleted: {problem}")
 
     def _is_over(self, name: str) -> bool:
         """Whether the topic was deleted, perhaps for another one of that name."""
@@ -353,7 +353,9 @@ class AloneTopics(Topics):
             try:
                 await self._replicas.remove(await (await self._replicas.take_away(keys)))
             except (LogError, OSError) as problem:
-                self._replicas.report(f"logs of retired partitions of {name} stay: {problem}")
+                self._replicas.report(
+                    f"logs of retired partitions of {name} were not deleted: {problem}"
+                )
                 return
             # Before it can grow: the next partitions of these numbers have offsets of their own.
             await self._groups.forget_partitions(name, first)

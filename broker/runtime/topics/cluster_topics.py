@@ -118,7 +118,7 @@ class ClusterTopics(Topics):
         await self._wait_for(new.name, 1)
         known = self._image.topics.get(new.name)
         if known is None:
-            why = f"the topic '{new.name}' exists, but this broker has not been told of it"
+            why = f"the topic '{new.name}' exists, but this broker does not know it yet"
             raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
         return known
 
@@ -139,7 +139,7 @@ class ClusterTopics(Topics):
         if not self._config["delete.topic.enable"]:
             raise TopicError(
                 ErrorCode.TOPIC_DELETION_DISABLED,
-                f"'{name}' is kept: this broker has delete.topic.enable=false.",
+                f"'{name}' was not deleted: this broker has delete.topic.enable=false.",
             )
         controller = self._controller
         if controller is None:

@@ -59,7 +59,7 @@ class InternalTopics:
         try:
             await self._topics.ensure(new)
         except (TopicError, OSError) as error:
-            LOGGER.warning("internal topic %s can't be made: %s", topic.name, error)
+            LOGGER.warning("internal topic %s can't be created: %s", topic.name, error)
             self._errors[topic.name] = (str(error), self._loop.time() + retry_s)
         finally:
             del self._tasks[topic.name]

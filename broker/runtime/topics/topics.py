@@ -256,7 +256,7 @@ class Topics:
             except (LogError, OSError) as problem:  # too many open files, no space, ...
                 del self._unshown[new.name]
                 await self._remove(topic)
-                why = f"The topic '{new.name}' can't be made: {problem}"
+                why = f"The topic '{new.name}' can't be created: {problem}"
                 raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why) from problem
             finally:
                 self._unshown.pop(new.name, None)
@@ -329,7 +329,7 @@ class Topics:
     def _check_online(self, topic: TopicImage, what: str) -> None:
         offline = next((i for i, each in enumerate(topic.partitions) if each.leader < 0), None)
         if offline is not None:
-            why = f"'{topic.name}' can't {what}: its partition {offline} lies in a failed log dir."
+            why = f"'{topic.name}' can't {what}: its partition {offline} is in a failed log dir."
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     def _lead(self, topic: TopicImage, partition_count: int) -> None:
@@ -360,7 +360,7 @@ class Topics:
             if not self._config["delete.topic.enable"]:
                 raise TopicError(
                     ErrorCode.TOPIC_DELETION_DISABLED,
-                    f"'{name}' is kept: this broker has delete.topic.enable=false.",
+                    f"'{name}' was not deleted: this broker has delete.topic.enable=false.",
                 )
             await self._remove(topic)
         if self._forget_offsets is not None:
@@ -384,7 +384,7 @@ class Topics:
         try:
             await self._replicas.remove(await (await self._replicas.take_away(keys)))
         except (LogError, OSError) as problem:
-            why = f"logs of the deleted topic {name} stay until a restart: {problem}"
+            why = f"logs of the deleted topic {name} remain until a restart: {problem}"
             self._replicas.report(why)
         else:
             if not self._leaves_logs(topic):  # else the next start deletes them

@@ -83,7 +83,9 @@ class MarkerSender:
         for place in places:
             image = self._metadata.image.partition(*place)
             if image is None and await self._is_gone(place):
-                LOGGER.info("%s is gone: no marker of %r", place, prepared.transactional_id)
+                LOGGER.info(
+                    "%s was deleted: it gets no marker of %r", place, prepared.transactional_id
+                )
             elif image is None or image.leader < 0:
                 failed.append(place)
             else:
@@ -98,7 +100,9 @@ class MarkerSender:
             failed += [place for place, code in found.items() if code not in DONE]
             for place, code in found.items():
                 if code != ErrorCode.NONE:
-                    LOGGER.info("%s: no marker of %r: %s", place, prepared, error_for(code))
+                    LOGGER.info(
+                        "%s: the marker of %r was not written: %s", place, prepared, error_for(code)
+                    )
         return sorted(failed)
 
     async def _is_gone(self, place: TopicPartition) -> bool:

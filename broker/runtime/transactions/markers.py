@@ -221,7 +221,12 @@ class OwnMarkers:
             if error_code == ErrorCode.NONE:
                 written.append(place)
             elif error_code in PASSED_OVER:
-                LOGGER.info("%s: no marker of %r: %s", place, prepared, error_for(error_code))
+                LOGGER.info(
+                    "%s: the marker of %r was not written: %s",
+                    place,
+                    prepared,
+                    error_for(error_code),
+                )
             else:
                 LOGGER.error(
                     "%s: the marker of %r is missing: %s",

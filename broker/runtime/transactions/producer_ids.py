@@ -74,7 +74,7 @@ class ProducerIds:
                         lambda: take_block(self._store, self._broker_id)
                     )
                 except StoreError as error:
-                    LOGGER.error("no producer ids can be had: %s", error)
+                    LOGGER.error("producer ids can't be allocated: %s", error)
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
                 self._next, self.least = block.first, block.least
                 self._end = self._next + BLOCK_SIZE

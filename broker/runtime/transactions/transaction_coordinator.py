@@ -360,13 +360,15 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
                     self._abort_if_overdue(partition, transactional_id)
                     await slices.breathe()
             except KafkaError as error:
-                LOGGER.error("%s: overdue transactions stay open: %s", partition.place, error)
+                LOGGER.error(
+                    "%s: transactions that timed out stay open: %s", partition.place, error
+                )
             await asyncio.sleep(0)
 
     def _abort_if_overdue(self, partition: TransactionPartition, transactional_id: str) -> None:
         prepared = partition.shard.handle_overdue(transactional_id, self.now_ms())
         if prepared is not None:
-            LOGGER.info("the transaction of %r has timed out", transactional_id)
+            LOGGER.info("the transaction of %r timed out", transactional_id)
             partition.take(prepared)
             self.complete_later(partition, transactional_id)
 

@@ -43,8 +43,8 @@ def refuse_reassignment(
     refusal = refuse_assignment(replicas, image.brokers)
     if refusal is None and not allow_factor_change and len(replicas) != len(partition.replicas):
         words = (
-            f"{topic}-{index} has {len(partition.replicas)} replicas and is to have "
-            f"{len(replicas)}: name as many as before, or allow the change."
+            f"{topic}-{index} has {len(partition.replicas)} replicas, and the request has "
+            f"{len(replicas)}: list as many as before, or allow the change."
         )
         refusal = Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, words)
     return refusal
@@ -54,11 +54,11 @@ def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refu
     """Why these can't be a partition's replicas, or None: distinct brokers that are registered."""
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if not replicas:
-        return Refusal(code, "The list of replicas is empty: name at least one broker.")
+        return Refusal(code, "The list of replicas is empty: list at least one broker.")
     before = None
     for broker in sorted(replicas):
         if broker == before:
-            return Refusal(code, f"Broker {broker} is listed again: name every broker once.")
+            return Refusal(code, f"Broker {broker} is listed twice: list each broker once.")
         if broker not in brokers:
             known = ", ".join(map(str, sorted(brokers)))
             return Refusal(code, f"Broker {broker} is not registered: choose among {known}.")
@@ -69,17 +69,17 @@ def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refu
 def refuse_election(image: MetadataImage, topic: str, index: int, election_type: int) -> Refusal:
     """Why no election takes place for the partition: on one node, none ever does."""
     if election_type not in (PREFERRED, UNCLEAN):
-        words = f"Election type {election_type} means nothing: send 0 (preferred) or 1 (unclean)."
+        words = f"Election type {election_type} is unknown: send 0 (preferred) or 1 (unclean)."
         return Refusal(ErrorCode.INVALID_REQUEST, words)
     partition = image.partition(topic, index)
     if partition is None:
         return _unknown_partition(image, topic, index)
     if _led(partition, election_type):
-        words = f"{topic}-{index} is led by broker {partition.leader} already."
+        words = f"{topic}-{index} is already led by broker {partition.leader}."
         return Refusal(ErrorCode.ELECTION_NOT_NEEDED, words)
     if election_type == PREFERRED:
         words = (
-            f"Broker {partition.replicas[0]}, the first choice to lead {topic}-{index}, can't be "
+            f"Broker {partition.replicas[0]}, the preferred leader of {topic}-{index}, can't be "
             "reached: start it and try again."
         )
         return Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, words)

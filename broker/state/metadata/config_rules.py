@@ -98,7 +98,7 @@ def _changed_list(configs: Mapping[str, str], change: Change, default: str | Non
     if default is None:
         raise ConfigRefusedError(
             ErrorCode.INVALID_CONFIG,
-            f"{word} is for lists, and {change.name} is none; use SET.",
+            f"{word} is only for lists, and {change.name} is not a list; use SET.",
         )
     items = [item for item in configs.get(change.name, default).split(",") if item]
     given = [item.strip() for item in (change.value or "").split(",") if item.strip()]
@@ -165,11 +165,13 @@ def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluste
         return
     problem = row.complaint(text)
     if row.update is UpdateMode.READ_ONLY:
-        problem = f"{name} stays as the broker was started; set it there and restart."
+        problem = (
+            f"{name} can't change while the broker runs; set it in the settings file and restart."
+        )
     elif name.startswith("ssl."):
-        problem = f"{name} is changed by listener; set listener.name.<the listener>.{name}."
+        problem = f"{name} is set for each listener; set listener.name.<the listener>.{name}."
     elif cluster and row.update is UpdateMode.PER_BROKER:
-        problem = f"{name} belongs to one broker; change it with that broker's id."
+        problem = f"{name} is set for each broker; change it with a broker id."
     elif name in REFUSED and text.strip() != row.format(row.default):
         problem = f"{name} can't be set: {REFUSED[name][1]}"
     elif problem is None and name in THREAD_COUNTS:
@@ -188,16 +190,16 @@ def _check_listener_change(name: str, text: str, *, cluster: bool) -> None:
     row = BROKER_CONFIGS[base]
     problem = row.complaint(text)
     if cluster and row.update is not UpdateMode.CLUSTER_WIDE:
-        problem = f"{name} belongs to one broker; change it with that broker's id."
+        problem = f"{name} is set for each broker; change it with a broker id."
     if problem is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _check_threads(name: str, asked: int, now: int) -> str | None:
     if asked > 2 * now:
-        return f"{name}={asked} is more than twice the {now} of now; let it grow in steps."
+        return f"{name}={asked} is more than twice the current {now}; increase it in steps."
     if asked < now // 2:
-        return f"{name}={asked} is less than half of the {now} of now; let it shrink in steps."
+        return f"{name}={asked} is less than half of the current {now}; decrease it in steps."
     return None
 
 
@@ -245,7 +247,7 @@ def _check_heartbeats(values: Mapping[str, Any], broker: Mapping[str, Any]) -> N
             between = values.get(heartbeat, broker.get(f"group.{heartbeat}"))
             if longest is not None and between is not None and longest <= between:
                 _refuse(
-                    f"{session} is {longest}, and {heartbeat} {between}; make the first the longer."
+                    f"{session} is {longest}, and {heartbeat} {between}; the first must be longer."
                 )
 
 
@@ -271,10 +273,13 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
 def _check_match(item: str, known: Sequence[str]) -> None:
     name, equals, pattern = item.partition("=")
     if not equals or "=" in pattern or name.strip() not in known:
-        _refuse(f"'{item}' selects no clients; write NAME=REGEX, NAME of {', '.join(known)}.")
+        _refuse(
+            f"'{item}' does not select clients; write NAME=REGEX, where NAME is one of "
+            f"{', '.join(known)}."
+        )
     problem = regex_error(pattern.strip())
     if problem is not None:
-        _refuse(f"'{item}' has no expression of RE2's syntax: {problem}.")
+        _refuse(f"'{item}' does not have a valid RE2 expression: {problem}.")
 
 
 def _is_number(text: str) -> bool:

@@ -59,22 +59,24 @@ def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: 
     if new.total_count < 1:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
-            f"'{new.name}' can't shrink to {new.total_count} partitions: 1 is the least.",
+            f"'{new.name}' can't shrink to {new.total_count} partitions: the minimum is 1.",
         )
     if new.assignments is not None:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"'{new.name}' is to shrink from {have} partitions: there are no new ones to assign.",
+            f"'{new.name}' shrinks from {have} partitions: there are no new ones to assign.",
         )
     problem = ""
     if not is_on(topic.configs, COUNT_REQUIRED):
-        problem = f"needs {COUNT_REQUIRED}=true, or other producers go on with its old partitions"
+        problem = (
+            f"needs {COUNT_REQUIRED}=true, or other producers continue with its old partitions"
+        )
     elif not is_on(topic.configs, ORDERED_EXPANSION):
         problem = f"needs {ORDERED_EXPANSION}=true, so that groups read the old partitions first"
     elif "compact" in topic.configs.get("cleanup.policy", cleanup_policy):
-        problem = "needs cleanup.policy=delete: a compacted partition never gets empty"
+        problem = "needs cleanup.policy=delete: a compacted partition never becomes empty"
     elif is_on(topic.configs, MIRROR):
-        problem = f"is an exact copy ({MIRROR}=true), which shrinks with what it is a copy of"
+        problem = f"is an exact copy ({MIRROR}=true), which shrinks with its source"
     if problem:
         raise TopicError(ErrorCode.POLICY_VIOLATION, f"To shrink, '{new.name}' {problem}.")
 
@@ -84,7 +86,7 @@ def check_no_other_contraction(name: str, first: int, asked: int) -> None:
     if first != asked:
         raise TopicError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"'{name}' shrinks to {first} partitions already: try again when the others are"
+            f"'{name}' is already shrinking to {first} partitions: try again when the others are"
             " deleted.",
         )
 
@@ -93,7 +95,7 @@ def shrinks_yet(name: str, first: int, have: int) -> TopicError:
     """Why a topic that has partitions which retire can't grow."""
     return TopicError(
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
-        f"'{name}' shrinks to {first} partitions: it can grow when the others, {first} to"
+        f"'{name}' is shrinking to {first} partitions: it can grow when the others, {first} to"
         f" {have - 1}, are empty by retention and deleted.",
     )
 
@@ -101,8 +103,9 @@ def shrinks_yet(name: str, first: int, have: int) -> TopicError:
 def records_left(name: str, left: Collection[int]) -> str:
     """That partitions of a topic that has grown have to be read before those that are to retire."""
     return (
-        f"'{name}' has grown, and partitions {sorted(left)} still have records from before that,"
-        " which are to be read before those that retire. Try again when retention has deleted them."
+        f"'{name}' has grown, and partitions {sorted(left)} still have records from before that, "
+        "which must be read before those of the retiring partitions. Try again when retention has "
+        "deleted them."
     )
 
 
@@ -112,7 +115,7 @@ def behind_words(groups: Collection[str]) -> str:
         return ""
     some = ", ".join(sorted(groups)[:MOST_NAMED])
     more = f" and {len(groups) - MOST_NAMED} more" if len(groups) > MOST_NAMED else ""
-    return f"groups have not committed what is in partitions that retire ({some}{more})"
+    return f"groups have not committed all records of the retiring partitions ({some}{more})"
 
 
 def keeps_its_partitions(name: str, have: int, why: str, timeout_ms: int) -> str:
@@ -125,4 +128,6 @@ def keeps_its_partitions(name: str, have: int, why: str, timeout_ms: int) -> str
 
 def deleted_meanwhile(name: str) -> TopicError:
     """Why a change of a topic came to no end."""
-    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"'{name}' was deleted meanwhile.")
+    return TopicError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"'{name}' was deleted in the meantime."
+    )

@@ -75,7 +75,7 @@ def plan_update(
     for update in updates:
         problem = _refusal(supported, levels.get(update.name, 0), update, node_id)
         if problem is None and update.name == KRAFT_VERSION and update.level and not validate_only:
-            problem = "leave it at 0, there is no KRaft quorum whose level this could be."
+            problem = "leave it at 0, kstore has no KRaft quorum."
         if problem is not None:
             return f"{update.name} can't have level {update.level}: {problem}"
         changed[update.name] = update.level
@@ -92,7 +92,7 @@ def _refusal(
             f"{SAFE_DOWNGRADE} (safe downgrade) or {UNSAFE_DOWNGRADE} (unsafe downgrade)."
         )
     if update.level < 0:
-        return "levels begin at 0."
+        return "levels start at 0."
     feature = supported.get(update.name)
     if feature is None:
         return f"broker {node_id} has no such feature, it has {', '.join(supported)}."
@@ -107,5 +107,5 @@ def _refusal(
     if update.level > current and update.upgrade_type != UPGRADE:
         return f"that is above the present {current}, send upgrade type {UPGRADE} (upgrade)."
     if update.name == METADATA_VERSION and update.level < current:
-        return f"metadata that only level {current} knows would be lost, stay there."
+        return f"metadata that only level {current} knows would be lost; keep that level."
     return None

@@ -73,9 +73,9 @@ def check_name(name: str) -> None:
     if not name:
         problem = "it is empty"
     elif name in {".", ".."}:
-        problem = "to a file system it means a folder"
+        problem = "file systems use it for a folder"
     elif len(name) > MAX_NAME_LENGTH:
-        problem = f"it has {len(name)} characters, and {MAX_NAME_LENGTH} are the most"
+        problem = f"it has {len(name)} characters, and the limit is {MAX_NAME_LENGTH}"
     elif not LEGAL_NAME.match(name):
         problem = "use ASCII letters, digits, '.', '_' and '-'"
     if problem:
@@ -158,8 +158,8 @@ def plan_partitions(
     if len(new.assignments) != new.total_count - have:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"'{new.name}' is to get {new.total_count - have} more partitions, but replicas are "
-            f"given for {len(new.assignments)}; give them for each, or for none.",
+            f"'{new.name}' gets {new.total_count - have} more partitions, but replicas are given "
+            f"for {len(new.assignments)}; give them for each, or for none.",
         )
     return _assigned(image, dict(enumerate(new.assignments)))
 
@@ -195,7 +195,7 @@ def _check_together(configs: Mapping[str, str]) -> None:
     if is_on(configs, "remote.storage.enable"):
         raise TopicError(
             ErrorCode.INVALID_CONFIG,
-            "remote.storage.enable can't be true: kstore keeps logs on its own disks alone.",
+            "remote.storage.enable can't be true: kstore keeps logs only on its own disks.",
         )
     low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
     if low in configs and high in configs and int(configs[low]) > int(configs[high]):
@@ -210,7 +210,7 @@ def _check_count(count: int) -> None:
     if count > MAX_PARTITIONS:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
-            f"{count} partitions are more than the {MAX_PARTITIONS} that one topic may have here.",
+            f"{count} partitions are too many: a topic can have at most {MAX_PARTITIONS}.",
         )
 
 
@@ -223,8 +223,8 @@ def _check_collision(image: MetadataImage, name: str) -> None:
         if other.replace(".", "_") == plain:
             raise TopicError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Metrics could not tell '{name}' from the topic '{other}', since they write '.' "
-                "as '_'; choose another name.",
+                f"Metrics could not distinguish '{name}' from the topic '{other}', because they "
+                f"write '.' as '_'; choose another name.",
             )
 
 
@@ -279,7 +279,7 @@ def _assigned(
     for index, replicas in assignments.items():
         problem = ""
         if not replicas:
-            problem = "name a broker at least"
+            problem = "name at least one broker"
         elif len(set(replicas)) != len(replicas):
             problem = "name each broker once"
         elif not set(replicas) <= known:
@@ -287,7 +287,7 @@ def _assigned(
         elif up.isdisjoint(replicas):
             problem = "none of them is up"
         elif len(replicas) != width:
-            problem = f"partition 0 has {width} of them, and all need as many"
+            problem = f"partition 0 has {width} of them, and all partitions need the same number"
         if problem:
             raise TopicError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -89,17 +89,19 @@ def entity_of(pairs: Iterable[tuple[str, str | None]]) -> Entity:
 def check_entity(entity: Entity) -> Mapping[str, str]:
     """The keys that an entity may have, with their types; QuotaError for one that can't be."""
     if not entity:
-        raise QuotaError(f"A quota is for nobody; name an entity by {TYPES_IN_WORDS}.")
+        raise QuotaError(f"The quota has no entity; name one by {TYPES_IN_WORDS}.")
     for kind, name in entity:
         if kind not in ENTITY_TYPES:
-            raise QuotaError(f"No quota is kept by '{kind}'; use {TYPES_IN_WORDS}.")
+            raise QuotaError(f"There are no quotas by '{kind}'; use {TYPES_IN_WORDS}.")
         if name == "":
-            raise QuotaError(f"The {kind} has no letters; give its name, or null for the default.")
+            raise QuotaError(f"The {kind} is empty; give its name, or null for the default.")
     names = dict(entity)
     if IP not in names:
         return USER_KEYS
     if len(names) > 1:
-        raise QuotaError(f"An ip has quotas of its own; leave out {_others(names)}.")
+        raise QuotaError(
+            f"An ip can't be combined with other entities; leave out {_others(names)}."
+        )
     return IP_KEYS
 
 
@@ -111,7 +113,7 @@ def check_value(keys: Mapping[str, str], key: str, value: float) -> None:
     if value <= 0:
         raise QuotaError(f"{key} is {value}; set it above 0, or remove it for no limit.")
     if value > MAX_VALUES[kind]:
-        raise QuotaError(f"{key} is {value:.0f}; it can be {MAX_VALUES[kind]:.0f} at most.")
+        raise QuotaError(f"{key} is {value:.0f}; the maximum is {MAX_VALUES[kind]:.0f}.")
     if kind != DOUBLE and not isnan(value) and abs(value - int(value + FRACTION)) > FRACTION:
         raise QuotaError(f"{key} is {value}; give a whole number.")
 
@@ -123,16 +125,18 @@ def check_filter(components: Sequence[Filter]) -> None:
         if part.entity_type in seen:
             raise QuotaError(f"The filter has two parts for '{part.entity_type}'; keep one.")
         if not part.entity_type:
-            raise QuotaError(f"A part of the filter is for nothing; use {TYPES_IN_WORDS}.")
+            raise QuotaError(f"A part of the filter has no entity type; use {TYPES_IN_WORDS}.")
         if part.entity_type not in ENTITY_TYPES:
             raise QuotaError(
-                f"No quota is kept by '{part.entity_type}'; use {TYPES_IN_WORDS}.",
+                f"There are no quotas by '{part.entity_type}'; use {TYPES_IN_WORDS}.",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         _check_match(part)
         seen.add(part.entity_type)
     if IP in seen and len(seen) > 1:
-        raise QuotaError(f"A filter for ip can't ask for more; leave out {_others(seen)}.")
+        raise QuotaError(
+            f"A filter for ip can't be combined with others; leave out {_others(seen)}."
+        )
 
 
 def _others(kinds: Iterable[str]) -> str:
@@ -144,12 +148,12 @@ def _check_match(part: Filter) -> None:
     how = MATCH_TYPES.get(part.match_type)
     if how is None:
         known = ", ".join(f"{number} ({word})" for number, word in MATCH_TYPES.items())
-        raise QuotaError(f"'{part.entity_type}' is matched by {part.match_type}; use {known}.")
+        raise QuotaError(f"'{part.entity_type}' has the match type {part.match_type}; use {known}.")
     if part.match_type == EXACT and part.name is None:
-        raise QuotaError(f"'{part.entity_type}' is matched by its exact name; give the name.")
+        raise QuotaError(f"'{part.entity_type}' has the match type exact; give its name.")
     if part.match_type != EXACT and part.name is not None:
         raise QuotaError(
-            f"'{part.entity_type}' is matched as '{how}'; leave out the name '{part.name}'."
+            f"'{part.entity_type}' has the match type '{how}'; leave out the name '{part.name}'."
         )
 
 

@@ -54,7 +54,7 @@ class Principal(NamedTuple):
         """The principal that `str` wrote; ValueError."""
         kind, colon, name = text.partition(":")
         if not colon or not kind:
-            raise ValueError(f"{text[:100]!r} is no principal")
+            raise ValueError(f"{text[:100]!r} is not a principal")
         return cls(kind, name)
 
 

@@ -80,7 +80,7 @@ def host_refusal(text: str) -> str | None:
         try:
             meant = ip_network(text, strict=False)
         except ValueError:
-            return f"{text!r} is no network ({problem}); one is written like 10.0.0.0/8"
+            return f"{text!r} is not a network ({problem}); write one like 10.0.0.0/8"
         return f"{text!r} is an address within a network: the network is {meant}"
     return None
 

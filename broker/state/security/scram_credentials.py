@@ -112,7 +112,7 @@ def refusals(
     for gone in deletions:
         if gone.user not in found and (gone.user, gone.mechanism) not in known:
             mechanism = MECHANISMS[gone.mechanism].name
-            words = f"User {gone.user!r} has no {mechanism} credential that could be deleted."
+            words = f"User {gone.user!r} has no {mechanism} credential to delete."
             found[gone.user] = (ErrorCode.RESOURCE_NOT_FOUND, words)
     return found
 
@@ -123,7 +123,7 @@ def _refuse_row(row: Deletion | Upsertion) -> tuple[int, str] | None:
     mechanism = MECHANISMS.get(row.mechanism)
     if mechanism is None:
         known = " or ".join(f"{known.number} ({known.name})" for known in MECHANISMS.values())
-        words = f"SCRAM mechanism {row.mechanism} means nothing here: send {known}."
+        words = f"SCRAM mechanism {row.mechanism} is unknown: send {known}."
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, words
     if isinstance(row, Deletion):
         return None

@@ -66,7 +66,7 @@ def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
             int(fields["maxTimestamp"]),
         )
     except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as problem:
-        raise ValueError(f"it has not the form of a token ({problem!r})") from None
+        raise ValueError(f"it does not have the format of a token ({problem!r})") from None
 
 
 def resealed(token_id: str, data: bytes, key: bytes, nonce: bytes) -> bytes | None:

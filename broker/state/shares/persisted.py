@@ -55,7 +55,7 @@ class SharePartitionKey(NamedTuple):
             return cls(group_id, UUID(bytes=decoded), int(partition))
         except ValueError:
             form = "group:topic id:partition, the id as Kafka writes it"
-            raise ValueError(f"{text!r} is no share-partition: it has to be {form}") from None
+            raise ValueError(f"{text!r} is not a share-partition: it must be {form}") from None
 
     def __str__(self) -> str:
         """As FindCoordinator has it: group, topic id (as Kafka writes ids) and partition."""

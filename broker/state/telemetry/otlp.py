@@ -87,7 +87,7 @@ class _Reader:
         for found in _fields(data):
             self._left -= 1
             if self._left < 0:
-                raise OtlpTooLargeError("it has more fields than metrics of its size can have")
+                raise OtlpTooLargeError("it has more fields than metrics of this size can have")
             yield found
 
     def few(self, data: memoryview, most: int = MAX_SMALL_FIELDS) -> Iterator[Field]:
@@ -186,7 +186,9 @@ def _message(kind: int, value: int | memoryview) -> memoryview:
 
 def _text(data: memoryview) -> str:
     if len(data) > MAX_TEXT_BYTES:
-        raise OtlpTooLargeError(f"a text has {len(data)} bytes, {MAX_TEXT_BYTES} are allowed")
+        raise OtlpTooLargeError(
+            f"a text has {len(data)} bytes, at most {MAX_TEXT_BYTES} are allowed"
+        )
     return bytes(data).decode("utf-8", "replace")
 
 
@@ -205,7 +207,7 @@ def _fields(data: memoryview) -> Iterator[Field]:
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:
-            raise OtlpError(f"wire type {kind} is none")
+            raise OtlpError(f"wire type {kind} is unknown")
         if size > len(data) - at:
             raise OtlpError(f"a field of {size} bytes is cut off after {len(data) - at}")
         part = data[at : at + size]
@@ -219,4 +221,4 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             return value & (2**64 - 1), at + count + 1
-    raise OtlpError("a number has no end")
+    raise OtlpError("a number is not complete")

@@ -182,7 +182,7 @@ def test_damaged_pages_are_told_before_they_can_end_the_process(tmp_path: Path) 
         try:
             LmdbStore(tmp_path).close()
         except StoreDamagedError as error:
-            assert "put back a copy" in str(error)  # noqa: PT017 (some pages are free)
+            assert "restore a copy" in str(error)  # noqa: PT017 (some pages are free)
             told += 1
     assert told > pages // 2
 
@@ -260,7 +260,7 @@ def test_a_copy_that_can_not_be_written_does_not_stop_the_store(
 
 def test_damage_met_while_it_runs_says_what_to_do(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
-    with pytest.raises(StoreUnavailableError, match="put back a copy"), store._tree.backend._told():  # type: ignore[attr-defined]
+    with pytest.raises(StoreUnavailableError, match="restore a copy"), store._tree.backend._told():  # type: ignore[attr-defined]
         raise lmdb.CorruptedError("by a test")
     store.close()
 

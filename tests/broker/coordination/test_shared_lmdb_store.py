@@ -231,7 +231,7 @@ def test_a_process_that_stands_still_in_a_transaction_does_not_keep_others_from_
     store.create("/written")  # waits until it is gone
     assert start(500).does("create /too") == "done"
     assert child.process.wait(30) == -signal.SIGKILL
-    assert f"process {child.process.pid} stood still" in caplog.text
+    assert f"process {child.process.pid} hung" in caplog.text
     store.close()
 
 

@@ -29,7 +29,9 @@ def test_persistent_nodes_come_to_the_other_store(tmp_path: Path) -> None:
     folder = {"/log_dir_event_notification": b""}
     put_tree(target, found | folder | {"/log_dir_event_notification/x": b"told"})
     assert copy_tree(target) == NODES | folder
-    with pytest.raises(StoreError, match="the coordination store is not empty: it has /a, say"):
+    with pytest.raises(
+        StoreError, match="the coordination store is not empty: it has /a, for example"
+    ):
         put_tree(target, NODES)
     target.close()
 
@@ -54,5 +56,5 @@ def test_a_tree_that_changes_at_each_look_is_told() -> None:
 
     store = Busy()
     filled(store)
-    with pytest.raises(StoreError, match=f"changed during each of {TRIES} looks"):
+    with pytest.raises(StoreError, match=f"changed during each of {TRIES} attempts"):
         copy_tree(store)

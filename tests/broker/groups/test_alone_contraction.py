@@ -85,7 +85,7 @@ def test_a_topic_shrinks_its_last_partitions_go_when_empty_and_it_grows_again(
         assert refused == ErrorCode.INVALID_PARTITION_COUNT, (index, count)
     assert shrink(client, 1) == (0, ""), "asked for again"
     code, why = shrink(client, 2)
-    assert (code, "shrinks to 1 partitions already" in why) == (60, True)
+    assert (code, "is already shrinking to 1 partitions" in why) == (60, True)
     topic = {"name": "t", "count": 4, "assignments": None}
     growing = Ask.CreatePartitions(topics=[topic], timeout_ms=30_000)
     refusal = client.call(growing).results[0]
@@ -107,7 +107,8 @@ def test_a_group_that_does_not_read_keeps_the_topic_as_it_is(start_broker: Start
     epoch = slow_reader(client)
     assert shrink(client, 1) == (
         ErrorCode.REQUEST_TIMED_OUT,
-        "'t' keeps its 3 partitions: groups have not committed what is in partitions that retire"
+        "'t' keeps its 3 partitions: groups have not committed all records of the retiring "
+        "partitions"
         " (g) within kstore.expansion.timeout.ms=200. Try again when that is so.",
     )
     assert counts(client) == (3, -1)

@@ -141,7 +141,7 @@ def test_why_an_internal_topic_can_t_be_made_is_told(broker: KstoreBroker) -> No
     line.make_topic("lines", 1)
     member = client(line, "m", counted(replication_factor=3))
     member.join()
-    until(member.beat, lambda answer: "not make words (" in answer.status[0].status_detail)
+    until(member.beat, lambda answer: "not create words (" in answer.status[0].status_detail)
     assert member.beat().status[0].status_detail.count("words (") == 1
     assert described(line).group_state == "NotReady"
 

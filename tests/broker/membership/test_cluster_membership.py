@@ -78,7 +78,11 @@ def test_a_second_broker_of_one_id_is_refused(tmp_path: Path) -> None:
     settings = {"kstore.coordination.session.timeout.ms": "2000"}
     with KstoreCluster(tmp_path, 1, overrides=settings) as cluster:
         twin = cluster.add(2, {"node.id": "1"})
-        with pytest.raises(BrokerDiedError, match=r"broker 1 is registered already, by a process"):
+        with pytest.raises(
+            BrokerDiedError,
+            match=r"broker 1 is already registered by a running "
+            "process",
+        ):
             twin.start()
         assert cluster.broker_ids(1) == {1}
 

@@ -81,7 +81,7 @@ def test_a_start_without_a_server_says_so_and_waits(tmp_path: Path) -> None:
     broker = KstoreBroker(tmp_path, overrides=settings)
     with ThreadPoolExecutor(1) as threads:
         starting = threads.submit(broker.start, timeout_s=120)
-        words = "this start waits for the coordination store: no ZooKeeper server of 127"
+        words = "waiting for the coordination store: no ZooKeeper server of 127"
         until(lambda: broker.error_output().count(words) > 2, "it waits and says for what")
         assert not starting.done()
         with socket.socket() as client:  # clients try another broker

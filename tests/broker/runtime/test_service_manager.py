@@ -127,7 +127,7 @@ def test_a_broker_tells_its_start_its_life_and_its_end(systemd, tmp_path: Path):
         assert systemd.next() == {"STATUS": "Opening the logs"}
         port = broker.ready.address.rpartition(":")[2]
         assert systemd.next() == {
-            "READY": "1", "STATUS": f"Answers clients at 127.0.0.1 port {port}",
+            "READY": "1", "STATUS": f"Serving clients at 127.0.0.1 port {port}",
         }  # fmt: skip
         assert [systemd.next() for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
         os.kill(broker.pid, signal.SIGTERM)

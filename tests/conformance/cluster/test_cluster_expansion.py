@@ -182,7 +182,8 @@ def test_an_expansion_ends_in_time_though_a_leader_stands_still(cluster: KstoreC
         answer = try_to_grow(client, "kept", 3)
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert answer.error_message.startswith(
-            f"'kept' keeps its 2 partitions: broker {still}, alone in sync of partition 0, did not"
+            f"'kept' keeps its 2 partitions: broker {still}, with all in-sync replicas of "
+            f"partition 0, did not"
         )
         new = client_of(cluster, other)
         until(lambda: new.produce("fenced", count=3, acks=1).error_code == 0, "another one leads")

@@ -238,7 +238,7 @@ def test_what_is_no_rule_is_refused(secured: Secured) -> None:
         Acl(TOPIC, "t", "User:a", AclOperation.READ, host=""): "host",
         Acl(TOPIC, "t", "User:a", AclOperation.READ, host="localhost"): "would never apply",
         Acl(TOPIC, "t", "User:a", AclOperation.READ, host="10.0.0.1/8"): "is 10.0.0.0/8",
-        Acl(TOPIC, "t" * 600, "User:a", AclOperation.READ): "can't be kept",
+        Acl(TOPIC, "t" * 600, "User:a", AclOperation.READ): "can't be stored",
     }
     good = Acl(TOPIC, "t", "User:a", AclOperation.READ, host="10.0.0.0/8")
     with AdminClient(secured.open) as admin:

@@ -97,8 +97,8 @@ def _assigned_to(member: ClassicMember, image: MetadataImage) -> Target | str:
         return f"the assignment of member {member.member_id} can't be read."
     if assignment.user_data:
         return (
-            f"member {member.member_id} has an assignor that keeps data of its own: have all "
-            "members use one of the client's own assignors first."
+            f"member {member.member_id} has an assignor with its own data: let all members use one "
+            "of the client's own assignors first."
         )
     target: dict[UUID, frozenset[int]] = {}
     for topic in assignment.assigned_partitions:

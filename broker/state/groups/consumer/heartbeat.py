@@ -52,7 +52,7 @@ __all__ = [
 
 FIRST_VERSION_WITH_CLIENT_IDS = 1
 """From here on the client makes its member id."""
-REJOIN = "it has to give up its partitions and join again."
+REJOIN = "it must give up its partitions and join again."
 
 
 def request_problem(
@@ -63,7 +63,7 @@ def request_problem(
     needs_id = api_version >= FIRST_VERSION_WITH_CLIENT_IDS or epoch > 0 or epoch == LEFT_EPOCH
     problem = ""
     if needs_id and not request.member_id.strip():
-        problem = "MemberId is blank: the member has to make one."
+        problem = "MemberId is blank: the member must generate one."
     elif not request.group_id.strip():
         problem = "GroupId is blank: send the group's id."
     elif request.instance_id is not None and not request.instance_id.strip():
@@ -75,7 +75,7 @@ def request_problem(
     elif epoch == STATIC_LEFT_EPOCH and request.instance_id is None:
         problem = f"MemberEpoch {epoch} is for static members: send the InstanceId."
     elif epoch < STATIC_LEFT_EPOCH:
-        problem = f"MemberEpoch {epoch} means nothing: {STATIC_LEFT_EPOCH} is the lowest."
+        problem = f"MemberEpoch {epoch} is not valid: the lowest is {STATIC_LEFT_EPOCH}."
     if problem:
         return Refusal(ErrorCode.INVALID_REQUEST, problem)
     if request.server_assignor is not None and request.server_assignor not in assignors:
@@ -87,11 +87,11 @@ def request_problem(
 
 def _join_problem(request: ConsumerGroupHeartbeatRequest) -> str:
     if request.rebalance_timeout_ms == -1:
-        return "A member that joins has to send RebalanceTimeoutMs."
+        return "A member that joins must send RebalanceTimeoutMs."
     if request.topic_partitions is None or request.topic_partitions:
         return "A member that joins has no partitions yet: send an empty TopicPartitions."
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        return "A member that joins has to send SubscribedTopicNames or SubscribedTopicRegex."
+        return "A member that joins must send SubscribedTopicNames or SubscribedTopicRegex."
     return ""
 
 
@@ -223,7 +223,7 @@ def subscribe_static(
     present = step.group.static_member(instance_id)
     if not create:
         if present is None:
-            text = f"Group {step.group.group_id} has no instance id {instance_id}: join anew."
+            text = f"Group {step.group.group_id} has no instance id {instance_id}: join again."
             return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
         return static_fence(present, member_id, instance_id) or present
     if present is None:
@@ -241,7 +241,7 @@ def static_fence(present: Member, member_id: str, instance_id: str) -> Refusal |
     if present.member_id == member_id:
         return None
     text = f"Instance id {instance_id} now belongs to member {present.member_id}"
-    return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{text}: {member_id} has to stop.")
+    return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{text}: {member_id} must stop.")
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:

@@ -26,7 +26,7 @@ from kstore.protocol.shares.heartbeat import (
 __all__ = ["Refusal", "expire_member", "heartbeat", "parked_answers", "request_problem", "resume"]
 
 MAX_MEMBER_ID = 36
-REJOIN = "it has to give up its partitions and join again."
+REJOIN = "it must give up its partitions and join again."
 
 
 class Refusal(NamedTuple):
@@ -41,17 +41,20 @@ def request_problem(request: ShareGroupHeartbeatRequest) -> Refusal | None:
     epoch = request.member_epoch
     problem = ""
     if not request.member_id.strip():
-        problem = "MemberId is blank: the member has to make one."
+        problem = "MemberId is blank: the member must generate one."
     elif len(request.member_id) > MAX_MEMBER_ID:
-        problem = f"MemberId has {len(request.member_id)} characters: {MAX_MEMBER_ID} are allowed."
+        problem = (
+            f"MemberId has {len(request.member_id)} characters: at most {MAX_MEMBER_ID} are "
+            "allowed."
+        )
     elif not request.group_id.strip():
         problem = "GroupId is blank: send the group's id."
     elif request.rack_id is not None and not request.rack_id.strip():
         problem = "RackId is blank: send a rack, or null."
     elif epoch == 0 and not request.subscribed_topic_names:
-        problem = "A member that joins has to send SubscribedTopicNames."
+        problem = "A member that joins must send SubscribedTopicNames."
     elif epoch < LEFT_EPOCH:
-        problem = f"MemberEpoch {epoch} means nothing: {LEFT_EPOCH} is the lowest."
+        problem = f"MemberEpoch {epoch} is not valid: the lowest is {LEFT_EPOCH}."
     return Refusal(ErrorCode.INVALID_REQUEST, problem) if problem else None
 
 
@@ -129,7 +132,7 @@ def _open(
 
 
 def _unknown(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Refusal:
-    text = f"Group {group.group_id} has no member {request.member_id}: it has to join."
+    text = f"Group {group.group_id} has no member {request.member_id}: it must join."
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 

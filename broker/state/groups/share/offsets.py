@@ -110,7 +110,9 @@ def _altered(
             known = partitions[asked.partition_index].partition_epoch
             told.error_code = partition_epoch_error(asked.partition_epoch, known)
             if told.error_code != ErrorCode.NONE:
-                told.error_message = f"The offset is of another topic called {topic.topic_name}."
+                told.error_message = (
+                    f"The offset belongs to another topic called {topic.topic_name}."
+                )
         answer.partitions.append(told)
     return answer
 

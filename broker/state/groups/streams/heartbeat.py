@@ -172,7 +172,7 @@ class _Step:
         ):
             raise StreamsError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
-                f"Member {member_id} sent epoch {epoch} and has {member.member_epoch}: it has to "
+                f"Member {member_id} sent epoch {epoch} and has {member.member_epoch}: it must "
                 "give up its tasks and join again.",
             )
         return member
@@ -353,7 +353,7 @@ class _Step:
         if self.soft.shutdown_member_id is not None:
             self._add_status(
                 SHUTDOWN_APPLICATION,
-                f"Member {self.soft.shutdown_member_id} has failed for good and asks the whole "
+                f"Member {self.soft.shutdown_member_id} has failed permanently and asks the whole "
                 "application to stop.",
             )
         response.status = self.statuses

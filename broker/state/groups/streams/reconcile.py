@@ -51,8 +51,8 @@ def reconcile_member(
         if owned is None or not owned.is_empty:
             raise StreamsError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
-                f"Member {member.member_id} is in a state that this broker does not know: it has "
-                "to give up its tasks and join again.",
+                f"Member {member.member_id} is in a state that this broker does not know: it must "
+                "give up its tasks and join again.",
             )
         epoch = target_epoch
     difference = _difference(group, member, target_epoch, target)

@@ -28,7 +28,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     if request.topology is not None:
         _check_topic_names(request.topology)
     _check_unsupported(request)
-    _refuse_if(not request.member_id, "MemberId is empty: the member has to make one.")
+    _refuse_if(not request.member_id, "MemberId is empty: the member must generate one.")
     _refuse_if(not request.group_id, "GroupId is empty: send the application's id.")
     _refuse_if(request.rack_id == "", "RackId is empty: send a rack, or null.")
     if request.member_epoch == JOIN_EPOCH:
@@ -39,7 +39,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     )
     _refuse_if(
         request.member_epoch < LEAVE_STATIC_EPOCH,
-        f"MemberEpoch {request.member_epoch} means nothing: {LEAVE_STATIC_EPOCH} is the lowest.",
+        f"MemberEpoch {request.member_epoch} is not valid: the lowest is {LEAVE_STATIC_EPOCH}.",
     )
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     told = [role is not None for role in roles]
@@ -65,18 +65,18 @@ def _check_unsupported(request: StreamsGroupHeartbeatRequest) -> None:
         ("TaskEndOffsets", request.task_end_offsets is not None),
         ("WarmupTasks", bool(request.warmup_tasks)),
     ):
-        _refuse_if(is_sent, f"Leave {name} out: streams groups can't use it yet.")
+        _refuse_if(is_sent, f"Leave {name} out: streams groups do not support it yet.")
     subtopologies = [] if request.topology is None else request.topology.subtopologies
     _refuse_if(
         any(item.source_topic_regex for item in subtopologies),
-        "List the source topics: regular expressions can't be used for them yet.",
+        "List the source topics: regular expressions are not supported for them yet.",
     )
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
     _refuse_if(
         request.rebalance_timeout_ms == NO_TIMEOUT,
-        "A member that joins has to send RebalanceTimeoutMs.",
+        "A member that joins must send RebalanceTimeoutMs.",
     )
     for name, tasks in (
         ("ActiveTasks", request.active_tasks),
@@ -92,7 +92,7 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                 raise StreamsError(
                     ErrorCode.STREAMS_INVALID_TOPOLOGY,
                     f"Changelog topic {info.name} asks for {info.partitions} partitions: send 0, "
-                    "the count follows from the source topics.",
+                    "because the source topics determine the count.",
                 )
 
 

@@ -125,7 +125,7 @@ def _check_sources(topology: Topology, existing: Mapping[str, int]) -> None:
     }
     if missing:
         names = _summary(sorted(missing))
-        detail = f"The application reads topics that do not exist, create them: {names}."
+        detail = f"The application reads topics that do not exist; create them: {names}."
         raise TopicFitError(MISSING_SOURCE_TOPICS, detail)
 
 
@@ -161,7 +161,7 @@ class _Sizes:
         if not sizes:
             raise StreamsError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                f"Subtopology {item.subtopology_id} reads no topic: give it one.",
+                f"Subtopology {item.subtopology_id} reads no topic: add one.",
             )
         return max(sizes)
 
@@ -198,7 +198,8 @@ class _Sizes:
             if unknown and not progress:
                 raise StreamsError(
                     ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                    "The sizes of the repartition topics depend on each other in a loop.",
+                    "The partition counts of the repartition topics depend on each other in a "
+                    "loop.",
                 )
         if any(name not in sizes for name in self._flexible):
             raise StreamsError(
@@ -231,8 +232,8 @@ class _Sizes:
             if name in self._fixed and present != size:
                 raise TopicFitError(
                     INCORRECTLY_PARTITIONED_TOPICS,
-                    f"Repartition topic {name} is to have {present} partitions, but what it is "
-                    f"joined with has {size}: ask for {size}.",
+                    f"Repartition topic {name} has {present} partitions, but the topics that it is "
+                    f"joined with have {size}: set {size}.",
                 )
 
 
@@ -302,7 +303,7 @@ def _missing_topics(
                 raise TopicFitError(
                     INCORRECTLY_PARTITIONED_TOPICS,
                     f"Topic {name} has {found} partitions, but the application needs "
-                    f"{topic.partitions}: make the two agree.",
+                    f"{topic.partitions}: make these numbers equal.",
                 )
     return missing
 

@@ -59,7 +59,8 @@ def test_a_partition_that_nobody_else_can_lead_makes_the_topic_keep_what_it_has(
         problem = await refused(cluster, NewPartitions("t", 5))
         assert problem.code == ErrorCode.REQUEST_TIMED_OUT
         assert str(problem) == (
-            f"'t' keeps its 3 partitions: broker {silent.node_id}, alone in sync of partition 1,"
+            f"'t' keeps its 3 partitions: broker {silent.node_id}, with all in-sync replicas of "
+            f"partition 1,"
             " did not answer the controller within kstore.expansion.timeout.ms=200."
             " Try again when it does."
         )

@@ -88,8 +88,8 @@ def test_a_topic_shrinks_and_its_last_partitions_stay_until_they_are_empty() -> 
 @pytest.mark.parametrize(
     ("configs", "new", "code", "words"),
     [
-        (ORDERED, narrower(0), ErrorCode.INVALID_PARTITIONS, "1 is the least"),
-        (ORDERED, narrower(-1), ErrorCode.INVALID_PARTITIONS, "1 is the least"),
+        (ORDERED, narrower(0), ErrorCode.INVALID_PARTITIONS, "the minimum is 1"),
+        (ORDERED, narrower(-1), ErrorCode.INVALID_PARTITIONS, "the minimum is 1"),
         (ORDERED, NewPartitions("t", 2), ErrorCode.INVALID_PARTITIONS, "would not be an increase"),
         (ORDERED, narrower(5), ErrorCode.INVALID_PARTITIONS, "Ask for more than 5"),
         (
@@ -178,8 +178,8 @@ def test_a_group_that_stays_behind_makes_the_topic_keep_what_it_has() -> None:
         problem = await refused(cluster, narrower(2))
         assert problem.code == ErrorCode.REQUEST_TIMED_OUT
         assert str(problem) == (
-            "'t' keeps its 5 partitions: groups have not committed what is in partitions that"
-            " retire (slow, slower) within kstore.expansion.timeout.ms=300. Try again when that"
+            "'t' keeps its 5 partitions: groups have not committed all records of the retiring "
+            "partitions (slow, slower) within kstore.expansion.timeout.ms=300. Try again when that"
             " is so."
         )
         await cluster.settle()
@@ -205,7 +205,7 @@ def test_a_coordinator_that_does_not_answer_makes_the_topic_keep_what_it_has() -
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         )
         problem = await refused(cluster, narrower(2))
-        assert "coordinators of groups could not say who is behind" in str(problem)
+        assert "group coordinators could not say which groups are behind" in str(problem)
         assert "(__consumer_offsets" in str(problem)
 
     shrunk(story, SHORT)
@@ -218,7 +218,7 @@ def test_a_leader_that_nobody_can_replace_makes_the_topic_keep_what_it_has() -> 
         silent.mute = True
         problem = await refused(cluster, narrower(2))
         assert problem.code == ErrorCode.REQUEST_TIMED_OUT
-        assert f"broker {silent.node_id}, alone in sync of partition" in str(problem)
+        assert f"broker {silent.node_id}, with all in-sync replicas of partition" in str(problem)
         silent.mute = False
         await cluster.settle()
         assert told(cluster) == {(5, -1)}
@@ -303,7 +303,7 @@ def test_new_partitions_wait_for_the_logs_of_those_before_them() -> None:
         await cluster.settle()
         problem = await refused(cluster, NewPartitions("t", 4))
         assert problem.code == ErrorCode.REASSIGNMENT_IN_PROGRESS
-        assert "brokers [2] have not deleted logs" in str(problem)
+        assert "brokers [2] have not deleted the logs" in str(problem)
 
     shrunk(story)
 

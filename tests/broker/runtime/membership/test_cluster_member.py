@@ -357,7 +357,7 @@ def test_an_id_that_is_taken_is_waited_for_and_then_refused(machine: Machine) ->
     async def story() -> None:
         (first,) = await started(machine, 1)
         twin = machine.member(1)
-        with pytest.raises(StoreError, match="broker 1 is registered already"):
+        with pytest.raises(StoreError, match="broker 1 is already registered"):
             await twin.start()
         late = machine.member(1)
         starting: Awaitable[None] = asyncio.ensure_future(late.start())

@@ -232,7 +232,7 @@ def test_what_is_no_answer_ends_the_connection() -> None:
         while not peer.seen:
             await asyncio.sleep(0.001)
         peer.writers[0].write(b"\0\0\0\4\0\0\x7f\x7f")
-        with pytest.raises(NetworkError, match="no answer"):
+        with pytest.raises(NetworkError, match="invalid answer"):
             await asked
 
     run(story)

@@ -196,4 +196,4 @@ def test_a_listeners_limit_is_changed_at_run_time() -> None:
     door.configs.cluster[limit] = "many"
     assert [door.come(Client(listener="OTHER")) for _ in range(3)] == ["in", "waits", "waits"]
     [sentence] = door.reports
-    assert "listener OTHER stays as it was started" in sentence
+    assert "listener OTHER keeps the limits of its start" in sentence

@@ -74,8 +74,8 @@ def test_a_rollback_that_the_controller_could_not_say_is_found_in_the_store() ->
         scene.counts.tell(scene.entry, 4)
         await reached(lambda: scene.entry.partition_count == 2)
         assert scene.reports == [
-            "'t' has 2 partitions, and the controller, which had prepared it for 4, has not said"
-            " so: its producers go on"
+            "'t' has 2 partitions, and the controller prepared it for 4 and did not say how that "
+            "ended: its producers continue"
         ]
 
     tell(story)
@@ -189,8 +189,8 @@ def test_a_leader_that_has_not_heard_how_a_contraction_ended_finds_that_in_the_s
             await reached(lambda: scene.entry.retired_from == -1)
             assert scene.entry.partition_count == 2
             assert scene.reports == [
-                "'t' keeps its 2 partitions, and the controller, which had prepared it to shrink,"
-                " has not said so: its producers go on"
+                "'t' keeps its 2 partitions, and the controller prepared it to shrink"
+                " and did not say how that ended: its producers continue"
             ]
 
     tell(story)

@@ -116,7 +116,8 @@ def test_the_log_can_be_of_some_clients(place):
 def test_an_api_that_there_is_not_is_told(place):
     found = place(**{"request.log.rate": "1", "request.log.apis": "Produce,Fetsch"})
     assert found.reports == [
-        "kstore.request.log.apis names Fetsch, which is no API: use Kafka's names, such as Produce"
+        "kstore.request.log.apis names Fetsch, which is not an API: use Kafka's names, such as "
+        "Produce"
         " or ConsumerGroupHeartbeat"
     ]
 

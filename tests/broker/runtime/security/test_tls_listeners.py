@@ -116,10 +116,10 @@ def test_new_keys_are_taken_over_and_old_connections_stay(
         old.list_topics(timeout=TIMEOUT_S)
         made = broker.output().count("connections")
         store.write_bytes(b"no key")
-        until(lambda: "the keys of before stay in use" in broker.output())
+        until(lambda: "the previous keys stay in use" in broker.output())
         produce(authority.client_settings(broker.address), "t", [b"1"])
         other.issue(store)
-        until(lambda: "are in use now" in broker.output())
+        until(lambda: "the new ones are in use" in broker.output())
         produce(other.client_settings(broker.address), "t", [b"2"])
         old.produce("t", b"3")
         assert old.flush(TIMEOUT_S) == 0
@@ -147,7 +147,7 @@ def test_a_listeners_keys_are_changed_at_run_time(authority: Authority, tmp_path
         keys = str(other.folder / "broker.pem")
         alter(admin, "listener.name.ssl.ssl.keystore.location", keys)
         produce(other.client_settings(broker.address), "t", [b"1"])
-        assert "are in use now" in broker.output()
+        assert "the new ones are in use" in broker.output()
 
 
 def test_certificates_and_versions_are_asked_for_at_run_time(
@@ -180,7 +180,7 @@ def test_certificates_and_versions_are_asked_for_at_run_time(
         ("listener.name.ssl.ssl.enabled.protocols", "TLSv1.9", "1", "it must be any of TLSv1.2"),
         ("listener.name.ssl.ssl.client.auth", "maybe", "1", "ssl.client.auth"),
         ("listener.name.ssl.ssl.keystore.location", "/nowhere", "1", "can't be read"),
-        ("ssl.client.auth", "required", "1", "is changed by listener"),
+        ("ssl.client.auth", "required", "1", "is set for each listener"),
     ],
 )
 def test_what_a_listener_can_not_take_over_is_refused(

@@ -115,7 +115,7 @@ def test_a_topic_that_is_deleted_beside_logs_that_stay_does_not_come_back(
         failing_once(monkeypatch, topics._replicas, "take_away", OSError("read-only"))
         await topics.add_partitions(NARROWER)
         await reached(lambda: len(shown(world).partitions) == 1)
-        with pytest.raises(TopicError, match="logs of partitions that are gone are not deleted"):
+        with pytest.raises(TopicError, match="logs of the removed partitions are not deleted"):
             await topics.add_partitions(NewPartitions("t", 2))
         await topics.delete("t")
         assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-1", "t-2"]
@@ -134,7 +134,7 @@ def test_a_coordinator_that_hangs_holds_nothing_back_past_the_limit(tmp_path: Pa
         topics = await made(world)
         await topics.create(NewTopic(OFFSETS_TOPIC, 1, 1))
         topics._groups = Groups(hang)  # type: ignore[assignment]
-        with pytest.raises(TopicError, match="coordinator of groups does not say") as caught:
+        with pytest.raises(TopicError, match="group coordinator did not say") as caught:
             await topics.add_partitions(NARROWER)
         assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
         assert shown(world).retirement is None
@@ -151,7 +151,7 @@ def test_who_has_asked_is_told_that_the_topic_was_deleted(tmp_path: Path) -> Non
         asking = asyncio.ensure_future(topics.add_partitions(NARROWER))
         await reached(lambda: shown(world).retirement is not None)
         await topics.delete("t")
-        with pytest.raises(TopicError, match="deleted meanwhile") as caught:
+        with pytest.raises(TopicError, match="deleted in the meantime") as caught:
             await asking
         assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -177,8 +177,8 @@ def test_a_rule_for_a_network_is_for_who_is_in_it(rule: str, inside: str, outsid
         ("localhost", "none of these"),
         ("010.0.0.1", "none of these"),
         ("10.0.0.1/8", "the network is 10.0.0.0/8"),
-        ("10.0.0.0/33", "is no network"),
-        ("kafka.example/8", "is no network"),
+        ("10.0.0.0/33", "is not a network"),
+        ("kafka.example/8", "is not a network"),
         ("10.0.0.*", "none of these"),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_share_partition_has_a_text_and_back() -> None:
      "g:AAAAAAAAAAAAAAAAAAAABw:3:4", "g:AAAAAAAAAAAAAAAAAAAA w:3"],
 )  # fmt: skip
 def test_what_is_no_share_partition_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no share-partition"):
+    with pytest.raises(ValueError, match="is not a share-partition"):
         SharePartitionKey.parse(text)
 
 
