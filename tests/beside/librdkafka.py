@@ -43,8 +43,8 @@ def read_all(
     servers: str, topic: str, partitions: Iterable[int] = (0,),
     settings: Mapping[str, Any] | None = None, *, strict: bool = False,
 ) -> list[Any]:  # fmt: skip
-    """All committed messages up to the ends now, by partition and offset; ``strict``: no error may
-    come on the way.
+    """All committed messages up to the ends now, by partition, in the order in which they came;
+    ``strict``: no error may come on the way.
     """
     ends = {"isolation.level": "read_committed", "enable.partition.eof": True}
     found: list[Any] = []
@@ -63,7 +63,7 @@ def read_all(
                     ended.add(message.partition())
                 else:
                     assert not strict, message.error()
-    return sorted(found, key=lambda message: (message.partition(), message.offset()))
+    return sorted(found, key=lambda message: message.partition())
 
 
 def committed_offset(servers: str, group: str, topic: str, partition: int = 0) -> int:

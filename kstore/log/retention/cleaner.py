@@ -2,10 +2,9 @@
 
 One cleaning reads the dirty part (from the checkpoint up to what may be cleaned) into a map from
 key to last offset, then writes every segment below the map's end again without what was overtaken,
-several small ones into one. Several new ones take their places together, for the disk is waited for
-then, which takes longer than all else. Offsets never change, batches keep their bounds, and the
-active segment is never touched. The work on batches is in ``kstore._fast.log``; when a log is
-cleaned, its user decides.
+several small ones into one. Offsets never change, batches keep their bounds, and the active segment
+is never touched. The work on batches is in ``kstore._fast.log``; which log to clean when
+is ``LogCleaner``'s.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from kstore._fast.record.batch_view import find_disorder
 from kstore.log.errors import CorruptLogError, storage_error
 from kstore.log.local.checkpoint import forget_segments_now
 from kstore.log.retention.cleaned_transactions import CleanedTransactions
-from kstore.log.segments.segment_names import segment_bases, segment_path
-from kstore.log.segments.swap import CLEANED, SWAP, decide_swaps, take_place
+from kstore.log.segments.segment_names import segment_path
+from kstore.log.segments.swap import CLEANED, decide_swap, take_place
 from kstore.record import InvalidBatchError
 
 if TYPE_CHECKING:
@@ -36,11 +35,6 @@ __all__ = ["CleaningReport", "Dirt", "clean", "measure"]
 DEDUPE_BUFFER_BYTES = 128 * 2**20
 """Kafka's log.cleaner.dedupe.buffer.size."""
 _READ_BYTES = 1 << 20
-_SWAP_COUNT = 16
-_SWAP_BYTES = 1 << 30
-"""So many segments, or what was made of so many bytes, take their places together: a crash loses no
-more work, and what they replace stays no longer.
-"""
 _LARGEST_OFFSET_DELTA = 2**31 - 1
 
 
@@ -164,28 +158,20 @@ class _Cleaning:
 
     def run(self, dirt: Dirt) -> CleaningReport:
         """Fill the map, then clean group by group."""
-        _finish_swaps(self.log)
         self._fill_map(dirt)
         end = self.offsets.latest_offset + 1
         segments = [s for s in self.log.core.segments[:-1] if s.base_offset < end]
         writer = self._batch_cleaner(end)
         before = sum(segment.size_bytes for segment in segments)
         after, made = 0, 0
-        swaps = _Swaps(self.log)
-        try:
-            # The transactions are followed through all groups: one may span several.
-            for group in self._groups(segments):
-                if self.is_cancelled():
-                    end = group[0].base_offset
-                    break
-                cleaned = self._clean_group(group, writer)
-                after += cleaned.size_bytes
-                made += 1
-                swaps.add(group, cleaned)
-            swaps.make()
-        except BaseException:
-            swaps.forget()
-            raise
+        # The transactions are followed through all groups: one may span several.
+        for group in self._groups(segments):
+            if self.is_cancelled():
+                end = group[0].base_offset
+                break
+            size = self._clean_group(group, writer)
+            after += size
+            made += 1
         return CleaningReport(
             first_dirty_offset=dirt.first_dirty_offset,
             end_offset=end,
@@ -276,9 +262,10 @@ class _Cleaning:
         if group:
             yield group
 
-    def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> LogSegment:
-        """The group, written again as one segment that is on the disk."""
+    def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int:
+        """Write the group again and put it in place; the bytes that are left."""
         log = self.log
+        fs = log.env.fs
         base_offset = group[0].base_offset
         path = segment_path(log.path, base_offset, CLEANED)
         file = log.opener.create(path)
@@ -288,97 +275,38 @@ class _Cleaning:
                     piece.used, kept = writer.clean(piece.data)
                     if kept:
                         file.append(kept)
-            if file.size_bytes:
-                file.sync()
-            cleaned = LogSegment(base_offset, path, log.opener, file=file)
-            log.core.scan(cleaned, 0, file.size_bytes, into="index")
+            file.sync()
+            size = file.size_bytes
         except BaseException:
             file.close()
             with suppress(OSError):
-                log.env.fs.unlink(path)
+                fs.unlink(path)
             raise
-        cleaned.sealed = True
-        cleaned.created_ms = group[-1].created_ms
-        return cleaned
+        self._replace(group, LogSegment(base_offset, path, log.opener, file=file))
+        return size
 
-
-class _Swaps:
-    """Cleaned segments that are to take the places of those that they were made of."""
-
-    def __init__(self, log: LocalLog) -> None:
-        self._log = log
-        self._waiting: list[tuple[list[LogSegment], LogSegment]] = []
-        self._read_bytes = 0
-
-    def add(self, group: list[LogSegment], cleaned: LogSegment) -> None:
-        """One more; they are swapped once there are many."""
-        self._waiting.append((group, cleaned))
-        self._read_bytes += sum(segment.size_bytes for segment in group)
-        if len(self._waiting) >= _SWAP_COUNT or self._read_bytes >= _SWAP_BYTES:
-            self.make()
-
-    def forget(self) -> None:
-        """Remove those that were not swapped."""
-        for _, cleaned in self._waiting:
-            cleaned.close()
-            with suppress(OSError):
-                self._log.env.fs.unlink(segment_path(self._log.path, cleaned.base_offset, CLEANED))
-        self._waiting = []
-
-    def make(self) -> None:
-        """Swap all that wait."""
-        log = self._log
+    def _replace(self, group: list[LogSegment], cleaned: LogSegment) -> None:
+        log = self.log
         core = log.core
         fs = log.env.fs
+        base_offset = group[0].base_offset
+        core.scan(cleaned, 0, cleaned.handle_or_open().size_bytes, into="index")
+        cleaned.sealed = True
+        cleaned.created_ms = group[-1].created_ms
         with log.swapping:
+            with core:  # retention or a truncation may have been faster
+                present = [s for s in core.segments if s in group]
+                if present != group or core.active in group:
+                    cleaned.close()
+                    fs.unlink(cleaned.path)
+                    return
+            decide_swap(fs, log.path, base_offset)
             with core:
-                self._leave_out_changed()
-            if not self._waiting:
-                return
-            decide_swaps(fs, log.path, [cleaned.base_offset for _, cleaned in self._waiting])
-            with core:
-                forget_segments_now(
-                    log, [s.base_offset for group, _ in self._waiting for s in group]
-                )
-                # Memory is right before the files are: one that can't be removed must not be found.
-                for group, cleaned in self._waiting:
-                    cleaned.close()  # it is opened again under the name that it has then
-                    cleaned.path = segment_path(log.path, cleaned.base_offset, SWAP)
-                    at = core.segments.index(group[0])
-                    behind = core.segments[at + len(group) :]
-                    core.set_segments([*core.segments[:at], cleaned, *behind])
+                forget_segments_now(log, [segment.base_offset for segment in group])
+                take_place(fs, log.path, base_offset, [s.base_offset for s in group])
+                cleaned.close()  # it is opened again under its own name
+                cleaned.path = segment_path(log.path, base_offset)
+                at = core.segments.index(group[0])
+                core.set_segments([*core.segments[:at], cleaned, *core.segments[at + len(group) :]])
                 log.note_dirty()
-                for group, cleaned in self._waiting:
-                    take_place(fs, log.path, cleaned.base_offset, [s.base_offset for s in group])
-                    cleaned.path = segment_path(log.path, cleaned.base_offset)
             fs.fsync_dir(log.path)
-        self._waiting, self._read_bytes = [], 0
-
-    def _leave_out_changed(self) -> None:
-        """Retention or a truncation may have been faster."""
-        core = self._log.core
-        waiting, self._waiting = self._waiting, []
-        for group, cleaned in waiting:
-            if [s for s in core.segments if s in group] == group and core.active not in group:
-                self._waiting.append((group, cleaned))
-            else:
-                cleaned.close()
-                self._log.env.fs.unlink(cleaned.path)
-
-
-def _finish_swaps(log: LocalLog) -> None:
-    """Give segments their place that an error of the disk has kept from it: what they replaced may
-    be there still, and would be found at the next start.
-    """
-    fs = log.env.fs
-    with log.swapping, log.core:
-        swaps = [s for s in log.core.segments if s.path.endswith(SWAP)]
-        if not swaps:
-            return
-        known = {segment.base_offset for segment in log.core.segments}
-        left = [base for base in segment_bases(fs.listdir(log.path)) if base not in known]
-        for swap in swaps:
-            take_place(fs, log.path, swap.base_offset, left)
-            swap.path = segment_path(log.path, swap.base_offset)
-            left = []
-        fs.fsync_dir(log.path)

@@ -14,17 +14,18 @@ from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import FileSystem
 from kstore.log.segments.segment_names import LOG_SUFFIX, segment_bases, segment_path
 
-__all__ = ["CLEANED", "SWAP", "decide_swaps", "finish_swaps", "take_place"]
+__all__ = ["CLEANED", "SWAP", "decide_swap", "finish_swaps", "take_place"]
 
 CLEANED = LOG_SUFFIX + ".cleaned"
 SWAP = LOG_SUFFIX + ".swap"
 _READ_BYTES = 1 << 20
 
 
-def decide_swaps(fs: FileSystem, directory: str, base_offsets: list[int]) -> None:
-    """From here on the cleaned segments (which were synced) are the truth."""
-    for base in base_offsets:
-        fs.replace(segment_path(directory, base, CLEANED), segment_path(directory, base, SWAP))
+def decide_swap(fs: FileSystem, directory: str, base_offset: int) -> None:
+    """From here on the cleaned segment (which was synced) is the truth."""
+    fs.replace(
+        segment_path(directory, base_offset, CLEANED), segment_path(directory, base_offset, SWAP)
+    )
     fs.fsync_dir(directory)
 
 

@@ -361,30 +361,3 @@ def test_faults_while_cleaning_leave_the_log_readable(root: Path) -> None:
             with kstore.open_log(root, **settings) as log:
                 assert {r.key: r.value for r in log.records()} == expected
                 assert log.recovery.damages == []
-
-
-@pytest.mark.parametrize("after", range(3))
-def test_a_disk_that_fails_while_segments_are_joined_stops_no_later_compaction(
-    root: Path, after: int
-) -> None:
-    fs = FaultyFileSystem(str(root))
-    settings = {"cleanup_policy": "compact", "segment_bytes": 400}
-    with open_on(fs, **settings) as log:
-        for number in range(40):
-            log.append(b"%d" % number, b"%d" % (number % 3))
-        log.compact()
-        log.append_many([(b"%d" % number, b"k") for number in range(10)])
-        expected = {record.key: record.value for record in log.records()}
-        count = len(log.segments)
-        fs.fail("unlink", errno.EIO, after=after)
-        with pytest.raises(LogStorageError):
-            log.compact()  # joins what the first one has left
-        assert {r.key: r.value for r in log.records()} == expected
-        log.compact()
-        assert {r.key: r.value for r in log.records()} == expected
-        assert len(log.segments) < count
-        names = {Path(segment.path).name for segment in log.segments}
-        assert {path.name for path in (root / "log-0").glob("*.log*")} == names
-    with kstore.open_log(root, **settings) as log:
-        assert {r.key: r.value for r in log.records()} == expected
-        assert log.recovery.damages == []
