@@ -34,7 +34,7 @@ OF_TOPICS = (
     _topic_row("bytesrejected", "bytes_rejected", "Bytes of batches that were refused"),
     _topic_row("totalproducerequests", "produce_requests", "Produce requests, by partition"),
     _topic_row("failedproducerequests", "produce_failed", "Produce requests with an error"),
-    _topic_row("totalfetchrequests", "fetch_requests", "Fetches of consumers, by partition"),
+    _topic_row("totalfetchrequests", "fetch_requests", "Fetches, by partition"),
     _topic_row("failedfetchrequests", "fetch_failed", "Fetch requests with an error"),
 )
 """Of TopicCounts; the sample without a topic is that of all, deleted ones included."""
