@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +57,6 @@ def watch(take: Callable[[], Sample], interval_s: float, order: Order, count: in
     screen = _Screen(order)
     console = Console()
     with (
-        _ends_by_sigterm(),
         _keys() as pressed,
         ThreadPoolExecutor(1) as pool,
         Live(screen, console=console, screen=True, auto_refresh=False) as live,
@@ -103,20 +101,6 @@ def _result(pending: Future[Sample], screen: _Screen, *, first: bool) -> Sample 
     if screen.note != PAUSED:
         screen.note = ""
     return found
-
-
-@contextmanager
-def _ends_by_sigterm() -> Iterator[None]:
-    """SIGTERM gives the terminal back before the process ends."""
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
