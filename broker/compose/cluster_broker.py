@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Set
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kstore.broker.compose.broker import Broker
@@ -16,6 +15,7 @@ from kstore.broker.coordination.stores import open_shared_store
 from kstore.broker.runtime.config_changes.config_reload import ConfigReload, UserReload
 from kstore.broker.runtime.config_changes.config_watch import ConfigWatch
 from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
+from kstore.broker.runtime.imports import import_modules
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.clean_shutdown import (
     NO_EPOCH,
@@ -216,7 +216,7 @@ class ClusterBroker(Broker):
             missing = [name for name in modules if name not in sys.modules]
             if missing:
                 missing.append("kstore.broker.runtime.coordinators.topic")
-                await self.run_blocking(lambda: [import_module(name) for name in missing])
+                await self.run_blocking(lambda: import_modules(missing))
 
         self.replica_manager.before_roles = import_before
         on_leadership = self.replica_manager.replicas.on_leadership

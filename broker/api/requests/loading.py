@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from kstore.broker.api import FAST, ApiRow
+from kstore.broker.runtime.imports import import_modules
 from kstore.broker.runtime.slices import SLICE_S
 from kstore.protocol.registry import APIS
 
@@ -132,7 +132,7 @@ class Loading:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(1, thread_name_prefix="kstore-imports")
             names = modules(api_key, self._rows[api_key], self._around())
-            loading = self._loop.run_in_executor(self._threads, _import, names)
+            loading = self._loop.run_in_executor(self._threads, import_modules, names)
             self._loads[api_key] = loading
             loading.add_done_callback(lambda done: self._end(api_key, done))
         return loading
@@ -158,8 +158,3 @@ class Loading:
                 if monotonic() >= end:
                     self._loop.call_soon(self._go_on, held)
                     return
-
-
-def _import(names: list[str]) -> None:
-    for name in names:
-        import_module(name)

@@ -22,8 +22,9 @@ from kstore.broker.coordination.store import (
     StoreUnavailableError,
     WatchEvent,
 )
+from kstore.broker.runtime.imports import import_modules
 from kstore.broker.runtime.membership.outage import Outage
-from kstore.broker.runtime.membership.soon_needed import import_soon_needed
+from kstore.broker.runtime.membership.soon_needed import SOON_NEEDED
 from kstore.broker.runtime.membership.suspicions import Suspicions
 from kstore.broker.state.metadata.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
@@ -195,8 +196,10 @@ class ClusterMember:
                 f"still waiting for the controller (broker {self.controller_id}) to assign "
                 "replicas to this broker"
             )
-        # Now, and not at an election, which clients wait for, and not on the loop, which it holds.
-        self._loading = asyncio.ensure_future(self._node.run_blocking(import_soon_needed))
+        # Now, and in a thread: an election or a first replica would hold the loop for it.
+        self._loading = asyncio.ensure_future(
+            self._node.run_blocking(lambda: import_modules(SOON_NEEDED))
+        )
 
     # ---- registration ----
 

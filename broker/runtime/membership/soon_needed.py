@@ -4,9 +4,7 @@ is ready. On the loop it would hold the first replica, or an election, which cli
 
 from __future__ import annotations
 
-from importlib import import_module
-
-__all__ = ["SOON_NEEDED", "import_soon_needed"]
+__all__ = ["SOON_NEEDED"]
 
 SOON_NEEDED = (
     "kstore.errors.group_errors",
@@ -16,9 +14,3 @@ SOON_NEEDED = (
     "kstore.broker.runtime.replication.replica_throttles",
     "encodings.idna",  # to connect to another broker by its name
 )
-
-
-def import_soon_needed() -> None:
-    """Import all of it."""
-    for name in SOON_NEEDED:
-        import_module(name)
