@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from kstore.broker.coordination.partition_nodes import TOPICS
 from kstore.broker.coordination.store import Delete, NoNodeError, Op
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["CONTRACTIONS", "ContractionNode", "contraction_node", "read_contraction", "removal_ops"]
 
 CONTRACTIONS = "/admin/contractions"
-PARTITIONS_OF = "/brokers/topics"
 
 
 class ContractionNode(NamedTuple):
@@ -54,7 +54,7 @@ def contraction_node(node: ContractionNode) -> bytes:
 
 def removal_ops(store: Store, topic: str, first: int) -> list[list[Op]]:
     """The nodes of partitions from an index on go, each partition's together, then this one."""
-    path = f"{PARTITIONS_OF}/{topic}/partitions"
+    path = f"{TOPICS}/{topic}/partitions"
     groups: list[list[Op]] = [
         [Delete(f"{path}/{index}/state"), Delete(f"{path}/{index}")]
         for index in store.children(path)

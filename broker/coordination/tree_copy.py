@@ -32,8 +32,7 @@ def copy_tree(store: Store) -> dict[str, bytes]:
         before = found
     raise StoreError(
         f"the coordination store changed during each of {TRIES} attempts to read it: try again "
-        "when fewer "
-        "topics and settings are changed"
+        "when fewer topics and settings are changed"
     )
 
 

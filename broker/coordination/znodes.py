@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.partition_nodes import (
+    TOPICS,
     create_ops,
     multi_with_epochs,
     prepare_epochs,
@@ -31,6 +32,7 @@ __all__ = [
     "BROKER_FEATURES",
     "CONTRACTIONS_FEATURE",
     "ELR_FEATURE",
+    "TOPICS",
     "TopicCount",
     "add_partitions",
     "announce_failed_log_dir",
@@ -63,7 +65,6 @@ __all__ = [
     "write_configs",
 ]
 
-TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 BROKER_IDS = "/brokers/ids"

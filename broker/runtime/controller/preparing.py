@@ -264,8 +264,7 @@ class Preparing(ABC, Generic[P]):
         return (
             f"'{name}' keeps its {len(topic.partitions)} partitions: {brokers(nodes)}, with all "
             f"in-sync replicas of partition {', '.join(map(str, led))}, did not answer the "
-            "controller within"
-            f" {TIMEOUT}={controller.config[TIMEOUT]}. Try again when it does."
+            f"controller within {TIMEOUT}={controller.config[TIMEOUT]}. Try again when it does."
         )
 
     async def _fence(self, name: str, silent: Collection[int]) -> None:

@@ -14,6 +14,7 @@ from kstore.broker.state.metadata.topic_rules import (
     NewTopic,
     TopicError,
     check_configs,
+    no_topic,
     plan_topic,
 )
 from kstore.errors import ErrorCode, KafkaError
@@ -81,7 +82,7 @@ class ControllerTopics:
         state = controller.state
         topic = state.topics.get(name)
         if topic is None:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+            raise no_topic(name)
         if not controller.config["delete.topic.enable"]:
             raise TopicError(
                 ErrorCode.TOPIC_DELETION_DISABLED,

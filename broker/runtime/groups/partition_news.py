@@ -1,6 +1,6 @@
-"""Partitions that a commit names and that this broker has not heard of. Their owner may have heard
-of them from another broker: the store says whether they exist, and those that do are waited for, a
-moment, since the controller is about to tell of them.
+"""Partitions that a commit names and this broker does not know yet. Their owner may know them from
+another broker. The coordination store says whether they exist; a commit in those that do waits
+briefly, because the controller is about to send this broker new metadata.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class PartitionNews:
     async def _look_up(
         self, image: MetadataImage, unheard: list[NamedPartition]
     ) -> list[NamedPartition]:
-        """One at a time, although a look-up goes on after its time is over: the thread that reads
-        the store is needed for elections, too.
+        """One at a time, even if nobody waits for the last one any more: elections need the thread
+        that reads the store, too.
         """
         while self._looking is not None and not self._looking.done():
             await asyncio.wait([self._looking])

@@ -31,6 +31,7 @@ from kstore.broker.state.metadata.topic_rules import (
     TopicError,
     check_configs,
     is_on,
+    no_topic,
     plan_partitions,
     plan_topic,
 )
@@ -406,9 +407,7 @@ class Topics:
             try:
                 await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
             except NoNodeError:  # another broker was quicker to delete it
-                raise TopicError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'."
-                ) from None
+                raise no_topic(name) from None
             topic = self._known(name)  # it may have changed meanwhile
             self._configure(topic, checked)
             self._publish(topic._replace(configs=checked))
@@ -446,7 +445,7 @@ class Topics:
     def _known(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)
         if topic is None:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+            raise no_topic(name)
         return topic
 
     async def _in_store(self, call: Callable[[], T]) -> T:

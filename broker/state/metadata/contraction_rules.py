@@ -1,6 +1,6 @@
-"""When a topic may shrink (KIP-253), how long it may take, and what its asker is told. It is the
-same in a cluster (runtime/controller/shrinking.py) and on a broker that is alone
-(runtime/topics/alone_topics.py).
+"""When a topic may shrink (KIP-253), how long that may take, and the errors. A cluster
+(runtime/controller/shrinking.py) and a single broker (runtime/topics/alone_topics.py) have the same
+rules.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kstore.broker.state.metadata.image import MetadataImage
-from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError
+from kstore.broker.state.metadata.topic_rules import NewPartitions, TopicError, no_topic
 from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR, ORDERED_EXPANSION, is_on
 from kstore.errors import ErrorCode
 
@@ -30,18 +30,18 @@ __all__ = [
 TIMEOUT = "kstore.expansion.timeout.ms"
 RETENTION_CHECK = "log.retention.check.interval.ms"
 LEAST_LEFT = 1 / 4
-"""The share of the time that one has at least who takes a change over."""
+"""The least share of the time that a new controller, or a restarted broker, has for a change."""
 ASK_AGAIN_S = 0.1
 """How often coordinators are asked for groups that are behind."""
 LOOK_S = 1.0
-"""How often it is looked whether retired partitions are empty."""
+"""How often retired partitions are checked for being empty."""
 MOST_NAMED = 5
 """Groups in a sentence."""
 
 
 def left_ms(timeout_ms: int, begun_ms: int, now_ms: int) -> float:
-    """How long a change may take yet that was prepared then. Clocks may differ, or be set: neither
-    more than a whole time is left, nor nothing.
+    """How much time is left for a change that was prepared at ``begun_ms``. Clocks can differ or be
+    set, so it is at most the whole time, and at least LEAST_LEFT of it.
     """
     return min(max(timeout_ms + begun_ms - now_ms, timeout_ms * LEAST_LEFT), timeout_ms)
 
@@ -52,7 +52,7 @@ def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: 
     """
     topic = image.topics.get(new.name)
     if topic is None:
-        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{new.name}'.")
+        raise no_topic(new.name)
     have = len(topic.partitions)
     if new.total_count >= have:
         raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")

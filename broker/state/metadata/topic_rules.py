@@ -28,6 +28,7 @@ __all__ = [
     "check_name",
     "is_legal_name",
     "is_on",
+    "no_topic",
     "plan_partitions",
     "plan_topic",
     "topic_row",
@@ -67,8 +68,26 @@ class NewPartitions(NamedTuple):
     may_shrink: bool = False
 
 
+def no_topic(name: str) -> TopicError:
+    """That there is no topic of this name."""
+    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+
+
 def check_name(name: str) -> None:
     """Raise TopicError unless the name is one that a topic, and its folder, may have."""
+    problem = _name_problem(name)
+    if problem:
+        raise TopicError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"A topic can't be called {name[:300]!r}: {problem}."
+        )
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return not _name_problem(name)
+
+
+def _name_problem(name: str) -> str:
     problem = ""
     if not name:
         problem = "it is empty"
@@ -78,19 +97,7 @@ def check_name(name: str) -> None:
         problem = f"it has {len(name)} characters, and the limit is {MAX_NAME_LENGTH}"
     elif not LEGAL_NAME.match(name):
         problem = "use ASCII letters, digits, '.', '_' and '-'"
-    if problem:
-        raise TopicError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"A topic can't be called {name[:300]!r}: {problem}."
-        )
-
-
-def is_legal_name(name: str) -> bool:
-    """Whether a topic may have this name."""
-    try:
-        check_name(name)
-    except TopicError:
-        return False
-    return True
+    return problem
 
 
 def plan_topic(
@@ -140,7 +147,7 @@ def plan_partitions(
     """The replicas of the partitions to add to a topic; TopicError if they may not be."""
     topic = image.topics.get(new.name)
     if topic is None:
-        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{new.name}'.")
+        raise no_topic(new.name)
     have = len(topic.partitions)
     if new.total_count <= have:
         # The words of Kafka's answers, which scripts look for, come first.
