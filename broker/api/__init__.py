@@ -1,9 +1,10 @@
-"""The table of APIs that the broker answers: one row per API key, and what a handler is given.
+"""The table of APIs that the broker serves, one row for each API key, and the context that handlers
+receive.
 
-A row names its handler as "module:function", so that a plain broker's start-up imports no handler
-before its first request. Adding an API is one row here, one in permissions.py, and one handler.
-ApiVersions advertises exactly these rows, cut to what the protocol registry can decode. Produce and
-Fetch have no Python handler: kstore._fast runs them from frame to answer.
+A row names its handler as "module:function", so that a broker imports no handler before its first
+request. A new API needs one row here, one row in permissions.py, and one handler. ApiVersions
+advertises exactly these rows, limited to the versions that the protocol registry can decode.
+Produce and Fetch have no Python handler: kstore._fast handles them completely.
 
 May import: kstore._fast.network.
 """
@@ -21,7 +22,7 @@ __all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"
 
 
 class RequestContext(NamedTuple):
-    """Who asks, and how: what a handler may know beside the request itself."""
+    """What a handler may know in addition to the request: the client and its connection."""
 
     api_key: int
     api_version: int
@@ -34,21 +35,21 @@ class RequestContext(NamedTuple):
     principal: str
     """``User:ANONYMOUS`` on a listener without authentication."""
     connection: Connection | None = None
-    """The connection itself; None where a handler is called without one."""
+    """The connection itself; None if a handler is called without one."""
 
     @property
     def extended(self) -> bool:
-        """Whether who asks wants kstore's tagged fields in answers."""
+        """Whether the client wants kstore's tagged fields in answers."""
         return self.connection is not None and self.connection.extended
 
 
 Handler = Callable[[Any, Any, RequestContext], "Any | Awaitable[Any]"]
-"""A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it. Each says by a
-Protocol which parts of the broker it uses.
+"""A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it. Each handler
+declares in a Protocol class which parts of the broker it uses.
 
-It runs on the loop, so it returns within 2 ms or awaits. The requests behind an awaiting one on the
-same connection go on being handled; only their answers wait for their turn. ``None`` as response
-means that no answer is sent.
+It runs on the loop, so it returns within 2 ms or awaits. While it awaits, later requests of the
+connection are still handled; only their answers wait. ``None`` as the response means that no answer
+is sent.
 """
 
 
@@ -56,27 +57,26 @@ class ApiRow(NamedTuple):
     """One API: the versions served and where its handler is."""
 
     handler: str
-    """``module:function`` below kstore.broker.api; ``fast`` where kstore._fast answers by itself.
-    """
+    """``module:function`` below kstore.broker.api; ``fast`` if kstore._fast answers."""
     min_version: int
     max_version: int
     cached: bool = False
-    """The answer depends on the request's bytes and the metadata image alone: encoded once per
-    image.
+    """The answer depends only on the request's bytes and the metadata image, so it is encoded once
+    for each image.
     """
     internal: bool = False
-    """Between the brokers of a cluster: served only there, to brokers at their listener
-    (between_brokers.py), and not advertised.
+    """A request between brokers of a cluster. It is not advertised, and is served only to brokers,
+    on the listener between brokers (between_brokers.py).
     """
     controller_only: bool = False
-    """In a cluster the controller answers it; another broker hands it on (forwarding.py)."""
+    """In a cluster the controller answers it; other brokers forward it (forwarding.py)."""
     shared_configs: bool = False
-    """The same, but for what is one broker's own."""
+    """As ``controller_only``, except for settings of one broker."""
     waits_for_members: bool = False
-    """Its answer may wait for other members for as long as a client likes."""
+    """Its answer may wait for other members, for a time that the client chooses."""
     in_turns: bool = False
-    """All members of a group may ask it at the same time: of all such requests each turn of the
-    loop does a slice, whatever their connections.
+    """All members of a group may send it at the same time. All such requests, of all connections,
+    share a slice of each turn of the loop.
     """
 
 
@@ -177,7 +177,8 @@ API_TABLE: dict[int, ApiRow] = {
     25301: ApiRow("logs.copy_batches:handle_copy_batches", 0, 0),
     25302: ApiRow("groups.behind:handle_groups_behind", 0, 0, internal=True),
 }
-"""API key to row, by key. Versions are Kafka 4.3's, as far as kstore serves them."""
+"""API key to row, sorted by key. The versions are those of Kafka 4.3, as far as kstore serves them.
+"""
 
 
 def resolve_handler(row: ApiRow) -> Handler:

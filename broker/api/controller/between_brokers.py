@@ -1,8 +1,9 @@
-"""Who may ask what brokers ask each other: the APIs that the table has as internal, and whose
-principal an Envelope may name.
+"""Access to the requests between brokers, which are internal in the table of APIs, and to the
+principals that an Envelope may name.
 
-They are served at the listener between brokers alone; at any other the connection is closed, as
-Kafka does. Where clients share that listener, the right CLUSTER_ACTION does not make a broker.
+These requests are served only on the listener between brokers. On any other listener the connection
+is closed, as in Kafka. If clients share that listener, the right CLUSTER_ACTION does not make a
+client a broker.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ __all__ = ["REFUSED", "between_brokers", "may_name"]
 
 ANONYMOUS = "User:ANONYMOUS"
 REFUSED = "a request that only brokers send"
-"""Of such lines in the log only some are told."""
+"""The kind of these log lines, which limits how many are written."""
 
 
 def between_brokers(handler: Handler) -> Handler:
-    """The handler, for brokers only. ProtocolError, which ends the connection, at a listener that
-    is not theirs.
+    """Wrap a handler so that it serves only brokers. On another listener it raises ProtocolError,
+    which ends the connection.
     """
 
     def check(broker: BetweenBrokersParts, request: Any, ctx: RequestContext) -> Any:
@@ -51,26 +52,28 @@ def between_brokers(handler: Handler) -> Handler:
 
 
 def may_name(broker: BetweenBrokersParts, ctx: RequestContext, principal: str) -> bool:
-    """Whether who asks may hand on a request of this principal. Where brokers and clients come to
-    the same listener under the same name, nobody can be told from a client.
+    """Whether the sender may forward a request of this principal. If brokers and clients use the
+    same listener and the same name, they cannot be distinguished.
     """
     return principal == ctx.principal or _stands_for_others(broker, ctx)
 
 
 def _is_broker(broker: BetweenBrokersParts, ctx: RequestContext) -> bool:
-    """Whether who asks, at the listener between brokers, is one of them."""
+    """Whether the sender, on the listener between brokers, is a broker."""
     return _stands_for_others(broker, ctx) or ctx.principal == _own_principal(broker)
 
 
 def _stands_for_others(broker: BetweenBrokersParts, ctx: RequestContext) -> bool:
     authorizer = broker.authorizer
     if authorizer is None:
-        return True  # then all may do everything, under every name
+        return True  # without an authorizer, every principal may do everything
     if len(broker.node.config.listeners) > 1 or ctx.principal in authorizer.super_users:
-        return True  # at a listener of their own, the right that the API requires is enough
+        return True  # on a separate listener, the right that the API requires is enough
     return ctx.principal == _own_principal(broker) != ANONYMOUS
 
 
 def _own_principal(broker: BetweenBrokersParts) -> str | None:
-    """As whom this broker comes to others, if it knows: they may have the same name."""
+    """The principal that this broker has on other brokers, if known: other brokers may have the
+    same.
+    """
     return ANONYMOUS if broker.security is None else broker.security.own_principal

@@ -1,9 +1,10 @@
 """LeaderAndIsr 7, StopReplica 4, UpdateMetadata 8, ControlledShutdown 3, AlterPartition 2-3,
-Envelope 0 and BrokerHeartbeat 0-2: what the controller tells brokers, brokers the controller, and
-brokers each other.
+Envelope 0 and BrokerHeartbeat 0-2: requests from the controller to brokers, from brokers to the
+controller, and between brokers.
 
-They are served in a cluster only, and not advertised. The first three are runtime/replica_manager's
-to carry out, BrokerHeartbeat is runtime/membership/outage.py's, the others are the controller's.
+They are served only in a cluster, and are not advertised. runtime/replica_manager executes the
+first three, runtime/membership/outage.py answers BrokerHeartbeat, and the controller handles the
+others.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ __all__ = [
 async def handle_leader_and_isr(
     broker: ReplicaParts, request: LeaderAndIsrRequest, ctx: RequestContext
 ) -> LeaderAndIsrResponse:
-    """Lead and follow as the controller says."""
+    """Lead and follow partitions as the controller requests."""
     try:
         return await broker.replica_manager.leader_and_isr(request)
     except StoreError as problem:
@@ -62,14 +63,14 @@ async def handle_leader_and_isr(
 async def handle_stop_replica(
     broker: ReplicaParts, request: StopReplicaRequest, ctx: RequestContext
 ) -> StopReplicaResponse:
-    """End replicas as the controller says."""
+    """Stop replicas as the controller requests."""
     return await broker.replica_manager.stop_replica(request)
 
 
 async def handle_update_metadata(
     broker: ReplicaParts, request: UpdateMetadataRequest, ctx: RequestContext
 ) -> UpdateMetadataResponse:
-    """Know what the controller knows."""
+    """Apply the controller's metadata."""
     try:
         return await broker.replica_manager.update_metadata(request)
     except StoreError as problem:
@@ -77,20 +78,24 @@ async def handle_update_metadata(
 
 
 def _not_yet(broker: ReplicaParts, problem: StoreError) -> int:
-    """The controller says it again; carried out twice it does the same."""
+    """The error for a broker that is not ready: the controller sends the request again, and
+    executing it twice has the same effect.
+    """
     broker.node.report(f"what the controller says can't be done yet: {problem}")
     return ErrorCode.REQUEST_TIMED_OUT
 
 
 def _controller(broker: HasMembership) -> Any:
-    """The controller if it is this broker, else None."""
+    """The controller if this broker is it, else None."""
     return broker.membership.controller
 
 
 async def handle_controlled_shutdown(
     broker: HasMembership, request: ControlledShutdownRequest, ctx: RequestContext
 ) -> ControlledShutdownResponse:
-    """Move what a stopping broker leads; the answer names what it still leads."""
+    """Move leadership away from a stopping broker; the answer lists the partitions that it still
+    leads.
+    """
     controller = _controller(broker)
     if controller is None:
         return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
@@ -109,7 +114,7 @@ async def handle_controlled_shutdown(
 async def handle_alter_partition(
     broker: HasMembership, request: AlterPartitionRequest, ctx: RequestContext
 ) -> AlterPartitionResponse:
-    """Let a leader change who is in sync (KIP-497)."""
+    """Change the in-sync replicas of a partition at its leader's request (KIP-497)."""
     controller = _controller(broker)
     if controller is None:
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
@@ -123,22 +128,22 @@ async def handle_alter_partition(
 def handle_broker_heartbeat(
     broker: HasMembership, request: BrokerHeartbeatRequest, ctx: RequestContext
 ) -> BrokerHeartbeatResponse:
-    """Say whether this broker reaches the coordination store, to one that does not."""
+    """Report whether this broker reaches the coordination store, to a broker that does not."""
     if not broker.membership.sees_the_store():
         return BrokerHeartbeatResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
     return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 
 
 def _limit(broker: EnvelopeParts, api_key: int) -> int:
-    """How many elements a request that is handed on may have; of one that is not served, none."""
+    """How many elements a forwarded request may have; 0 for a request that is not served."""
     return max_elements(broker.node.config, api_key) if api_key in API_TABLE else 0
 
 
 async def handle_envelope(
     broker: EnvelopeParts, request: EnvelopeRequest, ctx: RequestContext
 ) -> EnvelopeResponse:
-    """Answer a client's request that another broker hands on, as if the client had asked here.
-    Who hands it on was judged before (between_brokers.py).
+    """Answer a client's request that another broker forwards, as if the client had sent it here.
+    between_brokers.py has checked the sender.
     """
     if _controller(broker) is None:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

@@ -1,9 +1,9 @@
-"""Requests that a broker of a cluster does not answer itself, or not yet: those that only the
-controller can answer are handed on to it, and all of clients' wait until this broker knows the
+"""Requests that a broker of a cluster does not answer itself, or not yet. Requests that only the
+controller can answer are forwarded to it. All requests of clients wait until this broker knows the
 cluster.
 
-A client may so ask any broker for anything. Where no controller can be had in time, it is told so
-in the form of its request.
+So a client can send any request to any broker. If no controller is available in time, the client
+gets an error in the form of its request.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ if TYPE_CHECKING:
 __all__ = ["carried_out", "configs_to_controller", "to_controller", "when_ready"]
 
 CHANGED_BY = {49: {"/config/clients"}, 51: {"/config/users"}, 57: {FEATURE_NODE}}
-"""What APIs change that brokers keep: who has asked here finds it changed here."""
+"""API key to the store's paths that the API changes and brokers cache: after the request, this
+broker sees the change.
+"""
 FOLDERS = {TOPIC: TOPICS, BROKER: "brokers", GROUP: "groups", CLIENT_METRICS: "client-metrics"}
 LONGEST_S = 30.0
-"""A client's timeout above this is not waited for: most clients give up after 30 s."""
+"""The longest time that a client's timeout counts: most clients give up after 30 s."""
 AT_LEAST_S = 1.0
 READY_S = 20.0
 """How long a client's request waits for the broker to know the cluster."""
 
 
 def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Awaitable[Any]]:
-    """The handler, and an answer where the coordination store fails under it: what was asked for
-    may or may not have happened.
+    """Wrap a handler: if the coordination store fails during it, the client gets an error. The
+    request may or may not have taken effect.
     """
 
     async def run(broker: HasNode, request: Any, ctx: RequestContext) -> Any:
@@ -59,7 +61,7 @@ def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Aw
 
 
 def to_controller(handler: Handler) -> Handler:
-    """The handler where this broker is the controller; elsewhere the request is handed on."""
+    """Wrap a handler: the controller runs it, another broker forwards the request."""
     here = carried_out(handler)
 
     async def hand_on(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
@@ -68,7 +70,7 @@ def to_controller(handler: Handler) -> Handler:
         if wait_ms and broker.throttles is not None and ctx.connection is not None:
             broker.throttles.hold(ctx.connection, wait_ms)
         if ctx.api_key in CHANGED_BY:
-            with suppress(StoreError):  # then its watch sees it
+            with suppress(StoreError):  # its watch will see the change
                 await broker.config_reload.reload(CHANGED_BY[ctx.api_key])
         return response
 
@@ -81,7 +83,7 @@ def to_controller(handler: Handler) -> Handler:
 
 
 def configs_to_controller(handler: Handler) -> Handler:
-    """As `to_controller`, but for what is this broker's own: that it changes itself."""
+    """As `to_controller`, except that a broker changes its own settings itself."""
     here = carried_out(handler)
 
     async def share(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
@@ -111,19 +113,19 @@ def configs_to_controller(handler: Handler) -> Handler:
 
 
 def _is_own(resource: Any) -> bool:
-    """Whether it is one broker's, which alone changes it."""
+    """Whether the resource belongs to one broker, which alone changes it."""
     named_broker = resource.resource_type == BROKER and resource.resource_name
     return bool(named_broker) or resource.resource_type == BROKER_LOGGER
 
 
 def _node(resource: Any) -> str:
-    """Where what is set for a resource lies; of topics each by itself, of others all together."""
+    """The node with the settings of a resource; each topic has its own, other kinds share one."""
     kind = FOLDERS.get(resource.resource_type, "")
     return f"/config/{kind}/{resource.resource_name}"
 
 
 async def _ask(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
-    """The controller's answer, or what the client is told without it."""
+    """The controller's answer, or the client's error if there is none."""
     timeout_s = getattr(request, "timeout_ms", LONGEST_S * 1000) / 1000
     try:
         return await ask_controller(
@@ -141,8 +143,8 @@ async def _ask(broker: ForwardingParts, request: Any, ctx: RequestContext) -> An
 
 
 def when_ready(handler: Handler) -> Handler:
-    """The handler, once this broker knows the cluster: until then it would answer that nothing
-    exists.
+    """Wrap a handler so that it waits until this broker knows the cluster: before that, it would
+    answer that nothing exists.
     """
 
     async def wait(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
@@ -163,7 +165,7 @@ def when_ready(handler: Handler) -> Handler:
 
 
 def _told(problem: KafkaError) -> int:
-    """What a client is told: it knows how to look for the controller again."""
+    """The error that a client gets. Clients know how to look for the controller again."""
     if problem.code == ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.NOT_CONTROLLER

@@ -1,4 +1,4 @@
-"""What the handlers of this room are given."""
+"""The parts of a broker that the handlers of this room use."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = [
 
 
 class HasMembership(Protocol):
-    """For what the controller answers."""
+    """For requests that the controller answers."""
 
     @property
     def membership(self) -> Membership:
-        """This broker's place in its cluster, which has the controller where this broker is it."""
+        """This broker's membership in its cluster, with the controller if this broker is it."""
 
 
 class HasNode(Protocol):
-    """For what the operator is told."""
+    """For reports to the operator."""
 
     @property
     def node(self) -> Node:
@@ -42,19 +42,19 @@ class HasNode(Protocol):
 
 
 class ForwardingParts(HasNode, HasMembership, Protocol):
-    """For requests that are handed on to the controller."""
+    """For requests that are forwarded to the controller."""
 
     @property
     def store(self) -> Store:
-        """While it is away, no other broker becomes the controller."""
+        """While it is unavailable, no other broker becomes the controller."""
 
     @property
     def config_reload(self) -> ConfigReload:
-        """Has what the controller has changed act here at once."""
+        """Applies the controller's changes on this broker at once."""
 
     @property
     def throttles(self) -> ClientThrottles | None:
-        """Who lets clients wait as the controller says."""
+        """Throttles clients as the controller requests."""
 
 
 class ReassignmentParts(HasMembership, Protocol):
@@ -66,31 +66,31 @@ class ReassignmentParts(HasMembership, Protocol):
 
     @property
     def topics(self) -> Topics:
-        """Changes them, where no controller does."""
+        """Changes them if there is no controller."""
 
 
 class QuorumParts(HasNode, ReassignmentParts, Protocol):
-    """For what is told of the quorum."""
+    """For the description of the quorum."""
 
 
 class ReplicaParts(HasNode, Protocol):
-    """For what the controller says."""
+    """For requests from the controller."""
 
     @property
     def replica_manager(self) -> ReplicaManager:
-        """Who carries it out."""
+        """Executes them."""
 
 
 class BetweenBrokersParts(HasAuthorizer, HasSecurity, HasNode, Protocol):
-    """For the question who is a broker."""
+    """For the check that the sender is a broker."""
 
 
 class EnvelopeParts(BetweenBrokersParts, HasMembership, HasTurns, Protocol):
-    """For a client's request that another broker hands on."""
+    """For a client's request that another broker forwards."""
 
     async def loaded(self, api_key: int) -> None:
         """Wait until the modules that answer an API's requests are loaded."""
 
     @property
     def plane(self) -> DataPlane:
-        """Which counts errors."""
+        """Counts errors."""

@@ -1,9 +1,9 @@
 """DescribeQuorum 0-2 (KIP-595), AddRaftVoter 0-1 and RemoveRaftVoter 0 (KIP-853), UnregisterBroker
 0.
 
-There is no KRaft quorum here: the controller is elected through the coordination store. To tools it
-is a quorum of one static voter, the controller itself, as in a single-node Kafka; such a quorum's
-voters can't be changed.
+kstore has no KRaft quorum: the controller is elected through the coordination store. Tools see a
+quorum of one static voter, the controller itself, as in a single-node Kafka. The voters of such a
+quorum cannot be changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ NOT_HERE = f"The only quorum is that of {METADATA_TOPIC}, partition 0."
 def handle_describe_quorum(
     broker: QuorumParts, request: DescribeQuorumRequest, ctx: RequestContext
 ) -> DescribeQuorumResponse:
-    """The controller as the one voter; what is not the metadata partition is unknown."""
+    """Describe the controller as the only voter; partitions other than the metadata partition are
+    unknown.
+    """
     metadata = len(request.topics) == 1 and _asks_for_metadata(request.topics[0])
     response = DescribeQuorumResponse()
     for topic in request.topics:
@@ -90,8 +92,8 @@ def _voter(broker: QuorumParts, ctx: RequestContext) -> DescribeQuorumResponsePa
 
 
 def _metadata_offset(broker: QuorumParts) -> int:
-    """What grows with every change of the metadata: this broker's epoch, then the image's
-    version.
+    """A number that increases with each change of the metadata: this broker's epoch, then the
+    image's version.
     """
     return broker.image.version + max(0, broker.membership.broker_epoch)
 
@@ -115,7 +117,7 @@ def _nodes(broker: QuorumParts) -> list[Node]:
 def handle_add_raft_voter(
     broker: QuorumParts, request: AddRaftVoterRequest, ctx: RequestContext
 ) -> AddRaftVoterResponse:
-    """Refused as by a quorum of static voters (kraft.version 0)."""
+    """Refuse, as a quorum of static voters does (kraft.version 0)."""
     refusal = _voter_error(broker, request.cluster_id, request.voter_id, request.voter_directory_id)
     if refusal is None and not request.listeners:
         words = f"Voter {request.voter_id} has no listener; give its host and port."
@@ -127,7 +129,7 @@ def handle_add_raft_voter(
 def handle_remove_raft_voter(
     broker: QuorumParts, request: RemoveRaftVoterRequest, ctx: RequestContext
 ) -> RemoveRaftVoterResponse:
-    """Refused as by a quorum of static voters (kraft.version 0)."""
+    """Refuse, as a quorum of static voters does (kraft.version 0)."""
     code, words = _voter_error(
         broker, request.cluster_id, request.voter_id, request.voter_directory_id
     ) or _static("removed")
@@ -161,8 +163,8 @@ def _static(done: str) -> tuple[int, str]:
 def handle_unregister_broker(
     broker: QuorumParts, request: UnregisterBrokerRequest, ctx: RequestContext
 ) -> UnregisterBrokerResponse:
-    """Forget a broker. One that is alive registers itself again at once, so for it nothing
-    changes.
+    """Forget a broker. A broker that is alive registers itself again at once, so nothing changes
+    for it.
     """
     if request.broker_id in broker.image.brokers:
         return UnregisterBrokerResponse()

@@ -1,9 +1,9 @@
 """ElectLeaders 0-2 (KIP-183, KIP-460), AlterPartitionReassignments 0-1 and
 ListPartitionReassignments 0 (KIP-455).
 
-On one node nothing can move, so no election is needed and no reassignment is ever under way; the
-checks are in state/controller/reassignment.py. In a cluster the controller decides, to which other
-brokers hand these requests on.
+A single broker needs no election and has no reassignments; the checks are in
+state/controller/reassignment.py. In a cluster the controller decides, and other brokers forward
+these requests to it.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ __all__ = [
 ELECTION_TYPES = (0, 1)
 NO_EPOCH = -1
 LARGEST_RAISED_EPOCH = 1 << 30
-"""The leaders need room for epochs of their own."""
+"""Leaders need room for their own epochs above it."""
 
 
 def handle_elect_leaders(
     broker: ReassignmentParts, request: ElectLeadersRequest, ctx: RequestContext
 ) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
-    """Per partition why no election took place, or that one did; null topics mean all, of which
-    those that need none are not told.
+    """Elect leaders; the answer has the result of each partition. Null topics mean all; of these,
+    partitions that need no election are not in the answer.
     """
     response = ElectLeadersResponse()
     if ctx.api_version >= 1:
@@ -77,15 +77,15 @@ def handle_elect_leaders(
 async def _raise_epochs(
     broker: ReassignmentParts, request: ElectLeadersRequest, response: ElectLeadersResponse
 ) -> ElectLeadersResponse:
-    """Let the leaders go on in epochs of at least these numbers; those that have such epochs are
-    left alone.
+    """Raise leader epochs to at least these numbers; partitions that have such epochs are left
+    alone.
     """
     controller = _controller(broker)
     least: dict[TopicPartition, int] = {}
     for topic in request.topic_partitions or ():
         rows = []
         epochs = topic.least_leader_epochs
-        if len(epochs) != len(topic.partitions):  # in a piece of a wide request, too
+        if len(epochs) != len(topic.partitions):  # also in a piece of a wide request
             epochs = [NO_EPOCH] * len(topic.partitions)
         for index, epoch in zip(topic.partitions, epochs, strict=True):
             place = TopicPartition(topic.topic, index)
@@ -109,7 +109,7 @@ async def _raise_epochs(
 
 
 def _controller(broker: ReassignmentParts) -> Controller | None:
-    """The controller, where this broker is it; None on a single node."""
+    """The controller if this broker is it; None on a single broker."""
     return broker.membership.controller
 
 
@@ -155,8 +155,8 @@ def _error(request: ElectLeadersRequest) -> int:
 def handle_alter_partition_reassignments(
     broker: ReassignmentParts, request: AlterPartitionReassignmentsRequest, ctx: RequestContext
 ) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
-    """Begin or cancel each. On one node the only valid assignment is the one there is, so nothing
-    is to be done.
+    """Begin or cancel reassignments. On a single broker, only the current assignment is valid, so
+    nothing changes.
     """
     if request.timeout_ms <= 0:
         return _timed_out(request)
@@ -237,7 +237,9 @@ def _reassign(
 def handle_list_partition_reassignments(
     broker: ReassignmentParts, request: ListPartitionReassignmentsRequest, ctx: RequestContext
 ) -> ListPartitionReassignmentsResponse | Awaitable[ListPartitionReassignmentsResponse]:
-    """Those under way, of all topics or of these; on one node there are none."""
+    """List the reassignments in progress, of all topics or of the given ones. A single broker has
+    none.
+    """
     controller = _controller(broker)
     if controller is not None:
         return _list_in_cluster(controller, request)

@@ -1,5 +1,5 @@
-"""GroupsBehind, version 0, kstore's own (KIP-253): the controller asks which groups have not read
-the partitions of a topic that retire.
+"""GroupsBehind 0, an extension (KIP-253): the controller asks which groups have not read the
+partitions of a topic that retire.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ __all__ = ["handle_groups_behind"]
 async def handle_groups_behind(
     broker: GroupParts, request: GroupsBehindRequest, ctx: RequestContext
 ) -> GroupsBehindResponse:
-    """Of all groups that are coordinated here, or the error that keeps it from being known."""
+    """Check all groups of this coordinator; the answer is an error if the result cannot be
+    known.
+    """
     asked = Retirement(request.retired_from, request.retired_epoch, request.retired_partition_epoch)
     try:
         partitions, groups = await broker.groups().behind(

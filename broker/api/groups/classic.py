@@ -1,7 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and describing, listing and deleting classic groups.
 
-Requests of old versions are brought into the newest form here; what is decided on them is
-broker/state's.
+Requests of old versions are converted to the newest form here; broker/state makes the decisions.
 """
 
 from __future__ import annotations
@@ -63,7 +62,9 @@ GROUP = AclResourceType.GROUP
 FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
-"""From here on a member has to name the protocol type and name that it joined with (KIP-559)."""
+"""From this version on, a member must name the protocol type and protocol that it joined with
+(KIP-559).
+"""
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
@@ -102,7 +103,7 @@ def _joined(response: JoinGroupResponse, ctx: RequestContext) -> JoinGroupRespon
 def handle_sync_group(
     broker: GroupParts, request: SyncGroupRequest, ctx: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    """Get the member's assignment; the answer waits for the leader's."""
+    """Return the member's assignment; the answer waits for the group's leader."""
     named = request.protocol_type is not None and request.protocol_name is not None
     if ctx.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and not named:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -125,8 +126,8 @@ async def _synced_later(answer: Awaitable[SyncGroupResponse]) -> SyncGroupRespon
 def handle_heartbeat(
     broker: GroupParts, request: HeartbeatRequest, ctx: RequestContext
 ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
-    """Keep a session; at once, where nothing has to be waited for. While its group is being loaded
-    a member is told that all is well.
+    """Keep a session alive. The answer is immediate if nothing has to be waited for. While the
+    group is loaded, the answer has no error.
     """
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
@@ -152,7 +153,7 @@ def _unheard(error: KafkaError) -> HeartbeatResponse:
 async def handle_leave_group(
     broker: GroupParts, request: LeaveGroupRequest, ctx: RequestContext
 ) -> LeaveGroupResponse:
-    """Leave a group; before version 3 one member, whose error is the answer's."""
+    """Leave a group. Before version 3 the request has one member, whose error is the answer's."""
     single = ctx.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
     if single:
         request = request.replaced(members=[MemberIdentity(member_id=request.member_id)])
@@ -171,7 +172,7 @@ async def handle_leave_group(
 async def handle_describe_groups(
     broker: GroupParts, request: DescribeGroupsRequest, ctx: RequestContext
 ) -> DescribeGroupsResponse:
-    """State and members of the groups asked for."""
+    """Return state and members of the requested groups."""
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
@@ -185,7 +186,7 @@ async def handle_describe_groups(
 
 
 def group_operations(broker: HasAuthorizer, ctx: RequestContext, group_id: str) -> int:
-    """What who asks may do with the group (KIP-430)."""
+    """The operations that the client may do on the group (KIP-430)."""
     return operations_mask(broker, ctx, GROUP, group_id)
 
 
@@ -196,7 +197,7 @@ async def _describe(broker: GroupParts, group_id: str, api_version: int) -> Desc
 async def handle_list_groups(
     broker: GroupParts, request: ListGroupsRequest, ctx: RequestContext
 ) -> ListGroupsResponse:
-    """The groups of this broker that pass the filters, of those that who asks may describe."""
+    """List the groups of this broker that match the filters and that the client may describe."""
     response = ListGroupsResponse()
     coordinator = broker.groups()
     await coordinator.wait_loaded()
@@ -220,8 +221,8 @@ async def handle_list_groups(
 def handle_delete_groups(
     broker: DeleteParts, request: DeleteGroupsRequest, ctx: RequestContext
 ) -> Awaitable[DeleteGroupsResponse]:
-    """Delete groups without members, with their offsets; at once, as offsets are committed: a
-    commit that comes behind it on the same connection stays.
+    """Delete groups without members, and their offsets. Like a commit, this takes effect at once: a
+    later commit on the same connection is kept.
     """
     answers: dict[str, Message | Awaitable[Message] | KafkaError] = {}
     for group_id in request.groups_names:
@@ -240,7 +241,7 @@ def handle_delete_groups(
 async def _delete_share_group(
     broker: DeleteParts, single: DeleteGroupsRequest, ctx: RequestContext
 ) -> Message:
-    """The state of its partitions goes first: without the group nobody would know of it."""
+    """Delete the state of its partitions first: without the group nothing refers to it."""
     (group_id,) = single.groups_names
     await broker.share_states().delete_all(group_id)
     return await broker.groups().handle(group_id, single, ctx)

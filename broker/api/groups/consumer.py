@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat 0-1 and ConsumerGroupDescribe 0-1 (KIP-848). What a group decides is
-broker/state's.
+"""ConsumerGroupHeartbeat 0-1 and ConsumerGroupDescribe 0-1 (KIP-848). broker/state makes the
+decisions of a group.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNSEEN = "The group has topics that the client is not authorized to describe."
 def handle_consumer_group_heartbeat(
     broker: GroupProtocolParts, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Join, stay in or leave a consumer group; at once, where nothing has to be waited for."""
+    """Join, stay in or leave a consumer group; immediate if nothing has to be waited for."""
     if not _is_enabled(broker):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -93,7 +93,9 @@ def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
 async def _note_regex(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
 ) -> None:
-    """A member says its expression once; who takes its group over hears of it by any heartbeat."""
+    """Note a member's regular expression. A member sends it once; a new coordinator of its group
+    gets it with any heartbeat.
+    """
     group = (await coordinator.partition(request.group_id)).shard.groups.get(request.group_id)
     member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
     regex = member.regex if member is not None else None
@@ -104,7 +106,7 @@ async def _note_regex(
 async def handle_consumer_group_describe(
     broker: GroupProtocolParts, request: ConsumerGroupDescribeRequest, ctx: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Members, assignments and target assignments of the groups asked for."""
+    """Members, assignments and target assignments of the requested groups."""
     response = ConsumerGroupDescribeResponse()
     if not _is_enabled(broker):
         refused = ErrorCode.UNSUPPORTED_VERSION
@@ -135,7 +137,7 @@ async def handle_consumer_group_describe(
 
 
 def may_describe(broker: HasAuthorizer, ctx: RequestContext, topics: Iterable[str]) -> bool:
-    """Whether who asks may describe all of these topics."""
+    """Whether the client may describe all of these topics."""
     if broker.authorizer is None:
         return True
     names = set(topics)
@@ -143,7 +145,7 @@ def may_describe(broker: HasAuthorizer, ctx: RequestContext, topics: Iterable[st
 
 
 def _topics(described: DescribedGroup) -> set[str]:
-    """The topics that the group's members have, or are to have."""
+    """The topics in the members' assignments and target assignments."""
     return {
         topic.topic_name
         for member in described.members
@@ -163,6 +165,6 @@ async def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribedGr
 
 
 def _is_enabled(broker: GroupProtocolParts) -> bool:
-    """Whether the protocol is among those of the settings, and its feature is finalized."""
+    """Whether the settings enable the protocol, and its feature is finalized."""
     protocols = broker.config["group.coordinator.rebalance.protocols"]
     return KIND in protocols and broker.features().levels.get(FEATURE, 0) > 0

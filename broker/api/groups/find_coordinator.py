@@ -1,5 +1,5 @@
-"""FindCoordinator 0-6: which broker serves a group or a transactional id, or keeps the state of a
-share-partition.
+"""FindCoordinator 0-6: which broker coordinates a group or a transactional id, or keeps the state
+of a share-partition.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ RESOURCES = {GROUP: AclResourceType.GROUP, TRANSACTION: AclResourceType.TRANSACT
 async def handle_find_coordinator(
     broker: CoordinatorParts, request: FindCoordinatorRequest, ctx: RequestContext
 ) -> FindCoordinatorResponse:
-    """The coordinators of the keys; the first question about a group makes __consumer_offsets, the
-    first about a transactional id __transaction_state, about a share-partition __share_group_state.
+    """Return the coordinators of the keys. The first request about a group creates
+    __consumer_offsets, about a transactional id __transaction_state, about a share-partition
+    __share_group_state.
     """
     many = ctx.api_version >= FIRST_VERSION_WITH_MANY_KEYS
     keys = request.coordinator_keys if many else [request.key]
@@ -78,7 +79,7 @@ async def _find(
 
 
 async def _find_share(broker: CoordinatorParts, key: str, ctx: RequestContext) -> Coordinator:
-    """Only brokers ask for the coordinator of a share-partition."""
+    """Find the coordinator of a share-partition; only brokers ask for it."""
     if not allowed_cluster(broker, ctx, AclOperation.CLUSTER_ACTION):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return _nowhere(key, code, no_right(ctx, code))

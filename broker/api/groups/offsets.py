@@ -1,6 +1,6 @@
 """OffsetCommit 2-10, OffsetFetch 1-10 and OffsetDelete: topics by name or id, one group or many.
 
-Which topics exist is checked here; what a group allows is broker/state's.
+These handlers check which topics exist; broker/state decides what a group allows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NO_EPOCH = -1
 def handle_offset_commit(
     broker: GroupParts, request: OffsetCommitRequest, ctx: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit the offsets of partitions that exist; at once, where nothing has to be waited for."""
+    """Commit the offsets of partitions that exist; immediate if nothing has to be waited for."""
     known, unknown = _split_by_existence(broker, request, ctx.api_version)
     group_id, news = request.group_id, broker.partition_news
     if group_id and news is not None:
@@ -82,8 +82,9 @@ async def _commit_what_is_heard_of(
     request: OffsetCommitRequest,
     ctx: RequestContext,
 ) -> OffsetCommitResponse:
-    """Only the group's coordinator says that a partition does not exist, and only when it does not:
-    the owner may have heard of it earlier than this broker.
+    """Commit once this broker knows the partitions. Only the group's coordinator reports that a
+    partition does not exist, and only if that is certain: the owner may have learned of it earlier
+    than this broker.
     """
     try:
         async with line:
@@ -96,7 +97,7 @@ async def _commit_what_is_heard_of(
         return offset_commit_failure(request, error.code)
     except TimeoutError:
         return offset_commit_failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    # Its place among the group's commits is decided: later ones need not wait for its replicas.
+    # The order of the group's commits is fixed now: later commits need not wait for its replicas.
     return await answer if isinstance(answer, Awaitable) else answer
 
 
@@ -116,7 +117,7 @@ def _commit(
     known: list[OffsetCommitRequestTopic],
     unknown: list[OffsetCommitResponseTopic],
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit the offsets of the partitions that are known, and answer for the others, too."""
+    """Commit the offsets of the known partitions; the answer covers the others, too."""
     if not known:
         return OffsetCommitResponse(topics=unknown)
     request = request.replaced(topics=known)
@@ -144,7 +145,7 @@ async def _committed_later(
 def _with_unknown(
     response: OffsetCommitResponse, unknown: list[OffsetCommitResponseTopic]
 ) -> OffsetCommitResponse:
-    """The answer for all topics, one entry for each."""
+    """The answer for all topics, with one entry for each."""
     if unknown or len(response.topics) > 1:
         return OffsetCommitResponse(topics=_merged(unknown, response.topics))
     return response
@@ -156,8 +157,8 @@ def _split_by_existence(
     api_version: int,
     error_code: int | None = None,
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """The topics to commit, with name and id filled in, and the answers for what is not known to
-    exist: an error, or that it does not exist.
+    """Return the topics to commit, with name and id filled in, and the answers for partitions that
+    are not known to exist: an error, or that they do not exist.
     """
     by_id = api_version >= FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
     known: list[OffsetCommitRequestTopic] = []
@@ -193,7 +194,7 @@ def _split_by_existence(
 def _merged(
     first: list[OffsetCommitResponseTopic], second: list[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
-    """One entry per topic, however often it was named."""
+    """Merge entries of the same topic."""
     topics: dict[tuple[str, UUID], OffsetCommitResponseTopic] = {}
     for topic in (*first, *second):
         present = topics.setdefault((topic.name, topic.topic_id), topic)
@@ -205,7 +206,7 @@ def _merged(
 async def handle_offset_fetch(
     broker: GroupParts, request: OffsetFetchRequest, ctx: RequestContext
 ) -> OffsetFetchResponse:
-    """Committed offsets of one group, or of many since version 8."""
+    """Return the committed offsets of one group, or since version 8 of several groups."""
     if ctx.api_version >= FIRST_FETCH_VERSION_WITH_GROUPS:
         fetched = [
             await _fetch_group(broker, group, request.require_stable, ctx)
@@ -291,9 +292,9 @@ def _leave_other_lives(
     asked: OffsetFetchRequestTopics,
     rows: list[OffsetFetchResponsePartitions],
 ) -> None:
-    """Take offsets out of an answer that are not of the partitions that are meant by their epochs
-    (KIP-232): an error where that name has another partition now, and no offset where the commit
-    is of an earlier one, which nobody has deleted yet.
+    """Remove offsets from an answer that belong to another partition than the request's partition
+    epochs name (KIP-232): an error if the name belongs to another partition now, and no offset if
+    the commit is of an earlier partition and has not been deleted yet.
     """
     wanted = dict(zip(asked.partition_indexes, asked.partition_epochs, strict=False))
     partitions = () if image is None else image.partitions
@@ -305,14 +306,14 @@ def _leave_other_lives(
         if code == of_commit == ErrorCode.NONE:
             continue
         if of_commit == ErrorCode.INVALID_PARTITION_EPOCH:
-            code = of_commit  # this broker has not heard yet what the commit tells
+            code = of_commit  # this broker has not yet learned what the commit shows
         row.error_code = row.error_code or code
         row.committed_offset, row.metadata = INVALID_OFFSET, ""
         row.committed_leader_epoch = row.partition_epoch = NO_EPOCH
 
 
 def _add_topic_ids(broker: GroupParts, response: OffsetFetchResponseGroup) -> None:
-    """Name all topics by id; offsets of topics that are gone can't be told in this version."""
+    """Name all topics by id; this version cannot return offsets of deleted topics."""
     kept = []
     for topic in response.topics:
         image = broker.image.topics.get(topic.name)
@@ -327,7 +328,7 @@ def _is_shown(broker: GroupParts, ctx: RequestContext, topic: str) -> bool:
 
 
 def _denied_topic(topic: OffsetFetchRequestTopics, *, by_id: bool) -> OffsetFetchResponseTopics:
-    """What is told of a topic that who asks may not describe: not the name of an id either."""
+    """The answer for a topic that the client may not describe: a name is not revealed for an id."""
     row = _refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if by_id:
         row.name = ""
@@ -367,8 +368,8 @@ def _old_partition(partition: OffsetFetchResponsePartitions) -> OffsetFetchRespo
 def handle_offset_delete(
     broker: GroupParts, request: OffsetDeleteRequest, ctx: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    """Delete committed offsets of topics that the group does not consume; at once, as they are
-    committed: a commit that comes behind it on the same connection stays.
+    """Delete committed offsets of topics that the group does not consume. Like a commit, this takes
+    effect at once: a later commit on the same connection is kept.
     """
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     known: list[OffsetDeleteRequestTopic] = []
@@ -411,7 +412,7 @@ async def _deleted_later(
 def _with_refused(
     response: OffsetDeleteResponse, refused: dict[str, OffsetDeleteResponseTopic]
 ) -> OffsetDeleteResponse:
-    """The answer for all topics, one entry for each."""
+    """The answer for all topics, with one entry for each."""
     if response.error_code == ErrorCode.NONE:
         for deleted in response.topics:
             present = refused.setdefault(deleted.name, deleted)

@@ -1,4 +1,4 @@
-"""What the handlers of groups need of a broker."""
+"""The parts of a broker that the handlers of groups use."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class GroupParts(HasAuthorizer, Protocol):
 
     @property
     def partition_news(self) -> Lazy[PartitionNews] | None:
-        """Who hears of partitions; None where this broker makes them all."""
+        """Learns of new partitions; None if this broker creates them all."""
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
 
 
 class CoordinatorParts(GroupParts, Protocol):
@@ -54,7 +54,7 @@ class CoordinatorParts(GroupParts, Protocol):
         """The share coordinator."""
 
     async def loaded(self, api_key: int) -> None:
-        """Wait until the modules that answer an API's requests are loaded."""
+        """Wait until the modules that serve an API are loaded."""
 
 
 class DeleteParts(GroupParts, Protocol):
@@ -62,7 +62,7 @@ class DeleteParts(GroupParts, Protocol):
 
     @property
     def share_states(self) -> Lazy[ShareGroupStates]:
-        """Who has the share partitions' state kept."""
+        """Stores the state of share-partitions."""
 
 
 class GroupProtocolParts(HasAuthorizer, HasFeatures, Protocol):
@@ -82,7 +82,7 @@ class ShareParts(GroupProtocolParts, Protocol):
 
     @property
     def share_states(self) -> Lazy[ShareGroupStates]:
-        """Who has the share partitions' state kept."""
+        """Stores the state of share-partitions."""
 
 
 class ShareOffsetParts(ShareParts, Protocol):
@@ -90,11 +90,11 @@ class ShareOffsetParts(ShareParts, Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
 
     @property
     def partition_ends(self) -> Lazy[PartitionEnds]:
-        """Who knows the ends of partitions, wherever they are led."""
+        """Finds the end offsets of partitions, on whichever broker leads them."""
 
 
 class StreamsParts(GroupProtocolParts, Protocol):
@@ -106,4 +106,4 @@ class StreamsParts(GroupProtocolParts, Protocol):
 
     @property
     def internal_topics(self) -> Lazy[InternalTopics]:
-        """Who makes topics that streams groups lack."""
+        """Creates topics that streams groups lack."""

@@ -52,7 +52,7 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 async def handle_describe_share_group_offsets(
     broker: ShareOffsetParts, request: DescribeShareGroupOffsetsRequest, ctx: RequestContext
 ) -> DescribeShareGroupOffsetsResponse:
-    """Start offset and lag of the partitions asked for, or of all that a group has."""
+    """Return start offset and lag of the requested partitions, or of all partitions of a group."""
     response = DescribeShareGroupOffsetsResponse()
     for group in request.groups:
         if not is_enabled(broker):
@@ -128,7 +128,7 @@ def _with_lag(
     ids: dict[str, UUID],
     found: dict[Place, ShareSummary | KafkaError],
 ) -> set[TopicPartition]:
-    """The partitions whose end makes a lag."""
+    """The partitions whose lag is computed from their end."""
     wanted = set()
     for topic in topics:
         for index in topic.partitions:
@@ -170,7 +170,7 @@ def _described_topic(
 async def handle_alter_share_group_offsets(
     broker: ShareOffsetParts, request: AlterShareGroupOffsetsRequest, ctx: RequestContext
 ) -> AlterShareGroupOffsetsResponse:
-    """Set start offsets of a group without members, which is made if there is none."""
+    """Set start offsets of a group without members. The group is created if it does not exist."""
     problem = _whole_problem(broker, request.group_id)
     if problem is not None:
         return AlterShareGroupOffsetsResponse(error_code=problem.code, error_message=str(problem))
@@ -208,7 +208,7 @@ async def _initialize(
     request: AlterShareGroupOffsetsRequest,
     answer: AlterShareGroupOffsetsResponse,
 ) -> None:
-    """Have those initialized that have no error yet, and note what becomes of them."""
+    """Initialize the partitions that have no error yet, and note the results."""
     offsets = {
         (topic.topic_name, asked.partition_index): asked.start_offset
         for topic in request.topics
@@ -241,7 +241,7 @@ def _whole_problem(broker: ShareOffsetParts, group_id: str) -> KafkaError | None
 async def handle_delete_share_group_offsets(
     broker: ShareOffsetParts, request: DeleteShareGroupOffsetsRequest, ctx: RequestContext
 ) -> DeleteShareGroupOffsetsResponse:
-    """Forget topics for a group without members."""
+    """Delete the offsets of topics for a group without members."""
     problem = _whole_problem(broker, request.group_id)
     if problem is not None:
         return DeleteShareGroupOffsetsResponse(error_code=problem.code, error_message=str(problem))

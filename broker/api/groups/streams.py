@@ -1,6 +1,6 @@
 """StreamsGroupHeartbeat and StreamsGroupDescribe (KIP-1071), version 0 of both.
 
-A heartbeat that finds internal topics missing has them made, and does not wait for them.
+A heartbeat that finds internal topics missing starts their creation and does not wait for it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ERRORS_SHOWN = 3
 async def handle_streams_group_heartbeat(
     broker: StreamsParts, request: StreamsGroupHeartbeatRequest, ctx: RequestContext
 ) -> StreamsGroupHeartbeatResponse:
-    """A member joins, stays or leaves."""
+    """Join, stay in or leave a streams group."""
     if not _is_enabled(broker):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
@@ -69,7 +69,7 @@ async def handle_streams_group_heartbeat(
     for index, status in enumerate(statuses):
         if status.status_code == MISSING_INTERNAL_TOPICS:
             problem = await _make_internal_topics(broker, request.group_id, ctx)
-            # The group keeps this status for the next answer: it must not grow with each.
+            # The group keeps this status for the next answer: it must not become longer with each.
             statuses[index] = Status(
                 status_code=status.status_code, status_detail=status.status_detail + problem
             )
@@ -82,7 +82,7 @@ def _is_enabled(broker: StreamsParts) -> bool:
 
 
 async def _make_internal_topics(broker: StreamsParts, group_id: str, ctx: RequestContext) -> str:
-    """Have the missing topics made; words for those that could not be."""
+    """Create the missing topics; returns a message about those that failed."""
     coordinator = broker.groups()
     group = (await coordinator.partition(group_id)).shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup) or group.topology is None:
@@ -112,7 +112,7 @@ def _some(words: list[str]) -> str:
 
 
 def _topics(topology: AskedTopology | ToldTopology | None) -> set[str]:
-    """All topics that a topology reads, writes or keeps its state in."""
+    """All topics that a topology reads, writes or uses for its state."""
     names: set[str] = set()
     for part in () if topology is None else topology.subtopologies or ():
         names.update(part.source_topics, part.repartition_sink_topics)
@@ -124,7 +124,7 @@ def _topics(topology: AskedTopology | ToldTopology | None) -> set[str]:
 async def handle_streams_group_describe(
     broker: StreamsParts, request: StreamsGroupDescribeRequest, ctx: RequestContext
 ) -> StreamsGroupDescribeResponse:
-    """Members, tasks and topology of groups."""
+    """Return members, tasks and topology of groups."""
     if not _is_enabled(broker):
         refused = ErrorCode.UNSUPPORTED_VERSION
         return StreamsGroupDescribeResponse(

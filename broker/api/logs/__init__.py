@@ -1,5 +1,5 @@
-"""Requests about logs: ListOffsets, leader epochs, log dirs, copies. It reads logs and changes none
-but by moves and copies.
+"""Requests about logs: ListOffsets, leader epochs, log dirs, copies. Only moves and copies change
+logs.
 
 May import: kstore._fast.broker, kstore._fast.log, kstore._fast.record, kstore.acls,
     kstore.broker.api, kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state,

@@ -1,12 +1,13 @@
-"""CopyBatches, kstore's own: the leader of a partition appends record batches that are the values
-of another partition's records, as a Produce with given offsets (KIP-391) would, without the client
-moving them.
+"""CopyBatches, an extension: the leader of a partition appends record batches that are the values
+of another partition's records. The result is that of a Produce request with given offsets
+(KIP-391), but the client does not transfer the batches.
 
-The records' partition has to have a replica here. A partition's batches are appended in order, and
-the first that fails is the last that is looked at; the answer comes when the others in sync have
-what was appended. Threads read, check and append; the loop gives others their turn after each. A
-batch is not copied: it is signed anew and appended where it was read. Few partitions of a request
-are copied to at a time, as each has some batches in memory.
+This broker must have a replica of the records' partition. The batches of a partition are appended
+in order; after the first failure, no other is read. The answer is sent when the in-sync replicas
+have the appended batches. Threads read, check and append; the loop serves others after each batch.
+A batch is not copied in memory: it is signed and appended from the buffer that it was read into.
+Only a few partitions of a request are copied at the same time, because each holds some batches in
+memory.
 """
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ NO_ID = bytes(16)
 IS_A_COPY = "The topic is an exact copy (kstore.mirror=true): it accepts only batches of its source"
 NO_EPOCH = -1
 PRODUCE = 0
-"""What is copied counts as if it were produced."""
+"""Copied records count as produced."""
 AT_ONCE = 8
-"""Partitions of one request."""
+"""How many partitions of a request are copied at the same time."""
 SEQUENCE_BITS = 0x7FFFFFFF
-"""Behind the largest sequence number comes 0, as in Kafka."""
+"""After the largest sequence number comes 0, as in Kafka."""
 
 
 class CopyParts(HasAuthorizer, Protocol):
-    """What this handler is given."""
+    """The parts of a broker that this handler uses."""
 
     @property
     def node(self) -> Node:
@@ -75,7 +76,7 @@ class CopyParts(HasAuthorizer, Protocol):
 
     @property
     def throttles(self) -> ClientThrottles | None:
-        """Who holds clients to their quotas; None while there are none."""
+        """Applies the quotas of clients; None while there are none."""
 
     @property
     def unpacking(self) -> Lazy[Unpacking]:
@@ -83,11 +84,11 @@ class CopyParts(HasAuthorizer, Protocol):
 
     @property
     def partition_writer(self) -> Lazy[PartitionWriter]:
-        """Who waits for followers and disk."""
+        """Waits for followers and disk."""
 
 
 class _Held(NamedTuple):
-    """A batch of the source that was read, and the offsets that it has."""
+    """A batch of the source that was read, and its offsets."""
 
     partition: Partition
     start: int
@@ -95,14 +96,14 @@ class _Held(NamedTuple):
     data: bytes
 
     def has(self, partition: Partition, offset: int) -> bool:
-        """Whether a record of the partition is in it."""
+        """Whether the batch contains this offset of the source."""
         return self.partition is partition and self.start <= offset < self.end
 
 
 async def handle_copy_batches(
     broker: CopyParts, request: CopyBatchesRequest, ctx: RequestContext
 ) -> CopyBatchesResponse:
-    """Copy to all partitions; what is not done after timeout_ms is REQUEST_TIMED_OUT."""
+    """Copy to all partitions; those that are not done after timeout_ms get REQUEST_TIMED_OUT."""
     may_read = _Rights(broker, ctx)
     deadline = broker.node.loop.time() + request.timeout_ms / 1000
     copies = [
@@ -123,7 +124,9 @@ async def handle_copy_batches(
 
 
 class _Rights(dict[str, bool]):
-    """Which topics the client may read, asked when it matters: a request may name many."""
+    """Which topics the client may read. They are checked on first use, since a request may name
+    many.
+    """
 
     def __init__(self, broker: CopyParts, ctx: RequestContext) -> None:
         super().__init__()
@@ -136,7 +139,7 @@ class _Rights(dict[str, bool]):
 
 
 class _Copy:
-    """What is copied to one partition."""
+    """The copy to one partition."""
 
     def __init__(
         self,
@@ -159,7 +162,7 @@ class _Copy:
         self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
 
     async def run(self, at_once: asyncio.Semaphore) -> None:
-        """Copy until one fails."""
+        """Copy until a batch fails."""
         async with at_once:
             await self._run()
             self._held = None
@@ -205,7 +208,7 @@ class _Copy:
             self.result.error_message = IS_A_COPY
             return ErrorCode.POLICY_VIOLATION
         if self._epoch not in (NO_EPOCH, partition.leader_epoch):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # what it has of this copy is not known
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # how much of this copy it has is unknown
         if offset < 0 or self._asked.producer_id < 0 or self._asked.base_sequence < 0:
             return ErrorCode.INVALID_REQUEST
         if partition.insync_replicas < partition.min_insync_replicas:
@@ -217,7 +220,7 @@ class _Copy:
     async def _found(
         self, source: CopyBatchesSource, offset: int
     ) -> tuple[int, NestedBatch | None]:
-        """The batch that a record of the source has, or the error code that tells why not."""
+        """The batch in a record of the source, or an error code."""
         if not self._may_read[source.topic]:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         partition = self._broker.table.partition(source.topic.encode(), source.partition)
@@ -231,7 +234,7 @@ class _Copy:
         is_new = held is None or not held.has(partition, offset)
         try:
             if held is None or is_new:
-                # By the threads that read: the one that looks into batches waits for no disk.
+                # The reading threads do it: the thread that unpacks batches never waits for a disk.
                 end = partition.high_watermark
                 data, _ = await finished(read(partition.log, offset, end, 1))
                 view = next(iter(batches(data, verify=False)), None)
@@ -249,14 +252,14 @@ class _Copy:
         return ErrorCode.INVALID_RECORD if found is None else ErrorCode.NONE, found
 
     async def _append(self, found: NestedBatch, offset: int, sequence: int) -> int:
-        """Have a batch appended at the offset; an error code."""
+        """Append a batch at the offset; returns an error code."""
         refusal = self._refusal(offset)
         if refusal != ErrorCode.NONE:
             return refusal
         partition = self._partition()
         assert partition is not None
         if partition.stored_codec >= 0:
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # a Produce has it packed anew
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # Produce compresses it again
         if found.size_bytes > partition.log.config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
         asked = self._asked
@@ -272,7 +275,7 @@ class _Copy:
         self.result.log_end_offset = job.log_end_offset
         if job.error_code == ErrorCode.NONE:
             if job.base_offset != offset:
-                return ErrorCode.INVALID_PRODUCE_OFFSET  # a duplicate, which lies elsewhere
+                return ErrorCode.INVALID_PRODUCE_OFFSET  # a duplicate, stored at another offset
             if job.duplicate:
                 return job.error_code
             self.appended_bytes += found.size_bytes
@@ -281,7 +284,7 @@ class _Copy:
         return job.error_code
 
     async def _settle(self) -> None:
-        """Wait until what was appended can't be lost any more."""
+        """Wait until the appended batches can no longer be lost."""
         result = self.result
         if not result.copied:
             return
@@ -292,7 +295,7 @@ class _Copy:
             return
         partition = self._partition()
         if partition is None or partition.leader_epoch != self._epoch:
-            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it may have been cut meanwhile
+            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it may be truncated by now
             return
         if told is None:
             return
@@ -304,9 +307,9 @@ class _Copy:
 
 
 def _look(data: bytes, offset: int, key: bytes, *, verify: bool) -> NestedBatch | None:
-    """In a thread: the batch that is the value of the record with this key at this offset.
-    InvalidBatchError for damage.
+    """Return the batch that is the value of the record with this key at this offset; runs in a
+    thread. InvalidBatchError for damage.
     """
-    if verify:  # once: the batches in it are signed where they lie
+    if verify:  # once: the batches in it are signed in place
         next(iter(batches(data)), None)
     return find_nested(data, offset, key)

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-279, KIP-320): where a leader epoch ended in
-this log; and LeaderEpochForPartition, kstore's own (KIP-253): which leader epochs the others had
-when a partition was added.
+this log; and LeaderEpochForPartition, an extension (KIP-253): which leader epochs the other
+partitions had when a partition was added.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["EpochParts", "handle_leader_epoch_for_partition", "handle_offset_for
 
 
 class EpochParts(Protocol):
-    """What these handlers need of a broker."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def node(self) -> Node:
@@ -59,8 +59,8 @@ class EpochParts(Protocol):
 def handle_offset_for_leader_epoch(
     broker: EpochParts, request: OffsetForLeaderEpochRequest, ctx: RequestContext
 ) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
-    """The largest epoch not above the asked one, and its end offset (exclusive); -1 and -1 where
-    none is known. Where only what is visible counts, the log is read.
+    """Return the largest epoch not above the requested one, and its end offset (exclusive); -1 and
+    -1 if none is known. If only visible records count, the log is read.
     """
     response = OffsetForLeaderEpochResponse(
         topics=[
@@ -88,7 +88,7 @@ async def _when_read(
 
 
 async def _cut_to_visible(broker: EpochParts, topic: str, row: EpochEndOffset) -> None:
-    """OFFSET_NOT_AVAILABLE while that is not known."""
+    """Limit the answer to visible records; OFFSET_NOT_AVAILABLE while their end is unknown."""
     partition = broker.table.partition(topic.encode(), row.partition)
     end = None if partition is None else await visible_end(broker.node, partition, row.end_offset)
     if end is None:
@@ -101,7 +101,7 @@ def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> Epo
     partition = broker.table.partition(topic.encode(), asked.partition)
     code = check_leader(partition, asked.current_leader_epoch, asked.partition_epoch)
     if partition is not None and asked.visible_only and partition.appends_queued:
-        code = ErrorCode.OFFSET_NOT_AVAILABLE  # what waits for a slow disk may be of that epoch
+        code = ErrorCode.OFFSET_NOT_AVAILABLE  # records that wait for the disk may have it
     answer = EpochEndOffset(partition=asked.partition, error_code=code)
     if partition is not None and code == ErrorCode.NONE:
         found = partition.end_offset_for_epoch(asked.leader_epoch)
@@ -112,8 +112,9 @@ def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> Epo
 async def handle_leader_epoch_for_partition(
     broker: EpochParts, request: LeaderEpochForPartitionRequest, ctx: RequestContext
 ) -> LeaderEpochForPartitionResponse:
-    """The prior partitions of each, from its node in the store: what OffsetForLeaderEpoch says of
-    those epochs is what a group has to have read before it reads the partition.
+    """Return the prior partitions of each partition, from its node in the store. A group must read
+    each prior partition up to the offset that OffsetForLeaderEpoch returns for its epoch before it
+    reads the partition.
     """
     try:
         answer: LeaderEpochForPartitionResponse = await broker.node.run_blocking(
@@ -148,7 +149,7 @@ def _unanswered(
 def _priors(
     store: Store, request: LeaderEpochForPartitionRequest
 ) -> LeaderEpochForPartitionResponse:
-    """Read the nodes; in the thread for that."""
+    """Read the nodes, in the store's thread."""
     response = LeaderEpochForPartitionResponse()
     for topic in request.topics:
         found = LeaderEpochForPartitionTopicResult(name=topic.name)
@@ -172,8 +173,8 @@ def _priors(
 def _before(
     index: int, node: PartitionNode, contraction: ContractionNode | None
 ) -> tuple[tuple[int, int], ...]:
-    """What is to be read before a partition. Before those that remain of a topic that shrinks come
-    those that retire, and before these nothing.
+    """The partitions that must be read before a partition. For the remaining partitions of a
+    contraction these are the retired ones; a retired partition has none.
     """
     if contraction is None:
         return node.prior_leader_epochs
@@ -181,7 +182,7 @@ def _before(
 
 
 def _is_name(topic: str) -> bool:
-    """Whether it can be a topic's name, and so a part of a node's path."""
+    """Whether it can be a topic's name, and so part of a node's path."""
     try:
         check_name(topic)
     except TopicError:

@@ -1,7 +1,8 @@
-"""ListOffsets, versions 1 to 11: the first, the last, the newest record's, or a timestamp's offset.
+"""ListOffsets 1-11: the first offset, the last, the offset of the newest record, or the offset of a
+timestamp.
 
-Not here: OffsetForLeaderEpoch, which is leader_epochs.py's. Remote storage is none, so its
-timestamps mean the local log.
+OffsetForLeaderEpoch is in leader_epochs.py. There is no remote storage, so its timestamps mean the
+local log.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ FIRST_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Since which version of the request a special timestamp has its meaning."""
+"""Special timestamp to the first version of the request that has it."""
 FIRST_LEADER_EPOCH = 4
 FIRST_OFFSET_NOT_AVAILABLE = 5
 CONSUMER = -1
@@ -54,7 +55,7 @@ READ_COMMITTED = 1
 
 
 class OffsetParts(Protocol):
-    """What ListOffsets needs of a broker."""
+    """The parts of a broker that ListOffsets uses."""
 
     @property
     def table(self) -> PartitionTable:
@@ -62,15 +63,15 @@ class OffsetParts(Protocol):
 
     @property
     def unpacking(self) -> Lazy[Unpacking]:
-        """The thread that looks into compressed batches."""
+        """The thread that unpacks compressed batches."""
 
 
 Sought = tuple[int, int] | Look | None
-"""What a search by time finds: a record's offset and timestamp, or a batch to be looked into."""
+"""The result of a search by time: a record's offset and timestamp, or a batch to unpack."""
 
 
 class Found(NamedTuple):
-    """An offset, with the timestamp of its record and its epoch where they are known."""
+    """An offset, with its record's timestamp and leader epoch if known."""
 
     offset: int = -1
     timestamp: int = -1
@@ -80,10 +81,9 @@ class Found(NamedTuple):
 def handle_list_offsets(
     broker: OffsetParts, request: ListOffsetsRequest, ctx: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Answer every partition by itself; one that is named twice is INVALID_REQUEST, said once.
+    """Answer each partition on its own. A partition that is named twice gets one INVALID_REQUEST.
 
-    Where something is not in memory, or a large compressed batch has to be looked into, the answer
-    comes later.
+    If data is not in memory, or a large compressed batch must be unpacked, the answer is awaited.
     """
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
@@ -99,7 +99,7 @@ def handle_list_offsets(
 
 
 class _Asked(NamedTuple):
-    """A partition whose answer needs the disk, or a look into a batch."""
+    """A partition whose answer needs the disk, or needs a batch to be unpacked."""
 
     partition: Partition
     asked: ListOffsetsPartition
@@ -107,7 +107,7 @@ class _Asked(NamedTuple):
     answer: ListOffsetsPartitionResponse
     search: Reading[Sought]
     waits: Awaitable[object] | Look
-    """What the search has come to: what it awaits, or a batch to be looked into."""
+    """The state of the search: an awaitable, or a batch to unpack."""
     api_version: int
 
 
@@ -186,7 +186,7 @@ def _topic(
 
 
 def _tell(answer: ListOffsetsPartitionResponse, found: Found | None, api_version: int) -> None:
-    """Put what was found into the answer."""
+    """Put the result into the answer."""
     if found is None:
         modern = api_version >= FIRST_OFFSET_NOT_AVAILABLE
         answer.error_code = (
@@ -205,8 +205,8 @@ def _check(partition: Partition | None, asked: ListOffsetsPartition) -> int:
 def check_leader(
     partition: Partition | None, current_leader_epoch: int, partition_epoch: int = NO_EPOCH
 ) -> int:
-    """The error code for a client with that idea of the leader, and of which partition of that
-    name is meant (KIP-232); -1 checks no epoch.
+    """The error code for a client that names this leader epoch and this partition epoch (KIP-232);
+    -1 skips a check.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -227,9 +227,7 @@ def check_leader(
 def _find(
     partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> Found | None:
-    """What is asked for that no record has to be looked for; None where a new leader can't tell
-    yet.
-    """
+    """The offset if it needs no search for a record; None if a new leader does not know it yet."""
     if asked.timestamp == LATEST:
         end, lags = _end(partition, request)
         return None if lags else Found(end, -1, partition.leader_epoch)
@@ -241,7 +239,7 @@ def _find(
 
 
 def _timestamp(partition: Partition, asked: ListOffsetsPartition) -> int:
-    """The time of which a record is looked for; below 0: none is."""
+    """The timestamp to search for; below 0 there is none."""
     if asked.timestamp == MAX_TIMESTAMP:
         found: int = partition.log.largest_timestamp_ms()
         return found
@@ -251,7 +249,7 @@ def _timestamp(partition: Partition, asked: ListOffsetsPartition) -> int:
 def _seen(
     partition: Partition, request: ListOffsetsRequest, found: tuple[int, int] | None
 ) -> Found | None:
-    """What who asks may see of a record that was found."""
+    """The part of a result that the client may see."""
     end, lags = _end(partition, request)
     if found is None or found[0] >= end:
         return None if lags else Found()
@@ -259,7 +257,9 @@ def _seen(
 
 
 def _end(partition: Partition, request: ListOffsetsRequest) -> tuple[int, bool]:
-    """The offset that who asks sees nothing from, and whether a new leader can't tell yet."""
+    """The first offset that the client does not see, and whether a new leader does not know
+    it yet.
+    """
     if request.replica_id != CONSUMER:
         return partition.log_end_offset, False
     committed = request.isolation_level == READ_COMMITTED
@@ -268,15 +268,15 @@ def _end(partition: Partition, request: ListOffsetsRequest) -> tuple[int, bool]:
 
 
 def _lags(partition: Partition) -> bool:
-    """Whether a new leader's high watermark is still below where its epoch began: what consumers
-    were told by the leader before may be above it.
+    """Whether a new leader's high watermark is still below where its epoch began: the former leader
+    may have told consumers a higher one.
     """
     replication = partition.replication
     return replication is not None and partition.high_watermark < replication.epoch_start_offset
 
 
 def _epoch(partition: Partition, offset: int) -> int:
-    """The leader epoch of the record there; where the log ends, of the next one."""
+    """The leader epoch of the record at the offset; at the log end, that of the next record."""
     if offset == partition.log_end_offset and partition.log_start_offset == offset:
         return partition.leader_epoch
     epoch: int | None = partition.log.core.epochs.epoch_for_offset(offset)

@@ -1,7 +1,7 @@
 """DescribeLogDirs 1-5 (KIP-113, KIP-827) and AlterReplicaLogDirs 1-2 (KIP-113): which log dir holds
-which partition, how large, and moves between them.
+which partition and how large it is, and moves between log dirs.
 
-The moves themselves are runtime/log_dirs/replica_moves.py's.
+runtime/log_dirs/replica_moves.py executes the moves.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["LogDirParts", "handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
 
 NO_PARTITION = (-1,)
-"""A topic of which no partition is asked for takes its time as one."""
+"""The cost of a topic without requested partitions: that of one partition."""
 
 
 class LogDirParts(HasTurns, Protocol):
-    """What these handlers need of a broker."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def node(self) -> Node:
@@ -64,7 +64,7 @@ class LogDirParts(HasTurns, Protocol):
 async def handle_describe_log_dirs(
     broker: LogDirParts, request: DescribeLogDirsRequest, ctx: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Each log dir with those of the partitions asked for (null: all) that lie in it."""
+    """Return each log dir with those of the requested partitions (null: all) that it contains."""
     results: dict[int, DescribeLogDirsResult] = {}
     for log_dir in broker.log_manager.dirs:
         results[id(log_dir)] = await _space(broker, log_dir)
@@ -98,19 +98,19 @@ async def handle_describe_log_dirs(
 
 
 def _failed(path: str) -> DescribeLogDirsResult:
-    """A log dir that has failed; nothing is known of what lies there."""
+    """A log dir that has failed; its contents are unknown."""
     code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResult(error_code=code, log_dir=os.path.abspath(path))
 
 
 async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
-    """A log dir with its volume's sizes; KAFKA_STORAGE_ERROR where they can't be had."""
+    """A log dir with its volume's sizes; KAFKA_STORAGE_ERROR if they are unavailable."""
     path = os.path.abspath(log_dir.path)
     dirs = broker.node.dirs
     if log_dir.path in broker.log_manager.failed:
         return _failed(log_dir.path)
     if dirs.hangs(log_dir.path):
-        return DescribeLogDirsResult(log_dir=path)  # its sizes are not told
+        return DescribeLogDirsResult(log_dir=path)  # its sizes are not returned
     try:
         what = "asking for its size"
         volume = await dirs.run(log_dir.path, what, lambda: os.statvfs(path))
@@ -126,7 +126,7 @@ async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
 def _asked_for(
     broker: LogDirParts, request: DescribeLogDirsRequest
 ) -> Iterator[tuple[TopicPartition, Log | None]]:
-    """The partitions asked for with their logs, None for one that is not open here; each once."""
+    """The requested partitions with their logs, None for a log that is not open here; each once."""
     if request.topics is None:
         for partition, log in broker.log_manager.logs():
             yield TopicPartition(partition.entry.name.decode(), partition.index), log
@@ -138,8 +138,8 @@ def _asked_for(
 
 
 def _topic(home: DescribeLogDirsResult, name: str) -> DescribeLogDirsTopic:
-    """The topic's entry in a log dir's result; the last one, where partitions come topic by
-    topic.
+    """The topic's entry in a log dir's result. Usually it is the last one, since partitions come
+    sorted by topic.
     """
     if not home.topics or home.topics[-1].name != name:
         home.topics.append(DescribeLogDirsTopic(name=name))
@@ -149,7 +149,7 @@ def _topic(home: DescribeLogDirsResult, name: str) -> DescribeLogDirsTopic:
 def handle_alter_replica_log_dirs(
     broker: LogDirParts, request: AlterReplicaLogDirsRequest, ctx: RequestContext
 ) -> AlterReplicaLogDirsResponse | Awaitable[AlterReplicaLogDirsResponse]:
-    """Begin the moves; each partition is answered with whether its move has begun."""
+    """Begin the moves; the answer says for each partition whether its move has begun."""
     return sliced(broker, ctx, _alter(broker, request))
 
 
@@ -177,7 +177,7 @@ def _alter(
 
 
 def _to_be_moved(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, str, int | None]]:
-    """Path, topic and partition; what has none of these takes its time, too."""
+    """Yield path, topic and partition; an entry without them takes time, too."""
     for asked in request.dirs:
         yield asked.path, "", None
         for topic in asked.topics:

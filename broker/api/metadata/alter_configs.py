@@ -1,9 +1,9 @@
 """AlterConfigs 0-2, IncrementalAlterConfigs 0-1 and ListConfigResources 0-1 (KIP-133, KIP-226,
-KIP-339, KIP-714, KIP-1142): settings of topics, brokers, groups, client metrics and loggers, in a
-running broker.
+KIP-339, KIP-714, KIP-1142): settings of topics, brokers, groups, client metrics and loggers,
+changed at run time.
 
-What may be set is in state/metadata/config_rules.py and topic_rules.py; each resource stands by
-itself.
+state/metadata/config_rules.py and topic_rules.py have the rules. Each resource succeeds or fails on
+its own.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ __all__ = [
 
 
 class AlterConfigParts(ConfigParts, Protocol):
-    """What these handlers are given."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def topics(self) -> Topics:
-        """Who keeps the settings of topics."""
+        """Keeps the settings of topics."""
 
     @property
     def security(self) -> Security | None:
-        """What a changed setting of a listener acts on."""
+        """Applies changed settings of listeners."""
 
 
-# The changes of one resource, once what is set now is known.
+# The changes of one resource, given its current settings.
 NO_LISTS: Mapping[str, str] = {}
-"""No setting of this kind can be appended to."""
+"""No setting of this kind is a list."""
 _Changes = Callable[[dict[str, str]], Sequence[Change]]
 # The resource types of IncrementalAlterConfigs, and of AlterConfigs.
 _ALTERABLE = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 _REPLACEABLE = _ALTERABLE - {BROKER_LOGGER}
-MANY = 128  # more changes of one resource than these are looked at in slices
+MANY = 128  # more changes of one resource are checked in slices
 
 
 async def handle_incremental_alter_configs(
@@ -82,7 +82,7 @@ async def handle_incremental_alter_configs(
     request: incremental.IncrementalAlterConfigsRequest,
     ctx: RequestContext,
 ) -> incremental.IncrementalAlterConfigsResponse:
-    """Set, delete, append to and subtract from single settings."""
+    """Set, delete, append to or subtract from single settings."""
     response = incremental.IncrementalAlterConfigsResponse()
     counts = Counter((row.resource_type, row.resource_name) for row in request.resources)
     for resource in request.resources:
@@ -105,7 +105,7 @@ async def handle_incremental_alter_configs(
 async def handle_alter_configs(
     broker: AlterConfigParts, request: replacing.AlterConfigsRequest, ctx: RequestContext
 ) -> replacing.AlterConfigsResponse:
-    """Replace all that is set for each resource."""
+    """Replace all settings of each resource."""
     response = replacing.AlterConfigsResponse()
     counts = Counter((row.resource_type, row.resource_name) for row in request.resources)
     for resource in request.resources:
@@ -127,8 +127,9 @@ async def handle_alter_configs(
 
 
 def _few(kind: int, made: Work[list[Change]]) -> Work[list[Change]]:
-    """The changes of one resource; of very many, those that are to be looked at. All others are of
-    settings that do not exist: the first of these, and one that is changed twice, is refused.
+    """The changes of one resource, or if there are very many, those to check. All others are of
+    settings that do not exist: of these, only the first and any duplicate are kept, which are
+    refused.
     """
     changes = yield from made
     known = _KNOWN.get(kind)
@@ -166,7 +167,7 @@ async def _try(
     validate_only: bool,
     kinds: frozenset[int] = _ALTERABLE,
 ) -> tuple[int, str | None]:
-    """Change one resource; Kafka's error code and why, 0 and None when all went well."""
+    """Change one resource; returns Kafka's error code and a message, or 0 and None."""
     kind, name = resource.resource_type, resource.resource_name
     try:
         if kind not in kinds:
@@ -322,7 +323,7 @@ def _is_client_metrics_config(name: str) -> bool:
     return name in CLIENT_METRICS_CONFIGS
 
 
-# Whether a kind of resources has such a setting; of brokers every name is taken.
+# Whether a kind of resource has such a setting; brokers accept any name.
 _KNOWN: dict[int, Callable[[str], bool]] = {
     TOPIC: lambda name: topic_row(name) is not None,
     GROUP: _is_group_config,
@@ -331,13 +332,15 @@ _KNOWN: dict[int, Callable[[str], bool]] = {
 
 
 def _lists(changes: Sequence[Change], list_default: Callable[[str], str | None]) -> dict[str, str]:
-    """The lists that are changed, with their values where nothing is set."""
+    """The lists that are changed, with their default values."""
     defaults = {change.name: list_default(change.name) for change in changes}
     return {name: value for name, value in defaults.items() if value is not None}
 
 
 def _in_force(config: BrokerConfig) -> dict[str, Any]:
-    """The brokers' settings that bound those of groups, also of the kinds that are not served."""
+    """The broker settings that limit the settings of groups, including kinds of groups that are not
+    served.
+    """
     names = [name for name in config_rules.broker_rows() if name.startswith("group.")]
     values: dict[str, Any] = {}
     for name in names:
@@ -360,8 +363,8 @@ _LISTED = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 def handle_list_config_resources(
     broker: AlterConfigParts, request: ListConfigResourcesRequest, ctx: RequestContext
 ) -> ListConfigResourcesResponse:
-    """What can be described, of the types asked for, of all where none is named; version 0 lists
-    client metrics only.
+    """List the resources that can be described, of the requested types or of all; version 0 lists
+    only client metrics.
     """
     asked = set(request.resource_types) or set(_LISTED)
     if ctx.api_version == 0:

@@ -1,8 +1,8 @@
-"""ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): exactly the rows of the table, and the
-features, Kafka's and kstore's own, whose APIs are among them.
+"""ApiVersions 0-4 (KIP-35, KIP-511, KIP-584): exactly the rows of the table of APIs, and the
+features, Kafka's and kstore's, whose APIs are in it.
 
-A version newer than ours is answered in version 0 with UNSUPPORTED_VERSION and its own row, so that
-the client can ask again.
+A request of an unknown, newer version gets an answer in version 0 with UNSUPPORTED_VERSION and the
+row of ApiVersions, so that the client can try again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ __all__ = ["HasFeatures", "handle_api_versions", "unsupported_version"]
 
 FIRST_FEATURES = 3
 FIRST_ZERO_MINIMUM = 4
-"""Older clients take a feature's minimum of 0 for an error, so Kafka does not show them those."""
+"""Older clients treat a feature's minimum of 0 as an error, so Kafka does not show such features to
+them.
+"""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
 class HasFeatures(Protocol):
-    """What a handler is given that asks for features."""
+    """The part of a broker that knows its features."""
 
     @property
     def features(self) -> Lazy[FinalizedFeatures]:
@@ -43,7 +45,7 @@ class HasFeatures(Protocol):
 def handle_api_versions(
     broker: HasFeatures, request: ApiVersionsRequest, ctx: RequestContext
 ) -> ApiVersionsResponse:
-    """List the APIs; INVALID_REQUEST for a client software name that is none."""
+    """List the APIs; INVALID_REQUEST for a malformed client software name."""
     if ctx.api_version >= 3 and not (
         SOFTWARE.match(request.client_software_name)
         and SOFTWARE.match(request.client_software_version)
@@ -74,22 +76,22 @@ def _add_features(response: ApiVersionsResponse, broker: HasFeatures, version: i
 
 
 def unsupported_version() -> bytes:
-    """The answer to a version that we do not know, encoded in version 0: as Kafka's, it lists
-    this API alone.
+    """The answer to an unknown version, encoded in version 0; like Kafka's, it lists only
+    this API.
     """
     rows = [row for row in _rows() if row.api_key == ApiVersionsRequest.API_KEY]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows).encode(0)
 
 
 # Kafka lists Produce from 0 and serves it from 3 (KAFKA-18659), and so do we: librdkafka before 2.1
-# takes a broker without Produce 2 for one that cannot store compressed batches, and then sends
-# them uncompressed without a word.
+# assumes that a broker without Produce 2 cannot store compressed batches, and silently sends them
+# uncompressed.
 LISTED_FROM = {0: 0}
 
 
 FIRST_OWN_KEY = 25300
-"""From here on an API is kstore's own. A feature tells of it: a client may keep the keys that it is
-listed in an array.
+"""The first key of kstore's extensions. They are advertised by a feature instead, because a client
+may keep the listed API keys in an array.
 """
 
 

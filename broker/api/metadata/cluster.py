@@ -1,4 +1,4 @@
-"""DescribeCluster, versions 0 to 2 (KIP-700, KIP-919): the brokers and the controller."""
+"""DescribeCluster 0-2 (KIP-700, KIP-919): the brokers and the controller."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONTROLLERS = 2
 def handle_describe_cluster(
     broker: ImageParts, request: DescribeClusterRequest, ctx: RequestContext
 ) -> DescribeClusterResponse:
-    """List the brokers as this listener's clients reach them; controllers are no endpoints of their
-    own here.
+    """List the brokers with the addresses of the client's listener. Controllers have no separate
+    endpoints.
     """
     if request.endpoint_type != BROKERS:
         known = request.endpoint_type == CONTROLLERS

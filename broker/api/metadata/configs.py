@@ -1,8 +1,8 @@
 """DescribeConfigs 1-4 (KIP-133, KIP-226, KIP-569): the settings of topics, this broker, groups and
-client metrics, and the levels of the broker's loggers, each with where its value comes from.
+client metrics, and the levels of the broker's loggers, each with its source.
 
-Names, types, defaults and documentation come from kstore.config's tables. Changes are made by
-alter_configs.py.
+Names, types, defaults and documentation come from kstore.config's tables. alter_configs.py makes
+changes.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ __all__ = [
 
 
 class HasConfigs(Protocol):
-    """What is given to who shows settings."""
+    """The parts of a broker that code showing settings uses."""
 
     @property
     def node(self) -> Node:
-        """The broker's settings, and who it is."""
+        """The broker's settings and id."""
 
     @property
     def configs(self) -> DynamicConfigs:
-        """What is set at run time."""
+        """Settings made at run time."""
 
 
 class ConfigParts(HasConfigs, HasTurns, Protocol):
-    """What the handler of DescribeConfigs is given."""
+    """The parts of a broker that the handler of DescribeConfigs uses."""
 
     @property
     def image(self) -> MetadataImage:
@@ -75,11 +75,11 @@ class ConfigParts(HasConfigs, HasTurns, Protocol):
 
 # Resource types.
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-# Where a value comes from.
+# The source of a value.
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 DYNAMIC_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8
 UNKNOWN_TYPE = 0
-# Kafka has these as internal, or as its authorizer's: shown only where they are set.
+# In Kafka these are internal, or belong to the authorizer: they are shown only if they are set.
 INTERNAL = {
     "allow.everyone.if.no.acl.found", "group.consumer.regex.refresh.interval.ms",
     "share.coordinator.cold.partition.snapshot.interval.ms",
@@ -90,7 +90,7 @@ INTERNAL = {
 async def handle_describe_configs(
     broker: ConfigParts, request: DescribeConfigsRequest, ctx: RequestContext
 ) -> DescribeConfigsResponse:
-    """Each resource's settings, or those of the keys asked for."""
+    """Return the settings of each resource, or those with the requested keys."""
     results = []
     for asked in request.resources:
         result = DescribeConfigsResult(
@@ -125,7 +125,7 @@ async def _describe(
 def _shown(
     row: DescribeConfigsResourceResult, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
-    """The row with what the request wants to see of it."""
+    """The row with the details that the request wants."""
     if request.include_synonyms and (request.include_documentation or not row.documentation):
         return row
     hidden: dict[str, list[DescribeConfigsSynonym] | None] = {}
@@ -136,18 +136,18 @@ def _shown(
     return row.replaced(**hidden)
 
 
-# ---- where a value comes from ----
+# ---- the source of a value ----
 
 
 class _Set(NamedTuple):
-    """One place where a broker config is set, or its default."""
+    """One source of a broker config, or its default."""
 
     name: str
     value: str
     source: int
 
 
-# What is set at broker level, by source, strongest first.
+# Settings at broker level by source, highest priority first.
 _Layers = list[tuple[int, Mapping[str, str]]]
 
 
@@ -165,10 +165,9 @@ def _layers(broker: HasConfigs) -> _Layers:
 
 
 def _chain(layers: _Layers, names: tuple[str, ...]) -> list[_Set]:
-    """Where the first of some broker configs is set, and those that stand in for it, strongest
-    first.
+    """The sources of a broker config and of the configs that replace it, highest priority first.
 
-    As in Kafka, it begins with the first place that has that name itself.
+    As in Kafka, the first source is one with the exact name.
     """
     found = [
         _Set(name, layer[name], source)
@@ -192,26 +191,26 @@ def _default(row: ConfigDef) -> str | None:
     return row.format(row.default)
 
 
-# A broker config that sets the default of a topic config: it, and the same in other units.
+# Topic config to the broker configs that set its default, the same in other units included.
 _STAND_INS: dict[str, tuple[str, ...]] = {
     name: (name, *(other for other, _ in topic.synonyms if other != name))
     for topic in TOPIC_CONFIGS.values()
     for name, _ in topic.synonyms
 }
-# Kafka has no default for these: they are set, or not there.
+# Kafka has no default for these: they are set or do not exist.
 _NO_DEFAULT = frozenset({
     "node.id",
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 })  # fmt: skip
-# Names that are aliases here and have a default of their own in Kafka.
+# Names that are aliases here and have a separate default in Kafka.
 _ALIAS_DEFAULTS = {"broker.id": "-1"}
 
 
 def shown_topic_defaults(broker: HasConfigs) -> Sequence[tuple[str, str, int]]:
-    """Every topic config in the order of names, with its default under this broker and where that
-    comes from, as CreateTopics tells it. Kept until a broker config changes.
+    """All topic configs sorted by name, each with its default on this broker and the source of it,
+    as CreateTopics returns them. Cached until a broker config changes.
     """
     if broker.configs.topic_defaults is None:
         rows = [(name, *broker.node.config.topic_default(name)) for name in sorted(TOPIC_CONFIGS)]
@@ -233,7 +232,7 @@ def _topic_chain(layers: _Layers, row: ConfigDef) -> list[_Set]:
     return _chain(layers, names) if names else []
 
 
-# ---- the kinds of resources ----
+# ---- kinds of resources ----
 
 
 def _topic_rows(
@@ -260,9 +259,7 @@ def _topic_rows(
 
 
 def _topic_default_rows(broker: HasConfigs) -> Mapping[str, DescribeConfigsResourceResult]:
-    """What is shown of topic configs that a topic does not set; kept until a broker config
-    changes.
-    """
+    """The rows of topic configs that a topic does not set; cached until a broker config changes."""
     if broker.configs.topic_default_rows is None:
         layers = _layers(broker)
         broker.configs.topic_default_rows = {
@@ -275,7 +272,7 @@ def _topic_default_rows(broker: HasConfigs) -> Mapping[str, DescribeConfigsResou
 def _broker_rows(
     broker: ConfigParts, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
-    """This broker's settings; with the empty name, what is set for all brokers."""
+    """This broker's settings; with an empty name, the settings for all brokers."""
     check_broker_id(broker, name)
     from kstore.config.no_effect import NO_EFFECT, REFUSED
 
@@ -297,7 +294,7 @@ def _broker_result(
     broker: HasConfigs, name: str, chain: list[_Set]
 ) -> DescribeConfigsResourceResult:
     row = _alias_row(name) if name in ALIASES else broker_row(name)
-    if row is None:  # set, but Kafka does not know it either: it may be a secret
+    if row is None:  # it is set, but unknown, as in Kafka: it may be a secret
         hidden = [_Set(place.name, "", place.source) for place in chain]
         unknown = ConfigDef(name, ConfigType.PASSWORD, None, "")
         result = _result(unknown, None, hidden)
@@ -411,7 +408,7 @@ def _result(
 
 
 def _normal(row: ConfigDef, text: str) -> str:
-    """A value as Kafka shows it: parsed and written again."""
+    """A value as Kafka shows it: parsed and formatted again."""
     return row.format(row.parse(text, "a setting")) if row.complaint(text) is None else text
 
 

@@ -1,7 +1,7 @@
-"""UpdateFeatures, versions 0 to 2 (KIP-584, KIP-778): raises or lowers finalized feature levels,
-all of them or none.
+"""UpdateFeatures 0-2 (KIP-584, KIP-778): raises or lowers finalized feature levels, all of them or
+none.
 
-The rules are in state/metadata/features.py; ApiVersions tells the levels.
+The rules are in state/metadata/features.py; ApiVersions returns the levels.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["FeatureParts", "handle_update_features"]
 
 
 class FeatureParts(HasFeatures, Protocol):
-    """What this handler is given."""
+    """The parts of a broker that this handler uses."""
 
     @property
     def node(self) -> Node:
-        """Who this broker is, and the thread that waits for the disk."""
+        """This broker's id, and the thread that waits for the disk."""
 
     @property
     def plane(self) -> DataPlane:
-        """It keeps answers that tell the levels."""
+        """It caches answers that contain the levels."""
 
 
 async def handle_update_features(
@@ -62,7 +62,7 @@ async def handle_update_features(
         )
     if not request.validate_only and levels != features.levels:
         await broker.node.run_blocking(lambda: features.store(levels))
-        broker.plane.forget_answers()  # ApiVersions tells the levels
+        broker.plane.forget_answers()  # answers to ApiVersions contain the levels
     results = [
         UpdatableFeatureResult(feature=row.feature, error_message="NONE")
         for row in request.feature_updates
@@ -71,7 +71,7 @@ async def handle_update_features(
 
 
 def _update(row: FeatureUpdateKey, version: int) -> FeatureUpdate:
-    """Version 0 says only whether a downgrade is allowed."""
+    """Convert an update: version 0 says only whether a downgrade is allowed."""
     upgrade_type = row.upgrade_type
     if version == 0:
         upgrade_type = SAFE_DOWNGRADE if row.allow_downgrade else UPGRADE

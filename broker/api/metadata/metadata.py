@@ -1,11 +1,9 @@
-"""Metadata, versions 0 to 13, and DescribeTopicPartitions, version 0 (KIP-966): topics, partitions,
-leaders, brokers.
+"""Metadata 0-13 and DescribeTopicPartitions 0 (KIP-966): topics, partitions, leaders, brokers.
 
-Answers come from the image alone, so the data plane keeps them encoded until it changes; the topics
-are encoded in C, since an object for each of 10,000 partitions would hold the loop for 80 ms. A
-topic that is missing is made if the request and auto.create.topics.enable allow it, and then
-answered as it is. Of topics that who asks may not describe, nothing is told, not even whether they
-are there.
+Answers depend only on the image, so the data plane keeps them encoded until it changes. Topics are
+encoded in C, because an object for each of 10,000 partitions would block the loop for 80 ms. A
+missing topic is created if the request and auto.create.topics.enable allow it, and is then in the
+answer. A client learns nothing about topics that it may not describe, not even whether they exist.
 """
 
 from __future__ import annotations
@@ -60,20 +58,19 @@ NOT_ASKED = -(2**31)
 NO_LEADER = -1
 NO_OPERATIONS = 0
 NOT_YET = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""Why a topic could not be made that the next attempt may make; clients know another word for it.
-"""
+"""Errors of a creation that the next attempt may not have; clients know another error for them."""
 FIRST_FLEXIBLE = 9
 MAX_EPOCH_BYTES = 9
-"""What the tagged fields take at an answer's end where they hold the largest partition epoch."""
+"""The size of the tagged fields at an answer's end if they have the largest partition epoch."""
 FIRST_NULL_NAME = 12
 
 
 class ImageParts(HasAuthorizer, Protocol):
-    """What is given to who tells of the cluster."""
+    """The parts of a broker that code describing the cluster uses."""
 
     @property
     def node(self) -> Node:
-        """The broker's settings, and who it is."""
+        """The broker's settings and id."""
 
     @property
     def image(self) -> MetadataImage:
@@ -85,38 +82,38 @@ class ImageParts(HasAuthorizer, Protocol):
 
 
 class MetadataParts(ImageParts, Protocol):
-    """What the handler of Metadata is given."""
+    """The parts of a broker that the handler of Metadata uses."""
 
     @property
     def topics(self) -> Topics:
-        """Who makes those that are missing."""
+        """Creates missing topics."""
 
 
 class TopicPartitionsParts(ImageParts, HasTurns, Protocol):
-    """What the handler of DescribeTopicPartitions is given."""
+    """The parts of a broker that the handler of DescribeTopicPartitions uses."""
 
 
 class Missing(NamedTuple):
-    """A topic that is asked for and is not there."""
+    """A requested topic that does not exist."""
 
     name: str | None
     topic_id: UUID
 
 
 class EncodedMetadata(NamedTuple):
-    """A Metadata answer whose topics are encoded by themselves."""
+    """A Metadata answer whose topics are encoded separately."""
 
     rest: MetadataResponse
     """Everything but the topics."""
     topics: Sequence[TopicImage | Missing]
     errors: Sequence[int] | None
     operations: int | list[int]
-    """That are allowed on every topic, or on each."""
+    """The operations that are allowed on all topics, or on each."""
     alive: set[int] | None
-    """The brokers that this client can reach; None where there is but this one."""
+    """The brokers that this client can reach; None if this is the only broker."""
     brokers: Container[int]
     epochs: bool = False
-    """With partition epochs (KIP-232): only for who has asked for kstore's tagged fields."""
+    """With partition epochs (KIP-232): only for clients that requested kstore's tagged fields."""
 
     def encode(self, version: int) -> bytes:
         """The whole answer's body."""
@@ -135,14 +132,14 @@ class EncodedMetadata(NamedTuple):
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
 
     def error_counts(self) -> dict[int, int] | None:
-        """How often it has which error of a topic; None where it has none."""
+        """Topic errors to their number; None if there are none."""
         if self.errors is None or not any(self.errors):
             return None
         return {code: count for code, count in Counter(self.errors).items() if code}
 
     def joined_with(self, answer: EncodedMetadata) -> EncodedMetadata:
-        """This answer to a piece of a large request and the next piece's, as one; what it tells
-        beside topics is that of the first, which knows the least.
+        """Join this answer to a piece of a large request with the next piece's answer. Everything
+        except topics comes from the first, which knows the least.
         """
         operations = self.operations
         if isinstance(operations, list) and isinstance(answer.operations, list):
@@ -156,7 +153,7 @@ class EncodedMetadata(NamedTuple):
 def handle_metadata(
     broker: MetadataParts, request: MetadataRequest, ctx: RequestContext
 ) -> EncodedMetadata | Awaitable[EncodedMetadata]:
-    """Describe the named topics, or all; make the missing ones first where that is allowed."""
+    """Describe the named topics, or all; create missing ones first if that is allowed."""
     missing = _to_create(broker, request)
     errors: dict[str, int] = {}
     if missing and broker.authorizer is not None:
@@ -169,7 +166,7 @@ def handle_metadata(
 def _allowed_to_create(
     broker: HasAuthorizer, ctx: RequestContext, missing: list[str]
 ) -> tuple[list[str], dict[str, int]]:
-    """The topics that who asks may make, and the errors of those that it may only describe."""
+    """The topics that the client may create, and the errors of those that it may only describe."""
     topic = AclResourceType.TOPIC
     known = permitted(broker, ctx, AclOperation.DESCRIBE, topic, missing)
     if allowed_cluster(broker, ctx, AclOperation.CREATE, quiet=True):
@@ -247,7 +244,7 @@ def _describe(
 
 
 def _all_topics(broker: ImageParts, ctx: RequestContext) -> list[TopicImage | Missing]:
-    """Every topic that who asks may describe."""
+    """All topics that the client may describe."""
     topics: list[TopicImage | Missing] = list(broker.image.topics.values())
     if broker.authorizer is None:
         return topics
@@ -259,7 +256,7 @@ def _all_topics(broker: ImageParts, ctx: RequestContext) -> list[TopicImage | Mi
 def _topic_operations(
     broker: HasAuthorizer, ctx: RequestContext, topics: Sequence[TopicImage | Missing]
 ) -> int | list[int]:
-    """What who asks may do with each of the topics that it may describe, there or not."""
+    """The operations that the client may do on each topic that it may describe, existing or not."""
     kind = AclResourceType.TOPIC
     if broker.authorizer is None:
         return operations_mask(broker, ctx, kind, "")
@@ -268,16 +265,16 @@ def _topic_operations(
 
 
 def cluster_operations(broker: HasAuthorizer, ctx: RequestContext) -> int:
-    """What who asks may do with the cluster; nothing that it would be told without DESCRIBE."""
+    """The operations that the client may do on the cluster; none without the right DESCRIBE."""
     if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
         return NO_OPERATIONS
     return operations_mask(broker, ctx, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _for_admins(broker: ImageParts, image: MetadataImage) -> int:
-    """Whom clients are to send to what only the controller can do: this broker, which hands it on.
-    The controller itself may have died without this broker knowing it yet, and clients wait long
-    for a broker that they were told of. (Kafka names any broker that is alive, for the same.)
+    """The broker that clients use for requests to the controller: this broker, which forwards them.
+    The controller may have died without this broker knowing it yet, and clients wait long for a
+    broker from an answer. (Kafka names any live broker, for the same reason.)
     """
     return broker.node.node_id if broker.node.node_id in image.brokers else image.controller_id
 
@@ -285,7 +282,7 @@ def _for_admins(broker: ImageParts, image: MetadataImage) -> int:
 def _asked(
     broker: ImageParts, ctx: RequestContext, asked: MetadataRequestTopic, errors: dict[str, int]
 ) -> tuple[TopicImage | Missing, int]:
-    """One topic that was asked for by its id, if it has one, else by its name; and its error."""
+    """A requested topic, by its id if the request has one, else by its name; and its error."""
     may, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = broker.image.topic_by_id(asked.topic_id)
@@ -308,8 +305,8 @@ def _asked(
 def handle_describe_topic_partitions(
     broker: TopicPartitionsParts, request: DescribeTopicPartitionsRequest, ctx: RequestContext
 ) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
-    """Describe topics in order of name, at most so many partitions; the cursor says where
-    to go on.
+    """Describe topics sorted by name, up to a number of partitions; the cursor says where to
+    continue.
     """
     return sliced(broker, ctx, _describe_topic_partitions(broker, request, ctx))
 
@@ -343,7 +340,7 @@ def _describe_topic_partitions(
 def _some_partitions(
     broker: ImageParts, ctx: RequestContext, names: list[str], first: int, limit: int
 ) -> Work[DescribeTopicPartitionsResponse]:
-    """At most so many partitions of these topics, beginning at a partition of the first."""
+    """At most this many partitions of these topics, beginning at a partition of the first."""
     response = DescribeTopicPartitionsResponse()
     reachable = broker.membership.reachable(ctx.listener)
     for number, name in enumerate(names, 1):
@@ -373,7 +370,7 @@ def _some_partitions(
 
 
 def _bad_cursor(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """The cursor is at a topic that was not asked for, or before its first partition."""
+    """The cursor names a topic that was not requested, or a partition before the first."""
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
@@ -382,7 +379,7 @@ def _operations(broker: HasAuthorizer, ctx: RequestContext, name: str) -> int:
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """A topic that who asks may not describe: it is not told whether there is one."""
+    """A topic that the client may not describe: the answer does not reveal whether it exists."""
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID
     )

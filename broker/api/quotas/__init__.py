@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas. It throttles nobody.
+"""DescribeClientQuotas and AlterClientQuotas. Throttling is in runtime/quotas.
 
 May import: kstore.broker.api, kstore.broker.coordination, kstore.broker.runtime,
     kstore.broker.state, kstore.errors, kstore.protocol.

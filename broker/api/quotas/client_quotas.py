@@ -1,8 +1,7 @@
-"""DescribeClientQuotas and AlterClientQuotas, versions 0 and 1 (KIP-546): quotas of users, client
-ids and addresses.
+"""DescribeClientQuotas 0-1 and AlterClientQuotas 0-1 (KIP-546): quotas of users, client ids and
+addresses.
 
-The rules are in state/quotas/client_quotas.py; runtime/quotas/client_throttles.py holds clients to
-them.
+The rules are in state/quotas/client_quotas.py; runtime/quotas/client_throttles.py applies them.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ __all__ = ["QuotaParts", "handle_alter_client_quotas", "handle_describe_client_q
 
 
 class QuotaParts(HasTurns, Protocol):
-    """What these handlers are given."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def node(self) -> Node:
@@ -61,10 +60,10 @@ class QuotaParts(HasTurns, Protocol):
 def handle_describe_client_quotas(
     broker: QuotaParts, request: DescribeClientQuotasRequest, ctx: RequestContext
 ) -> DescribeClientQuotasResponse | Awaitable[DescribeClientQuotasResponse]:
-    """The quotas of the entities that the filter names."""
+    """Return the quotas of the entities that match the filter."""
     components: list[Filter] = []
     try:
-        for row in request.components:  # each is checked before the next one is made
+        for row in request.components:  # each is checked before the next one is created
             components.append(Filter(row.entity_type, row.match_type, row.match))
             check_filter(components)
     except QuotaError as problem:
@@ -106,7 +105,9 @@ def _described(
 async def handle_alter_client_quotas(
     broker: QuotaParts, request: AlterClientQuotasRequest, ctx: RequestContext
 ) -> AlterClientQuotasResponse:
-    """Change each entity; of one that comes twice, the first counts and both are an error."""
+    """Change each entity. If an entity is named twice, the first change is made and both get an
+    error.
+    """
     quotas = broker.quotas().stored
     results: dict[Entity, tuple[int, str | None]] = {}
 

@@ -1,8 +1,8 @@
-"""Answers that give one error, in the form of each API and version: for all that was asked, or for
-some partitions of it while the others are carried out.
+"""Answers that give one error, in the form of each API and version: for the whole request, or for
+some of its partitions while the others are processed.
 
-Used where only the controller could answer and there is none (forwarding.py), and by injected
-faults. How the rows of a request become those of its answer is a table.
+Used if only the controller could answer and there is none (forwarding.py), and for injected faults.
+A table describes how the rows of a request correspond to those of its answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 Place = tuple[str, int]
 NameOf = Callable[[UUID], str]
-"""A topic's name by its id; "" for one that is not known."""
+"""A topic's name by its id; "" if it is unknown."""
 WHOLE_TOPIC = -1
 TOPIC_FIELDS = ("name", "topic", "topic_name")
 JOIN_GROUP, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, ALTER_SCRAM = 11, 34, 35, 51
@@ -43,20 +43,22 @@ FIRST_NULL_PROTOCOL = 7
 
 
 class Rows(NamedTuple):
-    """Rows of a request, and those of the answer that tell what became of them."""
+    """Rows of a request, and the corresponding rows of its answer."""
 
     asked: str
     told: str
     keys: tuple[tuple[str, str], ...]
-    """(field of the answer's row, field of the request's row, "" where that is a plain value)."""
+    """(field of the answer's row, field of the request's row, or "" if that is a plain value)."""
     inner: Rows | None = None
     error: str = "error_code"
     has_places: bool = True
-    """Whether it lists topics, or partitions of one."""
+    """Whether the rows are topics or partitions."""
 
 
 def _keys(text: str) -> tuple[tuple[str, str], ...]:
-    """``"name partition_index=index"``: the same field, and one of another name."""
+    """``"name partition_index=index"``: a field with the same name in both, and one with
+    two names.
+    """
     return tuple(
         (told, asked if equals else told)
         for told, equals, asked in (word.partition("=") for word in text.split())
@@ -67,13 +69,13 @@ def _topics(
     asked: str, told: str, inner_asked: str, inner_told: str, inner_key: str,
     key: str = "name", error: str = "error_code",
 ) -> Rows:  # fmt: skip
-    """Topics, and in each of them partitions."""
+    """Topics, each with partitions."""
     inner = Rows(inner_asked, inner_told, _keys(inner_key), None, error)
     return Rows(asked, told, _keys(key), inner)
 
 
 def _named(asked: str, told: str, keys: str) -> Rows:
-    """Rows that are no topics."""
+    """Rows that are not topics."""
     return Rows(asked, told, _keys(keys), has_places=False)
 
 
@@ -141,24 +143,27 @@ ROWS: dict[int, tuple[Rows, ...]] = {
     25300: (_topics("topics", "topics", "partitions", "partitions", _VALUE),),
     25301: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
 }  # fmt: skip
-"""API key to its rows; where there are several, each is of other versions. What is not here has
-one error for the whole answer."""
+"""API key to its rows; with several entries, each is for other versions. APIs that are not listed
+have one error for the whole answer.
+"""
 TOPIC_APIS = frozenset(key for key, rows in ROWS.items() if rows[0].has_places)
-"""Their requests name topics, or partitions of them."""
+"""APIs whose requests name topics, or partitions of them."""
 PATCHED = frozenset({3, 75})
-"""Metadata and DescribeTopicPartitions: their answers tell of topics that nobody named."""
+"""Metadata and DescribeTopicPartitions: their answers may have topics that the request does not
+name.
+"""
 UNKNOWN = (
     "base_offset", "committed_offset", "high_watermark", "low_watermark", "node_id", "port",
     "producer_epoch",
 )  # fmt: skip
-"""What is -1 in an answer with an error, though 0 is the field's default."""
+"""Fields that are -1 in an answer with an error, though their default is 0."""
 
 
 def failed(
     request: Any, version: int, code: int, message: str, *, partitions_only: bool = False
 ) -> Any:
-    """The response that gives one error for all that was asked. ``partitions_only``: not for the
-    whole, but for each partition (or topic) that was named.
+    """A response with one error for the whole request. ``partitions_only``: the error is not for
+    the whole, but for each named partition (or topic).
     """
     response = APIS[request.API_KEY].response()
     error = _Error(version, code, message, partitions_only)
@@ -185,8 +190,8 @@ def places(request: Any, version: int, name_of: NameOf) -> Iterator[Place]:
 def split(
     request: Any, version: int, struck: Collection[Place], name_of: NameOf
 ) -> tuple[Any, Any | None]:
-    """A request as two of its kind: with the places that are struck, and with the others, None if
-    there are none. An API without such rows is taken as a whole.
+    """Split a request into two: one with the places that are hit, and one with the others, None if
+    there are none. An API without such rows is not divided.
     """
     taken: dict[str, list[Any]] = {}
     rest: dict[str, list[Any]] = {}
@@ -198,19 +203,19 @@ def split(
 
 
 def row_fields(api_key: int, version: int) -> tuple[str, ...]:
-    """The fields of a request with what is answered one by one: topics, groups, resources."""
+    """The fields of a request whose elements are answered separately: topics, groups, resources."""
     cls = APIS[api_key].request
     return tuple(rows.asked for rows in ROWS[api_key] if field_exists(cls, rows.asked, version))
 
 
 def rows_of(request: Any, version: int) -> list[Any]:
-    """What stands in `row_fields`, one row after the other."""
+    """The elements of `row_fields`, row by row."""
     fields = row_fields(request.API_KEY, version)
     return [row for field in fields for row in getattr(request, field) or ()]
 
 
 def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
-    """The request with the rows of these numbers among `rows_of`, and no others."""
+    """The request with only these rows, by their index in `rows_of`."""
     kept: dict[str, list[Any]] = {}
     first = 0
     for field in row_fields(request.API_KEY, version):
@@ -221,7 +226,7 @@ def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
 
 
 def put_in(failure: Any, response: Any, version: int) -> Any:
-    """The response with a failure's rows in place of its own; its other fields stay."""
+    """Replace rows of the response with the failure's; other fields stay."""
     for rows in ROWS.get(response.API_KEY, ()):
         if field_exists(type(response), rows.told, version):
             _merge(failure, response, rows, version)
@@ -229,7 +234,7 @@ def put_in(failure: Any, response: Any, version: int) -> Any:
 
 
 def patch(response: Any, topic: str | None, partition: int | None, code: int) -> Any:
-    """An answer of PATCHED, with an error for all topics, one of them, or one partition."""
+    """Put an error into an answer of PATCHED: for all topics, one topic, or one partition."""
     for row in response.topics:
         if topic is not None and row.name != topic:
             continue
@@ -249,7 +254,7 @@ def field_exists(cls: type[Struct], name: str, version: int) -> bool:
 
 
 class _Error(NamedTuple):
-    """What rows are told."""
+    """The error of rows."""
 
     version: int
     code: int
@@ -257,7 +262,7 @@ class _Error(NamedTuple):
     innermost: bool
 
     def put(self, row: Any, name: str = "error_code") -> None:
-        """Write it into a row or an answer, and that nothing else is known."""
+        """Write it into a row or an answer, and mark the other fields as unknown."""
         cls = type(row)
         for field, value in ((name, self.code), ("error_message", self.message)):
             if field in cls.SPECS and field_exists(cls, field, self.version):
@@ -268,7 +273,7 @@ class _Error(NamedTuple):
 
 
 def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
-    """Give each row the error; one that is named twice is told once."""
+    """Give each row the error; a row that is named twice gets it once."""
     _, _, cls = field_type(type(told), rows.told)
     assert cls is not None
     found: dict[Any, Any] = {}
@@ -292,9 +297,7 @@ def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
 
 
 def subject(item: Any, name_of: NameOf) -> str | None:
-    """The topic that a row is about, or what it names by itself; None if it is about something
-    else. "" for an id that is not known.
-    """
+    """The topic of a row; None if it is about something else, "" for an unknown id."""
     if isinstance(item, str):
         return item
     for name in TOPIC_FIELDS:
@@ -326,7 +329,7 @@ def _index(item: Any, rows: Rows) -> int:
 def _divide(
     asked: Any, rows: Rows, struck: Collection[Place], name_of: NameOf
 ) -> tuple[list[Any], list[Any]]:
-    """The rows that are struck, or what is struck of them, and the others."""
+    """Divide rows into those that are hit (or their hit parts) and the others."""
     mine: list[Any] = []
     others: list[Any] = []
     for item in getattr(asked, rows.asked) or ():
@@ -363,16 +366,16 @@ def _merge(failure: Any, response: Any, rows: Rows, version: int) -> None:
 
 
 def row_key(row: Any, rows: Rows, version: int) -> tuple[Any, ...]:
-    """What a row of an answer is about."""
+    """The key of a row of an answer."""
     fields = (name for name, _ in rows.keys if field_exists(type(row), name, version))
     return tuple(getattr(row, name) for name in fields)
 
 
-# ---- answers whose rows are not the request's ----
+# ---- answers whose rows differ from the request's ----
 
 
 def _log_dirs_altered(request: Any, response: Any, version: int, code: int, message: str) -> None:
-    """AlterReplicaLogDirs: topics of all dirs together."""
+    """AlterReplicaLogDirs: topics of all log dirs together."""
     from kstore.protocol.logs.log_dirs import (
         AlterReplicaLogDirPartitionResult,
         AlterReplicaLogDirTopicResult,
@@ -392,7 +395,7 @@ def _log_dirs_altered(request: Any, response: Any, version: int, code: int, mess
 
 
 def _log_dirs_described(request: Any, response: Any, version: int, code: int, message: str) -> None:
-    """DescribeLogDirs: before version 3, only a log dir has an error."""
+    """DescribeLogDirs: before version 3, only log dirs have an error."""
     if version < 3:
         from kstore.protocol.logs.log_dirs import DescribeLogDirsResult
 
@@ -400,7 +403,7 @@ def _log_dirs_described(request: Any, response: Any, version: int, code: int, me
 
 
 def _scram_altered(request: Any, response: Any, version: int, code: int, message: str) -> None:
-    """AlterUserScramCredentials: each user once, whatever is to become of it."""
+    """AlterUserScramCredentials: each user once, for deletions and upsertions."""
     from kstore.protocol.security.scram import AlterUserScramCredentialsResult
 
     users = dict.fromkeys(row.name for row in (*request.deletions, *request.upsertions))
@@ -411,12 +414,12 @@ def _scram_altered(request: Any, response: Any, version: int, code: int, message
 
 
 def _not_joined(request: Any, response: Any, version: int, code: int, message: str) -> None:
-    """JoinGroup: no protocol is null where the version can say so."""
+    """JoinGroup: no protocol is null if the version allows that."""
     response.protocol_name = None if version >= FIRST_NULL_PROTOCOL else ""
 
 
 def _nothing_acquired(request: Any, response: Any, version: int, code: int, message: str) -> None:
-    """ShareFetch: no records, and what was acknowledged along is not."""
+    """ShareFetch: no records, and its acknowledgements fail."""
     acknowledged = {
         (topic.topic_id, row.partition_index)
         for topic in request.topics for row in topic.partitions if row.acknowledgement_batches

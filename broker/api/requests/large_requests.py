@@ -1,9 +1,9 @@
-"""Requests that are too large for one turn of the event loop: decoded in steps, carried out piece
-by piece (splitting.py) and their answers encoded in steps, while the connections of others have
-their turns. The connection that sent one waits with its next request, as with every request in
-Kafka.
+"""Requests that are too large for one turn of the event loop. They are decoded in steps, processed
+in pieces (splitting.py), and their answers are encoded in steps, while other connections have their
+turns. The next request of the connection waits, as in Kafka.
 
-How large a request may become in memory is limited before: by the elements of its arrays.
+The limit on the elements of a request's arrays is checked earlier; it bounds the request's size in
+memory.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 __all__ = ["LargeRequestParts", "LargeRequests", "max_elements"]
 
 STEP_ELEMENTS = 2000
-"""Decoded, or encoded, in one turn."""
+"""Elements that are decoded or encoded in one turn."""
 MUTED_FOR_WIDE = 2
-"""`Connection.mute`: its wide request is being carried out."""
+"""Reason for `Connection.mute`: a wide request is being processed."""
 MOST_BYTES = 4 << 20
-"""Of wide requests that are carried out at the same time: as objects they take 30 times as much.
-What comes beyond waits in its order; small ones have room of their own.
+"""Bytes of wide requests that are processed at the same time: as objects they take 30 times as
+much. Further requests wait in order; small ones have a separate limit.
 """
 SMALL_BYTES = 64 * 1024
 PEER_ELEMENTS = 2_000_000
-"""In a message of the controller: about every partition there is."""
+"""Limit for requests of the controller, which may name every partition."""
 METADATA = 3
 END = object()
 
 
 class LargeRequestParts(HasTurns, Protocol):
-    """What large requests are carried out with."""
+    """The parts of a broker that large requests use."""
 
     @property
     def node(self) -> Node:
@@ -54,11 +54,11 @@ class LargeRequestParts(HasTurns, Protocol):
 
     @property
     def plane(self) -> DataPlane:
-        """Which counts errors."""
+        """Counts errors."""
 
 
 def max_elements(config: BrokerConfig, api_key: int) -> int:
-    """How many elements the arrays of a request may have together."""
+    """Limit on the total elements of a request's arrays."""
     limit: int = config["kstore.request.max.elements"]
     if API_TABLE[api_key].internal:
         return max(limit, PEER_ELEMENTS)
@@ -66,16 +66,16 @@ def max_elements(config: BrokerConfig, api_key: int) -> int:
 
 
 class LargeRequests:
-    """All wide requests of a broker, which share the turns that there are for such."""
+    """All wide requests of a broker. They share the turns for such requests."""
 
     def __init__(self, broker: LargeRequestParts) -> None:
-        """``broker`` is what handlers are given, too."""
+        """``broker`` is also passed to handlers."""
         self._broker = broker
         self._large, self._small = Room(MOST_BYTES), Room(MOST_BYTES)
 
     def is_divided(self, request: Message, version: int) -> bool:
-        """Whether a request that is decoded has more rows than its handler is given at once. Where
-        the data plane keeps answers by their requests' bytes, such are not divided.
+        """Whether a decoded request has more rows than its handler takes at once. Requests whose
+        answers the data plane caches are not divided.
         """
         rows = rows_for(request, version)
         return rows is not None and request.API_KEY != METADATA and is_wide(request, rows)
@@ -83,8 +83,8 @@ class LargeRequests:
     def begin(
         self, handler: Handler, ctx: RequestContext, body: bytes, request: Any = None
     ) -> Awaitable[Encoding | bytes | None]:
-        """The encoded answer to come, None for no answer; ``request`` where it is decoded
-        already. From now on the connection waits.
+        """Begin a request: an awaitable of the encoded answer, or None for no answer. ``request``
+        is given if it is already decoded. The connection waits from now on.
         """
         assert ctx.connection is not None
         room = self._small if len(body) <= SMALL_BYTES else self._large
@@ -92,7 +92,7 @@ class LargeRequests:
         return self._carry_out(handler, ctx, body, request, held)
 
     async def answer(self, handler: Handler, request: Message, ctx: RequestContext) -> Any:
-        """The answer to a request that is decoded, in pieces where it has many rows."""
+        """The answer to a decoded request, in pieces if it has many rows."""
         if self.is_divided(request, ctx.api_version):
             rows = rows_for(request, ctx.api_version)
             assert rows is not None
@@ -101,7 +101,7 @@ class LargeRequests:
         return self._counted(await response if isinstance(response, Awaitable) else response, ctx)
 
     def _counted(self, response: Any, ctx: RequestContext) -> Any:
-        """The response, whose errors are counted."""
+        """Count the errors of a response."""
         if response is not None and (found := error_counts(response, ctx.api_version)):
             self._broker.plane.count_errors(ctx.api_key, found)
         return response
@@ -129,7 +129,9 @@ class LargeRequests:
             held.release()
 
     async def _decode(self, ctx: RequestContext, body: bytes) -> Any:
-        """The request, in steps; ProtocolError where it is malformed, or has too many elements."""
+        """Decode the request in steps; ProtocolError if it is malformed or has too many
+        elements.
+        """
         plan = APIS[ctx.api_key].request.plan_for(ctx.api_version)
         decoding = Decoding(plan, body, max_elements(self._broker.node.config, ctx.api_key))
         while not await turn(self._broker, ctx, lambda: decoding.step(STEP_ELEMENTS)):
@@ -149,7 +151,7 @@ class LargeRequests:
         response = await turn(self._broker, ctx, lambda: handler(self._broker, request, ctx))
         if isinstance(response, Awaitable):
             if API_TABLE[ctx.api_key].waits_for_members:
-                held.release()  # what is behind it goes on
+                held.release()  # later requests continue
             response = await response
         return self._counted(response, ctx)
 
@@ -175,7 +177,7 @@ class LargeRequests:
 
 
 class _Held:
-    """A connection that waits with its next request, and the room that its wide one takes."""
+    """A connection whose next request waits, and the room that its wide request takes."""
 
     def __init__(self, connection: Connection, room: Room, size: int) -> None:
         self._connection: Connection | None = connection
@@ -185,12 +187,12 @@ class _Held:
         connection.mute(MUTED_FOR_WIDE)
 
     async def enter(self) -> None:
-        """Done when there is room for the request as objects."""
+        """Wait for room for the request as objects."""
         await self._room.enter(self._size)
         self._entered = True
 
     def release(self) -> None:
-        """Let it, and others, go on, if they do not yet."""
+        """Let this connection and others continue, if they wait."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.unmute(MUTED_FOR_WIDE)

@@ -1,9 +1,9 @@
-"""The modules that answer an API's requests, which are loaded at its first request: a start loads
-none, and most brokers never need all.
+"""Loads the modules that serve an API at its first request: a start loads none, and most brokers
+never need all.
 
-A thread loads them, so that the loop goes on meanwhile: some take as long as a disk needs, and all
-of a group's some 30 ms. The first request waits with what is behind it on its connection, and is
-carried out as if it came then.
+A thread loads them, so the loop continues: some take as long as the disk, and all modules of a
+group take about 30 ms. The first request waits, with the later requests of its connection, and is
+then processed as if it had just arrived.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "errors.group_errors",
     ),
 }  # fmt: skip
-"""Handlers' folder or module to what their own imports do not name: the parts that are made when
-they are first asked for. All are below kstore.
+"""Folder or module of handlers to the modules that their imports do not name: parts that are
+created on first use. All are below kstore.
 """
 
 
 def modules(api_key: int, row: ApiRow, around: tuple[str, ...] = ()) -> list[str]:
-    """What answers an API's requests; each module with what it imports."""
+    """The modules that serve an API; each after the modules that it imports."""
     handler, _, _ = row.handler.partition(":")
     room, _, _ = handler.partition(".")
     own = (f"protocol.{APIS[api_key].module}", f"broker.api.{handler}")
@@ -103,7 +103,7 @@ class Loading:
         rows: Mapping[int, ApiRow],
         around: Callable[[], tuple[str, ...]],
     ) -> None:
-        """``around``: modules that every answer of this broker needs, below kstore."""
+        """``around``: modules below kstore that every answer of this broker needs."""
         self._loop = loop
         self._rows = rows
         self._around = around
@@ -113,7 +113,7 @@ class Loading:
         self._held: dict[int, list[Connection]] = {}
 
     def holds(self, connection: Connection, api_key: int) -> bool:
-        """Whether a request waits for its modules: it is handled again when they are there."""
+        """Whether a request waits for its modules; it is handled again when they are loaded."""
         if api_key in self._loaded:
             return False
         connection.hold()
@@ -138,7 +138,7 @@ class Loading:
         return loading
 
     def _end(self, api_key: int, done: asyncio.Future[None]) -> None:
-        """Also where a module can't be loaded: who asks for it tells why."""
+        """End the wait. If a module cannot be loaded, the handler's import raises the error."""
         del self._loads[api_key]
         self._loaded.add(api_key)
         if not done.cancelled():
@@ -149,7 +149,7 @@ class Loading:
         self._go_on(self._held.pop(api_key, []))
 
     def _go_on(self, held: list[Connection]) -> None:
-        """Handle the requests that waited; those that take long in later turns."""
+        """Handle the requests that waited; slow ones run in later turns."""
         end = monotonic() + SLICE_S
         while held:
             connection = held.pop()

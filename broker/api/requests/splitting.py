@@ -1,8 +1,8 @@
 """Wide requests in pieces: a request with many rows (topics, partitions, groups, resources) becomes
-several with few, which its handler answers one after the other, and their answers become one.
+several with few rows. Its handler answers them one after the other, and the answers are joined.
 
-Only for APIs each of whose rows is answered by itself. Who gives others their turn between the
-pieces is large_requests.py.
+This works for APIs that answer each row separately. large_requests.py gives other requests their
+turns between the pieces.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ class Pieces(NamedTuple):
     """How the rows of an API are divided."""
 
     rows: int = 64
-    """In one piece: of the innermost ones (partitions of topics), where rows have rows."""
+    """Rows in one piece; if rows contain rows (partitions of topics), the innermost ones count."""
     once: bool = False
-    """A row that stands there again, with all its fields, is answered once: it only asks."""
+    """A repeated row, with equal fields, is answered once: the API only reads."""
     together: bool = False
-    """Rows of the same name stand in one piece, two of them at most: named twice is an error."""
+    """Rows with the same name are in one piece, at most two of them: naming a row twice is an
+    error.
+    """
 
 
 PIECES: dict[int, Pieces] = {
@@ -62,15 +64,15 @@ PIECES: dict[int, Pieces] = {
 """API key to how its rows are divided."""
 _LEFT = Rows("members", "members", (), has_places=False)
 DIVIDED: dict[int, tuple[Rows, ...]] = {13: (_LEFT,)}
-"""Rows of requests that may be divided, though an error of the whole is not told for each."""
+"""Rows of requests that can be divided, though they have no error for each row."""
 
 
 Chain = tuple[Any, ...]
-"""An innermost row, behind those that it stands in."""
+"""An innermost row, after the rows that contain it."""
 
 
 def rows_for(request: Any, version: int) -> Rows | None:
-    """The rows of a request of this version that may be divided; None if there are none."""
+    """The rows by which a request of this version can be divided, or None."""
     if request.API_KEY not in PIECES:
         return None
     cls = type(request)
@@ -80,7 +82,7 @@ def rows_for(request: Any, version: int) -> Rows | None:
 
 
 def is_wide(request: Any, rows: Rows) -> bool:
-    """Whether there are more rows than a piece has."""
+    """Whether the request has more rows than a piece."""
     left = PIECES[request.API_KEY].rows
     for item in getattr(request, rows.asked) or ():
         left -= _count(item, rows.inner) if rows.inner is not None else 1
@@ -97,8 +99,8 @@ def _count(item: Any, rows: Rows) -> int:
 
 
 def pieces_of(request: Any, rows: Rows, version: int) -> Iterator[Any]:
-    """The request with its first rows, then with the next ones, and so on; None where it is time
-    for others.
+    """Yield the request with its first rows, then with the next ones, and so on; None at a point
+    where others may have their turn.
     """
     how = PIECES[request.API_KEY]
     counts: dict[Any, int] = {}
@@ -127,7 +129,7 @@ def pieces_of(request: Any, rows: Rows, version: int) -> Iterator[Any]:
 
 
 def _chains(asked: Any, rows: Rows, above: Chain = ()) -> Iterator[Chain]:
-    """Every innermost row."""
+    """All innermost rows."""
     for item in getattr(asked, rows.asked) or ():
         inner = rows.inner
         if inner is not None and getattr(item, inner.asked):
@@ -137,7 +139,7 @@ def _chains(asked: Any, rows: Rows, above: Chain = ()) -> Iterator[Chain]:
 
 
 def _name(chain: Chain, rows: Rows | None, version: int) -> Chain:
-    """What an innermost row is about."""
+    """The name of an innermost row."""
     name = []
     for item in chain:
         assert rows is not None
@@ -151,7 +153,7 @@ def _name(chain: Chain, rows: Rows | None, version: int) -> Chain:
 
 
 def _whole(chain: Chain, rows: Rows | None) -> Chain:
-    """All that an innermost row, and those that it stands in, say."""
+    """All fields of an innermost row and of the rows that contain it."""
     said: list[Any] = []
     for item in chain:
         assert rows is not None
@@ -168,7 +170,7 @@ def _whole(chain: Chain, rows: Rows | None) -> Chain:
 
 
 def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
-    """The request, or the row, with these rows within it and no others."""
+    """A copy of the request or row with only these rows."""
     kept = []
     for _, found in groupby(chains, lambda chain: id(chain[0])):
         same = list(found)
@@ -180,26 +182,26 @@ def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
 
 
 class Joinable(Protocol):
-    """An answer that knows by itself how to go on with the next piece's."""
+    """An answer that can join the answer of the next piece."""
 
     def joined_with(self, answer: Any, /) -> Any:
-        """Both as one."""
+        """Join both."""
 
 
 class JoinedWhole:
-    """The answers to the pieces of an API whose answers join themselves (Metadata)."""
+    """Joins the answers to pieces for an API whose answers join themselves (Metadata)."""
 
     def __init__(self) -> None:
         self.response: Joinable | None = None
 
     def add(self, answer: Joinable) -> bool:
-        """Join the next one."""
+        """Add the next answer."""
         self.response = answer if self.response is None else self.response.joined_with(answer)
         return True
 
 
 class Joined:
-    """The answers to the pieces, as one."""
+    """Joins the answers to the pieces."""
 
     def __init__(self, rows: Rows, version: int) -> None:
         self.response: Any = None
@@ -208,8 +210,8 @@ class Joined:
         self._tables: _Tables = {}
 
     def add(self, answer: Any) -> bool:
-        """Put the next answer's rows behind the others; False if it has an error for all of the
-        request, so that nothing behind it is to be asked.
+        """Append the rows of the next answer; False if it has an error for the whole request, so
+        that no further piece is sent.
         """
         if self.response is None:
             self.response = answer
@@ -218,7 +220,7 @@ class Joined:
         else:
             told = getattr(answer, self._rows.told)
         _put(told, getattr(self.response, self._rows.told), self._rows, self._version, self._tables)
-        # Pieces are charged one by one (CopyBatches), each for all before it, too.
+        # Pieces are charged one by one, each including all before it (CopyBatches).
         wait_ms = getattr(answer, "throttle_time_ms", 0)
         if wait_ms > getattr(self.response, "throttle_time_ms", 0):
             self.response.throttle_time_ms = wait_ms
@@ -229,11 +231,11 @@ class Joined:
 
 
 _Tables = dict[Any, tuple[Any, "_Tables"]]
-"""Rows by what they are about, each with those within it."""
+"""Rows by key, each with the rows that it contains."""
 
 
 def _put(items: Any, told: list[Any], rows: Rows, version: int, known: _Tables) -> None:
-    """Put rows behind others; where one goes on with an earlier one, its rows behind that one's."""
+    """Append rows. If a row continues an earlier one, the rows in it are appended to that one's."""
     if rows.inner is None:
         told += items
         return

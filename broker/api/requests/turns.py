@@ -1,8 +1,8 @@
-"""Work of a handler that would hold the event loop for long, in pieces with turns for others
-between them.
+"""Work of a handler that would block the event loop, in steps with turns for other requests between
+them.
 
-Where an answer can't be made row by row (splitting.py), because all of a request is judged before
-anything is done, its handler's work is a generator: it yields where others may have their turn.
+If an API cannot answer row by row (splitting.py), because it checks the whole request before it
+acts, its handler is a generator that yields where others may have their turn.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ T = TypeVar("T")
 
 
 class HasTurns(Protocol):
-    """What a handler is given whose work is done in turns."""
+    """The parts of a broker that such a handler uses."""
 
     @property
     def turns(self) -> Turns:
-        """The turns of the loop, which all such work shares."""
+        """The turns of the loop that all such work shares."""
 
     @property
     def throttles(self) -> ClientThrottles | None:
-        """Who holds clients to their quotas; None while there are none."""
+        """Applies the quotas of clients; None while there are none."""
 
 
 class GoneError(Exception):
-    """The connection is closed: nobody waits for the answer."""
+    """The connection is closed, so the answer is not needed."""
 
 
 async def turn(broker: HasTurns, ctx: RequestContext, work: Callable[[], T]) -> T:
-    """What the work gives, when it is its turn; its time is charged to the client. GoneError if
-    the client is gone.
+    """Run one step of the work at its turn; its time is charged to the client. GoneError if the
+    client has disconnected.
     """
     await broker.turns.next()
     connection, throttles = ctx.connection, broker.throttles
@@ -58,14 +58,14 @@ async def turn(broker: HasTurns, ctx: RequestContext, work: Callable[[], T]) -> 
 
 
 def sliced(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T | Awaitable[T]:
-    """The result of work where it is short; else the rest of it is done in turns."""
+    """The result of short work; otherwise the rest is done in turns."""
     under_way = UnderWay(work)
     return under_way.result if under_way.go_on() else in_turns(broker, ctx, work)
 
 
 async def in_turns(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T:
-    """The result of work that is done in turns of the loop, this one and as many as it takes, each
-    as long as others can wait.
+    """The result of work that runs in this turn of the loop and as many others as it needs, each as
+    long as others can wait.
     """
     under_way = UnderWay(work)
 

@@ -1,5 +1,5 @@
-"""Who may ask what: the table of permissions, ACL and SCRAM requests, SASL. No other room asks
-the authorizer by itself.
+"""Authorization of requests: the table of permissions, ACL and SCRAM requests, SASL. No other room
+calls the authorizer directly.
 
 May import: kstore.acls, kstore.broker.api, kstore.broker.coordination, kstore.broker.runtime,
     kstore.broker.state, kstore.config, kstore.errors, kstore.protocol.security.

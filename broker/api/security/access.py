@@ -1,7 +1,7 @@
-"""What handlers ask before they act: whether who sent the request may do it.
+"""Authorization checks for handlers: whether the sender of a request may do something.
 
-Without an authorizer everything is allowed. What an API needs is its handler's to say; what the
-rules mean is state/security/authorizer.py's.
+Without an authorizer everything is allowed. Handlers know what an API requires;
+state/security/authorizer.py evaluates the rules.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ ALL_OPERATIONS = {kind: mask_of(operations) for kind, operations in SUPPORTED_OP
 
 
 class HasAuthorizer(Protocol):
-    """What a handler is given that asks for rights."""
+    """The part of a broker that checks rights."""
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """Decides who may do what; None: everybody may do everything."""
+        """Decides who may do what; None: everything is allowed."""
 
 
 def allowed(
@@ -46,8 +46,8 @@ def allowed(
     *,
     quiet: bool = False,
 ) -> bool:
-    """Whether the operation on the named resource is allowed. ``quiet``: a denial is not logged, as
-    it only changes what is shown, or something else may do instead.
+    """Whether the operation on the named resource is allowed. ``quiet``: a denial is not logged,
+    because it only hides something, or another right is enough.
     """
     authorizer = broker.authorizer
     if authorizer is None:
@@ -73,7 +73,7 @@ def note_denied(
     resource_type: AclResourceType,
     name: str,
 ) -> None:
-    """Have a denial logged (runtime/security/audit_log.py)."""
+    """Log a denial"""
     assert broker.authorizer is not None
     broker.authorizer.on_denied(
         ctx.principal, ctx.client_host, operation, resource_type, name, ctx.api_key
@@ -86,7 +86,7 @@ def allowed_any(
     operation: AclOperation,
     resource_type: AclResourceType,
 ) -> bool:
-    """Whether there can be a resource of this type on which the operation is allowed (KIP-679)."""
+    """Whether the operation is allowed on any possible resource of this type (KIP-679)."""
     authorizer = broker.authorizer
     return authorizer is None or authorizer.authorize_by_type(
         ctx.principal, ctx.client_host, operation, resource_type
@@ -102,7 +102,7 @@ def permitted(
     *,
     quiet: bool = False,
 ) -> set[str]:
-    """Those of the names on which the operation is allowed; ``quiet`` as above."""
+    """The names on which the operation is allowed; ``quiet`` as above."""
     return {
         name for name in names if allowed(broker, ctx, operation, resource_type, name, quiet=quiet)
     }
@@ -111,7 +111,7 @@ def permitted(
 def operations_mask(
     broker: HasAuthorizer, ctx: RequestContext, resource_type: AclResourceType, name: str
 ) -> int:
-    """The bit field of the operations that are allowed on the resource (KIP-430)."""
+    """Bit field of the operations that are allowed on the resource (KIP-430)."""
     if broker.authorizer is None:
         return ALL_OPERATIONS[resource_type]
     rights = broker.authorizer.rights(ctx.principal, ctx.client_host)

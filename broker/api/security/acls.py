@@ -1,9 +1,9 @@
-"""DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3 (KIP-140, KIP-290).
+"""DescribeAcls 1-3, CreateAcls 1-3 and DeleteAcls 1-3 (KIP-140, KIP-290).
 
-Any broker of a cluster changes them; the others follow. A broker without an authorizer answers
+Any broker of a cluster changes ACLs; the others follow. A broker without an authorizer answers
 SECURITY_DISABLED. A filter or binding whose resource, pattern, operation or permission is 0,
-"unknown", is no request at all, as in Kafka: it ends the connection. Other numbers that mean
-nothing get INVALID_REQUEST.
+"unknown", is malformed and ends the connection, as in Kafka. Other invalid numbers get
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ UNCERTAIN = "The coordination store failed, so the request may or may not have t
 
 
 class AclParts(HasAuthorizer, HasTurns, Protocol):
-    """What these handlers are given."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def acls(self) -> AclStore | None:
-        """Where the rules are kept; None where no rights are checked."""
+        """The stored rules; None without authorization."""
 
 
 async def handle_describe_acls(
     broker: AclParts, request: DescribeAclsRequest, ctx: RequestContext
 ) -> DescribeAclsResponse:
-    """The rules that a filter means, by the resources that they are about."""
+    """Return the rules that match a filter, by resource."""
     wanted = _filter(request)
     if broker.acls is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_ACLS)
@@ -97,7 +97,7 @@ async def handle_describe_acls(
 async def handle_create_acls(
     broker: AclParts, request: CreateAclsRequest, ctx: RequestContext
 ) -> CreateAclsResponse:
-    """Add rules; each gets its own error. One that is there already is as good as added."""
+    """Add rules; each gets its own error. A rule that exists already succeeds."""
     problems: dict[Acl, StoreError] = {}
 
     def result(acl: Acl, refusal: str | None) -> AclCreationResult:
@@ -121,7 +121,7 @@ async def handle_create_acls(
 async def handle_delete_acls(
     broker: AclParts, request: DeleteAclsRequest, ctx: RequestContext
 ) -> DeleteAclsResponse:
-    """Remove the rules that the filters mean, and tell which they were."""
+    """Delete the rules that match the filters, and return them."""
     filters = await in_turns(broker, ctx, each(_filter, request.filters))
     reason = _reason(broker, ctx)
     deleted: Iterator[list[Acl]] = iter(())
@@ -154,7 +154,7 @@ async def handle_delete_acls(
 
 
 def _reason(broker: AclParts, ctx: RequestContext) -> tuple[int, str] | None:
-    """Why who asks can't change rules; None if he can."""
+    """Why the client cannot change rules; None if it can."""
     if broker.acls is None:
         return ErrorCode.SECURITY_DISABLED, NO_ACLS
     if not allowed_cluster(broker, ctx, AclOperation.ALTER):
@@ -222,7 +222,7 @@ def _match(acl: Acl) -> DeleteAclsMatchingAcl:
 
 
 def _refusal(acl: Acl) -> str | None:
-    """Why there can be no such rule; None if there can."""
+    """Why a rule is invalid; None if it is valid."""
     if acl.resource_type == AclResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The name of the CLUSTER resource is {CLUSTER_NAME}, not {acl.resource_name!r}"
     if not acl.resource_name:

@@ -1,8 +1,9 @@
 """CreateDelegationToken 1-3, RenewDelegationToken 1-2, ExpireDelegationToken 1-2 and
 DescribeDelegationToken 1-3 (KIP-48, KIP-373).
 
-Any broker of a cluster changes tokens; the others follow. Only who has shown who it is may ask, and
-by another way than a token. Who logs in with one: runtime/security/authentication.py.
+Any broker of a cluster changes tokens; the others follow. Only authenticated clients may send these
+requests, and only if they did not authenticate with a token. Authentication by token is in
+runtime/security/authentication.py.
 """
 
 from __future__ import annotations
@@ -49,25 +50,25 @@ __all__ = [
 
 FIRST_WITH_REQUESTER = 3
 NO_TIME = -1
-"""In answers without a token: of what Kafka's broker refuses, while its controller says 0."""
+"""Times in answers without a token, for errors of Kafka's broker; its controller returns 0."""
 
 
 class TokenParts(HasAuthorizer, HasTurns, Protocol):
-    """What these handlers are given."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def tokens(self) -> DelegationTokens | None:
-        """The tokens; None where delegation.token.secret.key is not set."""
+        """The tokens; None if delegation.token.secret.key is not set."""
 
     @property
     def security(self) -> Security | None:
-        """How clients have shown who they are."""
+        """How clients have authenticated."""
 
 
 async def handle_create_delegation_token(
     broker: TokenParts, request: CreateDelegationTokenRequest, ctx: RequestContext
 ) -> CreateDelegationTokenResponse:
-    """A token for who asks, or for another owner (KIP-373)."""
+    """Create a token for the client, or for another owner (KIP-373)."""
     requester = Principal.of(ctx.principal)
     owner = requester
     if request.owner_principal_name:
@@ -108,7 +109,7 @@ async def handle_create_delegation_token(
 async def handle_renew_delegation_token(
     broker: TokenParts, request: RenewDelegationTokenRequest, ctx: RequestContext
 ) -> RenewDelegationTokenResponse:
-    """Put off a token's end."""
+    """Extend a token's expiry time."""
     code, tokens = _tokens(broker, ctx)
     if tokens is None:
         return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=_no_end(code))
@@ -125,7 +126,7 @@ async def handle_renew_delegation_token(
 async def handle_expire_delegation_token(
     broker: TokenParts, request: ExpireDelegationTokenRequest, ctx: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    """Set a token's end; at once, with a negative period."""
+    """Set a token's expiry time; a negative period expires it at once."""
     code, tokens = _tokens(broker, ctx)
     if tokens is None:
         return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=_no_end(code))
@@ -137,14 +138,14 @@ async def handle_expire_delegation_token(
     if isinstance(outcome, TokenRefusal):
         return ExpireDelegationTokenResponse(error_code=outcome.code)
     if broker.security is not None:
-        broker.security.users_changed()  # who came with it may have to go
+        broker.security.users_changed()  # its connections may have to be closed
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=outcome.expires_ms)
 
 
 async def handle_describe_delegation_token(
     broker: TokenParts, request: DescribeDelegationTokenRequest, ctx: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    """The tokens of the named owners, or all; of these, those that who asks may see."""
+    """Return the tokens of the named owners, or all, that the client may see."""
     code, tokens = _tokens(broker, ctx)
     if tokens is None:
         return DescribeDelegationTokenResponse(error_code=code)
@@ -194,11 +195,11 @@ def _described(token: DelegationToken, secret: bytes) -> DescribedDelegationToke
     )
 
 
-# ---- who may ask ----
+# ---- authorization ----
 
 
 def _tokens(broker: TokenParts, ctx: RequestContext) -> tuple[int, DelegationTokens | None]:
-    """The tokens, or why who asks can't have any of them."""
+    """The tokens, or the error of a client that cannot use them."""
     code = _refusal(broker, ctx)
     if code:
         return code, None
@@ -210,7 +211,7 @@ def _no_end(code: int) -> int:
 
 
 def _refusal(broker: TokenParts, ctx: RequestContext) -> int:
-    """Why who asks may do nothing with tokens: nobody knows who it is, or it came with one."""
+    """Why the client may do nothing with tokens: it is not authenticated, or used a token."""
     refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     security = broker.security
     if security is None or ctx.connection is None:
@@ -227,7 +228,9 @@ def _may_create(broker: TokenParts, ctx: RequestContext, owner: Principal) -> bo
 
 
 def _may_see(broker: TokenParts, ctx: RequestContext, token: DelegationToken) -> bool:
-    """Of a token that is not its own; what is not shown is no denial."""
+    """Whether the client may see another owner's token. A hidden token is not logged as a
+    denial.
+    """
     return allowed(
         broker, ctx, AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id,
         quiet=True,

@@ -1,9 +1,9 @@
-"""What each API requires: the one table of operations and resources, and the check that a handler
-is given where the broker has an authorizer.
+"""The rights that each API requires: the table of operations and resources, and the check that
+wraps a handler if the broker has an authorizer.
 
-What is refused as a whole, or row by row, is refused here, before the handler sees it. Where a
-right only changes what is shown (ListGroups), or depends on what a handler finds, the row is there
-too, and the handler asks (access.py). Produce, Fetch and Metadata are in the data plane's hands.
+Refusals of a whole request or of single rows are made here, before the handler runs. If a right
+only changes what is shown (ListGroups), or depends on what a handler finds, the table has a row,
+too, but the handler checks it (access.py). The data plane checks Produce, Fetch and Metadata.
 """
 
 from __future__ import annotations
@@ -53,23 +53,24 @@ DENIED: dict[AclResourceType, int] = {
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""The error of who lacks a right, by the type of the resource."""
+"""The error for a missing right, by the type of the resource."""
 KIND_OF = {code: kind.name.lower().replace("_", " ") for kind, code in DENIED.items()}
-"""The word for what such an error is about."""
+"""The word for the resource in such an error."""
 CONFIGS_OF: dict[int, AclResourceType] = {2: TOPIC, 32: GROUP}
-"""Config resource types and whose rights they are under; all others are the cluster's."""
+"""Config resource type to the resource type whose rights it needs; all others need the cluster's.
+"""
 
 
 class GuardParts(HasAuthorizer, Protocol):
-    """What the check before a handler is given."""
+    """The parts of a broker that the check uses."""
 
     @property
     def image(self) -> MetadataImage:
-        """The topics, by whose names rights are asked for."""
+        """The topics, since rights are checked by topic name."""
 
 
 class Level(Enum):
-    """What becomes of a request without the right."""
+    """What happens to a request without the right."""
 
     WHOLE = "all of it is refused"
     EACH = "each row (topic, group, config resource) without it is refused, the others are answered"
@@ -83,14 +84,14 @@ class Right(NamedTuple):
     resource: AclResourceType
     level: Level = Level.WHOLE
     field: str = ""
-    """WHOLE: the request's field with the resource's name; null there means that no right is
-    needed. "" for the cluster.
+    """WHOLE: the request's field with the resource's name; if that is null, no right is needed. ""
+    for the cluster.
     """
     first: int = 0
     last: int = 32767
     """The versions of the request that require it."""
     instead: tuple[Right, ...] = ()
-    """Any of these will do as well."""
+    """Any of these rights is enough, too."""
 
 
 def _cluster(operation: AclOperation, *instead: Right, first: int = 0) -> tuple[Right, ...]:
@@ -203,8 +204,9 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
     25301: (*_cluster(REPLICATOR_WRITE), _each(WRITE, TOPIC), _shown(READ, TOPIC)),
     25302: _cluster(CLUSTER_ACTION),
 }  # fmt: skip
-"""API key to the rights that it requires, all of them, in the order in which they are asked for.
-In DescribeConfigs and its like, TOPIC stands for whatever the row of the request is about."""
+"""API key to the rights that it requires, all of them, in the order of the checks. In
+DescribeConfigs and similar APIs, TOPIC stands for the resource of the request's row.
+"""
 ANYBODY: dict[int, str] = {
     17: "SaslHandshake: there is no user yet",
     18: "ApiVersions: clients send it before they authenticate",
@@ -214,13 +216,13 @@ ANYBODY: dict[int, str] = {
     71: "GetTelemetrySubscriptions: which metrics a client sends",
     72: "PushTelemetry: a client's own metrics",
 }
-"""The APIs that require nothing."""
+"""The APIs that require no right."""
 ASKED_ANYWAY = frozenset({47})
-"""OffsetDelete: what is wrong with the group is said even where no topic is left."""
+"""OffsetDelete: an error of the group is returned even if no topic is left."""
 
 
 def guarded(api_key: int, handler: Handler) -> Handler:
-    """The handler behind the rights that the table has for its API."""
+    """Wrap a handler with the rights that the table has for its API."""
     rights = PERMISSIONS.get(api_key, ())
     if all(right.level is Level.HANDLER for right in rights):
         return handler
@@ -245,7 +247,9 @@ def guarded(api_key: int, handler: Handler) -> Handler:
 
 
 def _with_a_second_look(handler: Handler, rights: Sequence[Right]) -> Handler:
-    """The handler, whose answer is refused if the right is gone when it has come at last."""
+    """Wrap a handler so that its answer is refused if the right has been revoked when the answer is
+    complete.
+    """
 
     def handle(broker: GuardParts, request: Any, ctx: RequestContext) -> Any:
         response = handler(broker, request, ctx)
@@ -265,11 +269,11 @@ def _with_a_second_look(handler: Handler, rights: Sequence[Right]) -> Handler:
 def _quick_check(
     api_key: int, version: int, rights: Sequence[Right]
 ) -> Callable[[Rights, Any], bool]:
-    """Whether a request has all that it requires by the first rights of the table alone; what is
-    not so plain, `_judge` looks at. This runs for each request.
+    """Whether the first rights in the table show that a request is allowed; otherwise `_judge`
+    checks it. This runs for each request.
     """
     known = [right for right in rights if right.first <= version <= right.last]
-    # Plain numbers: an enum's hash is worked out in Python.
+    # Plain numbers: an enum's hash is computed in Python.
     whole = [
         (int(right.resource), 1 << right.operation, right.field)
         for right in known
@@ -318,7 +322,7 @@ def _judge(
 
 
 def _has(broker: GuardParts, ctx: RequestContext, right: Right, name: str | None) -> bool:
-    """Whether who asks has the right on the resource, or one that does instead."""
+    """Whether the client has the right on the resource, or an alternative right."""
     if name is None:
         return True
     for each in (right, *right.instead):
@@ -329,12 +333,12 @@ def _has(broker: GuardParts, ctx: RequestContext, right: Right, name: str | None
 
 
 def _named(right: Right, name: str) -> str:
-    """The name of the right's resource: there is one cluster, whatever a request is about."""
+    """The name of the right's resource. The cluster has only one, whatever the request is about."""
     return CLUSTER_NAME if right.resource == CLUSTER else name
 
 
 def no_right(ctx: RequestContext, code: int) -> str:
-    """What who was refused is told: nothing of what is there."""
+    """The error for a refused client, which reveals nothing about the resource."""
     kind = KIND_OF[code]
     return (
         f"{ctx.principal} is not authorized for this {kind}: an administrator can allow it with "
@@ -345,7 +349,7 @@ def no_right(ctx: RequestContext, code: int) -> str:
 def _row_by_row(
     broker: GuardParts, request: Any, ctx: RequestContext, right: Right, handler: Handler
 ) -> Any:
-    """The handler's answer to the rows with the right, and the refusals of the others."""
+    """The handler's answer to the allowed rows, with the refusals of the others."""
     rows = rows_of(request, ctx.api_version)
     codes = dict(_refusals(broker, rows, ctx, right))
     if not codes:
@@ -369,7 +373,7 @@ def _row_by_row(
 def _refusals(
     broker: GuardParts, rows: list[Any], ctx: RequestContext, right: Right
 ) -> Iterator[tuple[int, int]]:
-    """The numbers of the rows that are refused, with their errors."""
+    """Indexes of the refused rows, with their errors."""
 
     def name_of(topic_id: UUID) -> str:
         topic = broker.image.topic_by_id(topic_id)
@@ -386,7 +390,7 @@ def _refusals(
         else:
             name = subject(row, name_of)
         if not name and kind == TOPIC:
-            continue  # an id that is not known: the handler says so
+            continue  # an unknown id: the handler reports it
         if kind not in of_kind:
             of_kind[kind] = right._replace(resource=kind)
         if not _has(broker, ctx, of_kind[kind], name):

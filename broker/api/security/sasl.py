@@ -1,7 +1,7 @@
-"""SaslHandshake 0-1 and SaslAuthenticate 0-2 of a connection that may send any request: a session
-is renewed (KIP-368), all else is ILLEGAL_SASL_STATE, as in Kafka.
+"""SaslHandshake 0-1 and SaslAuthenticate 0-2 on a connection that is already authenticated. They
+renew a session (KIP-368); all else is ILLEGAL_SASL_STATE, as in Kafka.
 
-How a new connection shows who it is is runtime/security/authentication.py's.
+runtime/security/authentication.py authenticates new connections.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = ["HasSecurity", "handle_sasl_authenticate", "handle_sasl_handshake"]
 
 
 class HasSecurity(Protocol):
-    """What these handlers are given."""
+    """The part of a broker that these handlers use."""
 
     @property
     def security(self) -> Security | None:
-        """TLS and SASL; None where all listeners are PLAINTEXT."""
+        """TLS and SASL; None if all listeners are PLAINTEXT."""
 
 
 def handle_sasl_handshake(
     broker: HasSecurity, request: SaslHandshakeRequest, ctx: RequestContext
 ) -> SaslHandshakeResponse:
-    """Renew a session that has an end; where none has, there is nothing to shake hands about."""
+    """Renew a session that expires; an error for other sessions."""
     sasl = None if broker.security is None else broker.security.sasl
     if sasl is not None and ctx.connection is not None:
         session = sasl.of(ctx.connection)
@@ -48,7 +48,7 @@ def handle_sasl_handshake(
 def handle_sasl_authenticate(
     broker: HasSecurity, request: SaslAuthenticateRequest, ctx: RequestContext
 ) -> SaslAuthenticateResponse:
-    """After an authentication that is over, and where there is none."""
+    """Answer after a completed authentication, or on a listener without one."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials, version 0 (KIP-554).
+"""DescribeUserScramCredentials 0 and AlterUserScramCredentials 0 (KIP-554).
 
-Credentials are kept in the coordination store, in Kafka's form, beside the user's quotas. Who
-authenticates with them: runtime/security/authentication.py.
+The coordination store keeps credentials in Kafka's form, in the same node as the user's quotas.
+runtime/security/authentication.py uses them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class ScramParts(HasTurns, Protocol):
-    """What these handlers are given."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def node(self) -> Node:
@@ -57,21 +57,21 @@ class ScramParts(HasTurns, Protocol):
 
     @property
     def store(self) -> Store:
-        """Where credentials are kept."""
+        """Keeps the credentials."""
 
     @property
     def scram(self) -> Lazy[ScramUsers]:
-        """Who knows them, where somebody has logged in with one."""
+        """The credentials in memory, if a user has logged in with one."""
 
     @property
     def security(self) -> Security | None:
-        """Who is logged in with one."""
+        """Which connections use one."""
 
 
 async def handle_describe_user_scram_credentials(
     broker: ScramParts, request: DescribeUserScramCredentialsRequest, ctx: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """Mechanisms and iterations of the named users, or of all that have a credential."""
+    """Return mechanisms and iterations of the named users, or of all users with a credential."""
     asked: Counter[str] = Counter()
     await in_turns(broker, ctx, each(lambda row: asked.update((row.name,)), request.users or ()))
     try:
@@ -99,7 +99,7 @@ async def handle_describe_user_scram_credentials(
 
 
 def _credentials(store: Store, users: list[str]) -> dict[str, list[CredentialInfo]]:
-    """The credentials of these users, or of all; those without any are left out."""
+    """The credentials of these users, or of all; users without any are left out."""
     paths = [(user, user_path(user)) for user in users if user]
     if not users:
         named = entity_configs.children(store, USERS)
@@ -123,7 +123,7 @@ def _credentials(store: Store, users: list[str]) -> dict[str, list[CredentialInf
 async def handle_alter_user_scram_credentials(
     broker: ScramParts, request: AlterUserScramCredentialsRequest, ctx: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Change the users of whom every row is valid; the others get their error."""
+    """Change the users whose rows are all valid; the others get their error."""
 
     def upsertion(row: ScramCredentialUpsertion) -> Upsertion:
         salt, password = bytes(row.salt), bytes(row.salted_password)

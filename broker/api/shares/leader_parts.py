@@ -1,5 +1,5 @@
-"""What the handlers of ShareFetch and ShareAcknowledge have in common: what they need of a broker,
-which partitions a member may name, and what is wrong with acknowledgements.
+"""Shared by the handlers of ShareFetch and ShareAcknowledge: the parts of a broker that they use,
+and the checks of partitions and acknowledgements.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MESSAGES = {
 
 
 class ShareLeaderParts(HasAuthorizer, Protocol):
-    """What ShareFetch and ShareAcknowledge need of a broker."""
+    """The parts of a broker that ShareFetch and ShareAcknowledge use."""
 
     @property
     def table(self) -> PartitionTable:
@@ -50,7 +50,7 @@ class ShareLeaderParts(HasAuthorizer, Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -58,7 +58,7 @@ class ShareLeaderParts(HasAuthorizer, Protocol):
 
     @property
     def throttles(self) -> ClientThrottles | None:
-        """Who holds clients to their quotas; None while there are none."""
+        """Applies the quotas of clients; None while there are none."""
 
     @property
     def share_partitions(self) -> Lazy[SharePartitionManager]:
@@ -74,7 +74,7 @@ class Acknowledgement(Protocol):
 
 
 def check_member(group_id: str | None, member_id: str | None) -> int:
-    """The error code for who asks."""
+    """The error code for the member."""
     if group_id is None or not member_id or len(member_id) > MAX_MEMBER_ID:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
@@ -83,7 +83,7 @@ def check_member(group_id: str | None, member_id: str | None) -> int:
 def check_acknowledgements(
     batches: Iterable[Acknowledgement], *, renews: bool
 ) -> Sequence[AcknowledgedRange] | int:
-    """The ranges, ascending and apart; or the error code. ``renews``: a lock may be renewed."""
+    """The ranges, ascending and disjoint, or an error code. ``renews``: a lock may be renewed."""
     most = RENEW if renews else REJECT
     found: list[AcknowledgedRange] = []
     end = -1
@@ -101,7 +101,7 @@ def check_acknowledgements(
 def place_error(
     broker: ShareLeaderParts, ctx: RequestContext, place: TopicIdPartition, rights: dict[UUID, bool]
 ) -> int:
-    """Why a member may not name a partition; ``rights`` has what is known already."""
+    """The error of a partition that the member may not use; ``rights`` caches checked rights."""
     entry = broker.table.topic_by_id(place.topic_id.bytes)
     if entry is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -119,12 +119,12 @@ def place_error(
 
 
 def acknowledge_message(code: int) -> str | None:
-    """What an error of an acknowledgement means."""
+    """The message for an error of an acknowledgement."""
     return MESSAGES.get(code)
 
 
 def leader_of(broker: ShareLeaderParts, place: TopicIdPartition) -> tuple[int, int]:
-    """Who leads a partition, and since which epoch."""
+    """The leader of a partition, and its leader epoch."""
     partition = broker.share_partitions().partition(place)
     return (-1, -1) if partition is None else (partition.leader_id, partition.leader_epoch)
 
@@ -132,7 +132,7 @@ def leader_of(broker: ShareLeaderParts, place: TopicIdPartition) -> tuple[int, i
 def endpoint_of(
     broker: ShareLeaderParts, ctx: RequestContext, node_id: int
 ) -> tuple[Endpoint, str | None] | None:
-    """Where clients of this listener reach a broker, and its rack."""
+    """The address of a broker for clients of this listener, and its rack."""
     known = broker.image.brokers.get(node_id)
     end = None if known is None else known.endpoint(ctx.listener)
     return None if known is None or end is None else (end, known.rack)

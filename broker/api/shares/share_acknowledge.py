@@ -1,5 +1,5 @@
-"""ShareAcknowledge, versions 1 and 2 (KIP-932, KIP-1222): acknowledges what a member has acquired,
-or renews its locks. The answer comes when it is kept.
+"""ShareAcknowledge 1-2 (KIP-932, KIP-1222): acknowledges records that a member has acquired, or
+renews its locks. The answer is sent when the result is stored.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = ["handle_share_acknowledge"]
 async def handle_share_acknowledge(
     broker: ShareLeaderParts, request: ShareAcknowledgeRequest, ctx: RequestContext
 ) -> ShareAcknowledgeResponse:
-    """Answer with every partition of which something is acknowledged."""
+    """Answer with all partitions that have acknowledgements."""
     code = check_member(request.group_id, request.member_id)
     epoch = request.share_session_epoch
     if code == ErrorCode.NONE and epoch == INITIAL_EPOCH:
-        code = ErrorCode.INVALID_SHARE_SESSION_EPOCH  # only a fetch begins one
+        code = ErrorCode.INVALID_SHARE_SESSION_EPOCH  # only ShareFetch begins one
     if code != ErrorCode.NONE:
         return ShareAcknowledgeResponse(error_code=code)
     assert request.group_id is not None
@@ -64,7 +64,7 @@ async def handle_share_acknowledge(
 def _ranges(
     broker: ShareLeaderParts, request: ShareAcknowledgeRequest, ctx: RequestContext, renews: bool
 ) -> tuple[dict[TopicIdPartition, Sequence[AcknowledgedRange]], dict[TopicIdPartition, int]]:
-    """What is acknowledged, and the error codes of what can't be."""
+    """The acknowledged ranges, and the error codes of invalid ones."""
     found: dict[TopicIdPartition, Sequence[AcknowledgedRange]] = {}
     errors: dict[TopicIdPartition, int] = {}
     rights: dict[UUID, bool] = {}

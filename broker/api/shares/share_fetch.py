@@ -1,9 +1,10 @@
-"""ShareFetch, versions 1 and 2 (KIP-932, KIP-1206, KIP-1222): acknowledges what a member had, and
+"""ShareFetch 1-2 (KIP-932, KIP-1206, KIP-1222): acknowledges records that a member had, and
 acquires records for it.
 
-What is acknowledged is decided first, so it is never of what is acquired now. Records are acquired
-once that is kept: what the request releases can be among them, and no lock begins while the answer
-waits. (Kafka does both at a time, so a slow write of its state holds locks.)
+Acknowledgements are applied first, so they never concern records that this request acquires.
+Records are acquired once the acknowledgements are stored: records that the request releases can be
+among them, and no lock begins while the answer waits. (Kafka does both at the same time, so a slow
+write of its state holds locks.)
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ async def handle_share_fetch(
 
 
 def _size(response: ShareFetchResponse, version: int) -> int:
-    """The answer's bytes, all but a few. Its records are not copied."""
+    """The approximate size of the answer in bytes. Its records are not copied."""
     rows = [row for topic in response.responses for row in topic.partitions]
     records = [row.records for row in rows]
     for row in rows:
@@ -106,7 +107,7 @@ def _size(response: ShareFetchResponse, version: int) -> int:
 
 
 def _most_bytes(broker: ShareLeaderParts, ctx: RequestContext) -> int:
-    """How much one answer may bring: fetch.max.bytes, and what a quota allows in a window."""
+    """The limit of one answer in bytes: fetch.max.bytes, and what a quota allows in a window."""
     most: int = broker.config["fetch.max.bytes"]
     if broker.throttles is None or ctx.connection is None:
         return most
@@ -114,17 +115,17 @@ def _most_bytes(broker: ShareLeaderParts, ctx: RequestContext) -> int:
 
 
 def _check(request: ShareFetchRequest) -> int:
-    """What is wrong with all of it."""
+    """The error of the whole request."""
     code = check_member(request.group_id, request.member_id)
     if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
         code = ErrorCode.INVALID_REQUEST
     amounts = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
     if request.is_renew_ack and any(amounts):
-        code = ErrorCode.INVALID_REQUEST  # what renews fetches nothing
+        code = ErrorCode.INVALID_REQUEST  # a request that renews locks fetches nothing
     if request.share_session_epoch == INITIAL_EPOCH and any(
         row.acknowledgement_batches for topic in request.topics for row in topic.partitions
     ):
-        code = ErrorCode.INVALID_REQUEST  # nothing was acquired in a session that begins
+        code = ErrorCode.INVALID_REQUEST  # a new session has acquired nothing
     return code
 
 
@@ -143,7 +144,7 @@ def _ranges(
     renews: bool,
     rights: dict[UUID, bool],
 ) -> tuple[dict[TopicIdPartition, Sequence[AcknowledgedRange]], dict[TopicIdPartition, int]]:
-    """What is acknowledged, and the error codes of what can't be."""
+    """The acknowledged ranges, and the error codes of invalid ones."""
     found: dict[TopicIdPartition, Sequence[AcknowledgedRange]] = {}
     errors: dict[TopicIdPartition, int] = {}
     for place, row in asked.items():

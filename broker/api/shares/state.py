@@ -1,7 +1,7 @@
 """InitializeShareGroupState 0, ReadShareGroupState 0, WriteShareGroupState 0-1,
 DeleteShareGroupState 0 and ReadShareGroupStateSummary 0-1: the state of share-partitions (KIP-932).
 
-Each partition of a request has an answer of its own, in the request's order.
+Each partition of a request gets its own answer, in the request's order.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ __all__ = [
 A = TypeVar("A")
 T = TypeVar("T")
 ROWS_AT_ONCE = 32
-"""Others have their turn in between."""
+"""Other requests have their turn after this many rows."""
 
 
 class ShareStateParts(Protocol):
-    """What these handlers are given."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def share_coordinator(self) -> Lazy[ShareCoordinator]:
@@ -68,7 +68,7 @@ class ShareStateParts(Protocol):
 async def handle_initialize_share_group_state(
     broker: ShareStateParts, request: InitializeShareGroupStateRequest, ctx: RequestContext
 ) -> InitializeShareGroupStateResponse:
-    """Begin the state of each share-partition."""
+    """Initialize the state of each share-partition."""
     coordinator = broker.share_coordinator()
 
     async def initialize(key: SharePartitionKey, row: InitializePartition) -> PartitionResult:
@@ -82,7 +82,7 @@ async def handle_initialize_share_group_state(
 async def handle_read_share_group_state(
     broker: ShareStateParts, request: ReadShareGroupStateRequest, ctx: RequestContext
 ) -> ReadShareGroupStateResponse:
-    """The state of each share-partition, for its new leader."""
+    """Return the state of each share-partition to its new leader."""
     coordinator = broker.share_coordinator()
 
     async def read(key: SharePartitionKey, row: ReadPartition) -> ReadResult:
@@ -128,7 +128,7 @@ async def handle_write_share_group_state(
 async def handle_delete_share_group_state(
     broker: ShareStateParts, request: DeleteShareGroupStateRequest, ctx: RequestContext
 ) -> DeleteShareGroupStateResponse:
-    """Forget each share-partition."""
+    """Delete the state of each share-partition."""
     coordinator = broker.share_coordinator()
 
     async def delete(key: SharePartitionKey, row: DeletePartition) -> PartitionResult:
@@ -142,7 +142,7 @@ async def handle_delete_share_group_state(
 async def handle_read_share_group_state_summary(
     broker: ShareStateParts, request: ReadShareGroupStateSummaryRequest, ctx: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
-    """How far each share-partition is."""
+    """Return the start offset of each share-partition."""
     coordinator = broker.share_coordinator()
 
     async def summarize(key: SharePartitionKey, row: ReadPartition) -> SummaryResult:
@@ -159,7 +159,7 @@ async def _each(
     failure: Callable[..., A],
     topic_result: Callable[..., T],
 ) -> list[T]:
-    """An answer for each partition of a request; none at all for the group "", as in Kafka."""
+    """Answer each partition of a request; the group "" gets no answers, as in Kafka."""
     if not request.group_id:
         return []
 

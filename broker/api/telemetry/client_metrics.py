@@ -1,7 +1,7 @@
-"""GetTelemetrySubscriptions and PushTelemetry, version 0 (KIP-714): which metrics a client is to
-push, and taking them.
+"""GetTelemetrySubscriptions 0 and PushTelemetry 0 (KIP-714): they say which metrics a client
+pushes, and receive them.
 
-Kafka lists the two APIs when a receiver is configured; here there always is one, the broker's own
+Kafka advertises the two APIs if a receiver is configured; kstore always has one, the broker's own
 metrics. The rules are in state/telemetry/client_metrics.py.
 """
 
@@ -32,13 +32,13 @@ __all__ = ["TelemetryParts", "handle_get_telemetry_subscriptions", "handle_push_
 
 NO_COMPRESSION = 0
 MAX_RATIO = 100
-"""Bytes that one compressed byte may hold: clients' metrics are squeezed to a tenth."""
+"""The largest accepted compression ratio; real metrics are compressed to a tenth."""
 FREE_BYTES = 16_384
-"""That a push may hold however small it is."""
+"""Bytes that any push may expand to, however small it is."""
 
 
 class TelemetryParts(Protocol):
-    """What these handlers are given."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def node(self) -> Node:
@@ -50,13 +50,13 @@ class TelemetryParts(Protocol):
 
     @property
     def telemetry(self) -> Lazy[Telemetry]:
-        """What clients push."""
+        """The metrics that clients push."""
 
 
 def handle_get_telemetry_subscriptions(
     broker: TelemetryParts, request: GetTelemetrySubscriptionsRequest, ctx: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
-    """What this client is to push; a client without an id is given one."""
+    """Return what this client should push. A client without an id gets one."""
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
         instance_id = uuid4()
@@ -79,7 +79,7 @@ def handle_get_telemetry_subscriptions(
 async def handle_push_telemetry(
     broker: TelemetryParts, request: PushTelemetryRequest, ctx: RequestContext
 ) -> PushTelemetryResponse:
-    """Take a client's metrics in."""
+    """Receive a client's metrics."""
     if request.client_instance_id == ZERO_UUID:
         return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
     instance = _instance(broker, request.client_instance_id, ctx)
@@ -110,7 +110,7 @@ async def _take(
     except OtlpTooLargeError:
         return ErrorCode.TELEMETRY_TOO_LARGE
     except OtlpError:
-        telemetry.unreadable += 1  # a receiver's trouble: Kafka does not look into the metrics
+        telemetry.unreadable += 1  # a problem of the receiver: Kafka does not parse the metrics
     return ErrorCode.NONE
 
 
@@ -126,7 +126,7 @@ def _instance(broker: TelemetryParts, instance_id: UUID, ctx: RequestContext) ->
 
 
 def _client(instance_id: UUID, ctx: RequestContext) -> dict[str, str]:
-    """What subscriptions may match."""
+    """The client's attributes that subscriptions can match."""
     from kstore.broker.coordination.znodes import encode_id
 
     name, version = _software(ctx)
@@ -141,7 +141,9 @@ def _client(instance_id: UUID, ctx: RequestContext) -> dict[str, str]:
 
 
 def _software(ctx: RequestContext) -> tuple[str, str]:
-    """The names that the client gave itself in ApiVersions; unknown before version 3 of it."""
+    """The software name and version that the client sent in ApiVersions; unknown before its version
+    3.
+    """
     from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 
     connection = ctx.connection

@@ -1,5 +1,5 @@
-"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords. It checks the form;
-broker.runtime.topics acts.
+"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords. It checks the form of requests;
+broker.runtime.topics executes them.
 
 May import: kstore._fast.broker, kstore.acls, kstore.broker.api, kstore.broker.runtime,
     kstore.broker.state.metadata, kstore.config, kstore.errors, kstore.log, kstore.protocol.

@@ -1,8 +1,8 @@
 """DeleteRecords 0-2 (KIP-107): raises log start offsets, on the leader and then on its followers.
-The loop waits for no disk.
+The loop does not wait for the disk.
 
-A partition is answered once every replica that is alive has let go of what was to be deleted, as in
-Kafka; those that take longer than the request's timeout are REQUEST_TIMED_OUT, and go on.
+As in Kafka, a partition is answered once all live replicas have deleted the records. Partitions
+that take longer than the request's timeout get REQUEST_TIMED_OUT; their deletion continues.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ __all__ = ["DeleteRecordsParts", "handle_delete_records"]
 HIGH_WATERMARK = -1
 NO_EPOCH = -1
 PARTITIONS_AT_ONCE = 256
-"""What is deleted in one transaction; other calls of the log dir come in between."""
+"""Partitions whose records are deleted in one call; other calls of the log dir run between such
+calls.
+"""
 POLL_S = 0.02
-"""How often followers are looked at: they tell what they have deleted by their fetches."""
+"""How often followers are checked: their fetches show what they have deleted."""
 
 
 class DeleteRecordsParts(Protocol):
-    """What this handler is given."""
+    """The parts of a broker that this handler uses."""
 
     @property
     def node(self) -> Node:
@@ -49,27 +51,27 @@ class DeleteRecordsParts(Protocol):
 
     @property
     def table(self) -> PartitionTable:
-        """The partitions that are led here."""
+        """The partitions that this broker leads."""
 
     @property
     def image(self) -> MetadataImage:
-        """The brokers that are alive."""
+        """The live brokers."""
 
 
 class _Waiting(NamedTuple):
-    """A partition whose followers have not deleted yet what the leader has."""
+    """A partition whose followers have not deleted yet what its leader has deleted."""
 
     partition: Partition
     offset: int
     partition_epoch: int
-    """Of the partition that is meant (KIP-232)."""
+    """The partition epoch of the requested partition (KIP-232)."""
     result: DeleteRecordsPartitionResult
 
 
 async def handle_delete_records(
     broker: DeleteRecordsParts, request: DeleteRecordsRequest, ctx: RequestContext
 ) -> DeleteRecordsResponse:
-    """Delete what lies before the offsets asked for; -1 means the high watermark."""
+    """Delete the records before the given offsets; -1 means the high watermark."""
     asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
         for row in topic.partitions:
@@ -108,7 +110,9 @@ def _check(
 
 
 async def _delete(broker: DeleteRecordsParts, begun: list[_Waiting]) -> list[_Waiting]:
-    """Delete in the threads of the log dirs; those partitions whose followers have not done so."""
+    """Delete in the threads of the log dirs; returns the partitions whose followers are not
+    done.
+    """
     places: dict[str, list[_Waiting]] = {}
     for each in begun:
         places.setdefault(each.partition.log.log_dir.path, []).append(each)
@@ -117,7 +121,7 @@ async def _delete(broker: DeleteRecordsParts, begun: list[_Waiting]) -> list[_Wa
         for path, rows in places.items()
         for start in range(0, len(rows), PARTITIONS_AT_ONCE)
     ]
-    # All are begun at once: a log dir that hangs holds back no other one.
+    # All are started at once, so a hanging log dir does not delay others.
     done = await asyncio.gather(*(_delete_piece(broker, path, rows) for path, rows in pieces))
     return [each for waiting in done for each in waiting]
 
@@ -141,7 +145,7 @@ async def _delete_piece(
             each.result.error_code = code
             continue
         each.partition.notify()
-        # It may be gone by now, or another one of that name.
+        # It may have been deleted by now, or replaced by another of the same name.
         each.result.error_code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
         if each.result.error_code == ErrorCode.NONE:
             each.result.low_watermark = _low_watermark(broker, each.partition)
@@ -152,7 +156,7 @@ async def _delete_piece(
 
 
 def _low_watermark(broker: DeleteRecordsParts, partition: Partition) -> int:
-    """The lowest log start offset of the replicas that are alive."""
+    """The lowest log start offset of the live replicas."""
     lowest = partition.log_start_offset
     replication = partition.replication
     if replication is not None:

@@ -1,9 +1,8 @@
-"""CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3: what admin clients do to topics.
+"""CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3: changes of topics by admin clients.
 
-The rules are state/metadata/topic_rules.py's, the doing runtime/topics/topics.py's; this file
-speaks the messages. Each topic of a request is answered by itself, and once. Nothing waits for
-other brokers, so a timeout matters only when it is over before it began: then nothing is done, as
-in Kafka.
+state/metadata/topic_rules.py has the rules, runtime/topics/topics.py executes them, and this file
+converts the messages. Each topic of a request is answered separately, and once. Nothing waits for
+other brokers, so a timeout matters only if it is 0 or less: then nothing is done, as in Kafka.
 """
 
 from __future__ import annotations
@@ -62,31 +61,29 @@ TWICE = "The request names this topic more than once, so nothing was done; name 
 
 
 class TopicParts(HasAuthorizer, Protocol):
-    """What handlers that make, let grow and delete topics are given."""
+    """The parts of a broker that the handlers for creating, expanding and deleting topics use."""
 
     @property
     def image(self) -> MetadataImage:
-        """The topics that there are."""
+        """The existing topics."""
 
     @property
     def topics(self) -> Topics:
-        """Who does it."""
+        """Executes the changes."""
 
     @property
     def throttles(self) -> ClientThrottles | None:
-        """Who charges clients for it; None while none has a quota."""
+        """Charges clients for changes; None while there are no quotas."""
 
 
 class CreateTopicsParts(TopicParts, HasConfigs, Protocol):
-    """The handler of CreateTopics also tells the settings."""
+    """The handler of CreateTopics also returns settings."""
 
 
 async def handle_create_topics(
     broker: CreateTopicsParts, request: CreateTopicsRequest, ctx: RequestContext
 ) -> CreateTopicsResponse:
-    """Make topics; a name that stands in the request twice is INVALID_REQUEST, and made
-    not at all.
-    """
+    """Create topics. A name that is in the request twice is INVALID_REQUEST and not created."""
     counts = Counter(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
     if request.timeout_ms <= 0:
@@ -124,7 +121,7 @@ THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
 
 
 def _mutations(broker: TopicParts, ctx: RequestContext) -> Mutations | None:
-    """What the partitions that the request makes or deletes are charged by, if by anything."""
+    """The charge for the partitions that the request creates or deletes, if there is one."""
     if broker.throttles is None:
         return None
     strict = ctx.api_version >= STRICT_FROM[ctx.api_key]
@@ -134,7 +131,7 @@ def _mutations(broker: TopicParts, ctx: RequestContext) -> Mutations | None:
 
 
 def _throttle(broker: TopicParts, ctx: RequestContext, mutations: Mutations | None) -> int:
-    """How long the client has to wait after this request; it is not served meanwhile."""
+    """How long the client must wait after this request; meanwhile its requests are not served."""
     wait_ms = 0 if mutations is None else mutations.wait_ms()
     if wait_ms and broker.throttles is not None and ctx.connection is not None:
         broker.throttles.hold(ctx.connection, wait_ms)
@@ -185,7 +182,7 @@ async def _create(
 
 
 def _hide_configs(broker: HasAuthorizer, ctx: RequestContext, made: CreatableTopicResult) -> None:
-    """Who may not describe a topic's configs is not told how it was made either."""
+    """Hide the configs of a created topic from clients that may not describe them."""
     topic, may = AclResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS
     if made.error_code == ErrorCode.NONE and not allowed(
         broker, ctx, may, topic, made.name, quiet=True
@@ -196,7 +193,7 @@ def _hide_configs(broker: HasAuthorizer, ctx: RequestContext, made: CreatableTop
 
 
 def _configs(broker: HasConfigs, topic: TopicImage) -> list[CreatableTopicConfigs]:
-    """As DescribeConfigs would show them, in the order of their names."""
+    """The configs as DescribeConfigs shows them, sorted by name."""
     rows = []
     for name, default, default_source in shown_topic_defaults(broker):
         value, source = default, default_source
@@ -251,8 +248,8 @@ async def handle_delete_topics(
 def _named_once(
     asked: list[DeleteTopicState], *, timely: bool
 ) -> tuple[DeleteTopicsResponse, list[DeleteTopicState]]:
-    """An answer that refuses each name and each id that the request gives twice, and the topics
-    that are left; one that is named in both ways is left here.
+    """An answer that refuses names and ids that the request gives twice, and the remaining topics.
+    A topic that is given by name and by id remains.
     """
     response = DeleteTopicsResponse()
     counts = Counter((state.name, state.topic_id) for state in asked)
@@ -269,7 +266,9 @@ def _named_once(
 
 
 def _may_delete(broker: TopicParts, ctx: RequestContext, name: str) -> bool:
-    """Whether the topic may be deleted; who may describe it may also hear that it is not there."""
+    """Whether the client may delete the topic. A client that may describe it also learns that it
+    does not exist.
+    """
     there = name in broker.image.topics
     needed = AclOperation.DELETE if there else AclOperation.DESCRIBE
     return allowed(broker, ctx, needed, AclResourceType.TOPIC, name)
@@ -278,7 +277,7 @@ def _may_delete(broker: TopicParts, ctx: RequestContext, name: str) -> bool:
 def _not_deleted(
     broker: TopicParts, ctx: RequestContext, state: DeleteTopicState, name: str
 ) -> DeletableTopicResult:
-    """The refusal; who may not even describe the topic is told no more than it said itself."""
+    """The refusal; a client that may not describe the topic learns nothing new."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     known = allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
     return DeletableTopicResult(
@@ -290,7 +289,7 @@ def _not_deleted(
 
 
 def _resolve(broker: TopicParts, state: DeleteTopicState) -> tuple[str | None, int]:
-    """The name that is meant, and an error code where there is none."""
+    """The topic's name, or an error code if it does not exist."""
     if state.name is not None:
         if state.topic_id != ZERO_UUID:
             return state.name, ErrorCode.INVALID_REQUEST
@@ -318,8 +317,8 @@ async def _delete(broker: TopicParts, name: str) -> tuple[int, str | None]:
 async def handle_create_partitions(
     broker: TopicParts, request: CreatePartitionsRequest, ctx: RequestContext
 ) -> CreatePartitionsResponse:
-    """Let topics grow, all at one time: each may wait for a leader that does not answer. Naming one
-    twice is INVALID_REQUEST.
+    """Add partitions to topics, all at the same time: each may wait for a leader that does not
+    answer. Naming a topic twice is INVALID_REQUEST.
     """
     counts = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()

@@ -1,5 +1,5 @@
-"""Requests of transactions: producer ids, partitions, ends, and what administrators ask. It
-decides nothing; the transaction coordinator does.
+"""Requests of transactions: producer ids, partitions, ends, and requests of administrators. The
+transaction coordinator makes the decisions.
 
 May import: kstore._fast.broker, kstore.acls, kstore.broker.api, kstore.broker.runtime,
     kstore.broker.state, kstore.config, kstore.errors, kstore.protocol.schema,

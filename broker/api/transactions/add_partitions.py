@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn 0-5: partitions become part of a transaction, or are asked whether they are.
+"""AddPartitionsToTxn 0-5: adds partitions to a transaction, or checks whether they belong to it.
 
-Up to version 3 a producer asks, for its one transaction; from 4 on brokers do, for many at once
-(KIP-890). Of a transaction either all partitions are added or none, so all of them are looked at
-first. What is allowed is broker/state's.
+Up to version 3 the client is a producer with one transaction; from version 4 on it is a broker with
+many (KIP-890). Either all partitions of a transaction are added or none, so all are checked first.
+broker/state decides what is allowed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ __all__ = ["fenced_as_known", "handle_add_partitions_to_txn"]
 FIRST_BROKER_VERSION = 4
 FIRST_WITH_PRODUCER_FENCED = 2
 RETIRED = ErrorCode.INVALID_PARTITION_COUNT
-"""A partition takes no records any more, as the topic shrinks: they belong to another one now."""
+"""The error of a partition that no longer accepts records because its topic loses partitions: the
+records belong to another partition now.
+"""
 Codes = list[int]
 """An error code for each partition of a transaction, in the order of the request."""
 Found = list[tuple[AddPartitionsToTxnTransaction, Codes]]
@@ -47,8 +49,8 @@ Found = list[tuple[AddPartitionsToTxnTransaction, Codes]]
 def handle_add_partitions_to_txn(
     broker: AddPartitionsParts, request: AddPartitionsToTxnRequest, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Add partitions to transactions, or look whether they are in them. In a cluster, and where
-    answers wait for the disk, this one comes once what it tells can't be lost any more.
+    """Add partitions to transactions, or check whether they belong to them. In a cluster, and if
+    answers wait for the disk, the answer is sent once its decision can no longer be lost.
     """
     found = sliced(broker, ctx, _decide(broker, request, ctx))
     if isinstance(found, Awaitable):
@@ -79,13 +81,13 @@ async def _added_settled(
     return await in_turns(broker, ctx, _added(found, ctx.api_version))
 
 
-# ---- what becomes of each partition ----
+# ---- the result for each partition ----
 
 
 def _decide(
     broker: AddPartitionsParts, request: AddPartitionsToTxnRequest, ctx: RequestContext
 ) -> Work[Found]:
-    """Add what can be added."""
+    """Add the partitions that can be added."""
     coordinator = broker.transactions()
 
     def add(
@@ -116,7 +118,7 @@ def _add(
     client_version: int,
     retired: int,
 ) -> Work[Codes]:
-    """What becomes of each partition. If one does not exist, or takes no records any more, none is
+    """The result for each partition. If one does not exist, or no longer accepts records, none is
     added; ``retired`` is the error code of the latter.
     """
     places = yield from _places(asked)
@@ -155,15 +157,15 @@ def _places(asked: AddPartitionsToTxnTransaction) -> Work[list[TopicPartition]]:
 
 
 def _none_added(problems: Codes) -> Work[Codes]:
-    """The codes where some partitions can't be added: no other is."""
+    """The codes if some partitions cannot be added: then no other is."""
     return (yield from each(lambda code: code or ErrorCode.OPERATION_NOT_ATTEMPTED, problems))
 
 
 def _denied(
     broker: AddPartitionsParts, asked: AddPartitionsToTxnTransaction, ctx: RequestContext
 ) -> Work[Codes]:
-    """Errors where the client has no right to write to some partitions, with what else is wrong;
-    none where it may write to all.
+    """The errors of partitions that the client may not write to, with all other errors; empty if it
+    may write to all.
     """
     if broker.authorizer is None:
         return []
@@ -224,7 +226,7 @@ def _topic(
 
 
 def fenced_as_known(code: int, api_version: int) -> int:
-    """Old clients know only INVALID_PRODUCER_EPOCH."""
+    """Replace the error for a fenced producer: old clients know only INVALID_PRODUCER_EPOCH."""
     if code == ErrorCode.PRODUCER_FENCED and api_version < FIRST_WITH_PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

@@ -1,5 +1,5 @@
 """DescribeTransactions, ListTransactions 0-2, DescribeProducers and WriteTxnMarkers 1-2: finding
-transactions that hang, and ending them (KIP-664).
+and ending transactions that hang (KIP-664).
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ __all__ = [
 FIRST_MARKERS_WITH_TRANSACTION_VERSION = 2
 PARTITIONS_PER_TURN = 32
 STEPS_ON_THE_LOOP = 1_000_000
-"""Of one match: 10 ms at most. Ids of usual length never need so many."""
+"""Steps of one match, which take at most 10 ms. Ids of usual length never need so many."""
 
 
 async def handle_describe_transactions(
     broker: TransactionAdminParts, request: DescribeTransactionsRequest, ctx: RequestContext
 ) -> DescribeTransactionsResponse:
-    """The state of each transactional id, with the topics that who asks may describe."""
+    """Return the state of each transactional id, with the topics that the client may describe."""
     coordinator = broker.transactions()
     response = DescribeTransactionsResponse()
     for transactional_id in request.transactional_ids:
@@ -78,7 +78,7 @@ async def handle_describe_transactions(
 async def handle_list_transactions(
     broker: TransactionAdminParts, request: ListTransactionsRequest, ctx: RequestContext
 ) -> ListTransactionsResponse:
-    """The transactional ids that pass the filters, of those that who asks may describe."""
+    """List the transactional ids that match the filters and that the client may describe."""
     try:
         wanted = TransactionFilter.of(request)
     except ValueError:
@@ -93,7 +93,7 @@ async def handle_list_transactions(
     now_ms, slices = broker.node.now_ms(), Slices()
     for partition in partitions:
         for item in list(partition.shard.transactions.values()):
-            # The pattern comes last: nobody has it matched against what is not theirs to see.
+            # The pattern comes last, so it is not matched against ids that the client may not see.
             if (
                 wanted.accepts(item, now_ms)
                 and _shown(broker, ctx, item.transactional_id)
@@ -105,8 +105,8 @@ async def handle_list_transactions(
 
 
 async def _matches(wanted: TransactionFilter, transactional_id: str) -> bool:
-    """Whether an id matches the pattern. RE2 lets go of the interpreter, so a long id is matched in
-    a thread.
+    """Whether an id matches the pattern. RE2 releases the interpreter's lock, so a long id is
+    matched in a thread.
     """
     if wanted.cost(transactional_id) > STEPS_ON_THE_LOOP:
         return await asyncio.to_thread(wanted.matches, transactional_id)
@@ -129,7 +129,9 @@ def _listed(transaction: Transaction) -> ListTransactionsResponseTransactionStat
 async def handle_describe_producers(
     broker: TransactionAdminParts, request: DescribeProducersRequest, ctx: RequestContext
 ) -> DescribeProducersResponse:
-    """The producers that each partition's log remembers, and where their transactions began."""
+    """Return the producers that each partition's log remembers, and where their
+    transactions began.
+    """
     response = DescribeProducersResponse()
     for asked in request.topics:
         topic = TopicResponse(name=asked.name)
@@ -151,7 +153,7 @@ async def handle_describe_producers(
 
 
 def _name_problem(topic: str) -> str | None:
-    """What is wrong with a topic's name."""
+    """The error of a topic's name."""
     try:
         check_name(topic)
     except TopicError as error:
@@ -187,8 +189,8 @@ def _producers(broker: TransactionAdminParts, place: TopicPartition) -> Partitio
 async def handle_write_txn_markers(
     broker: TransactionAdminParts, request: WriteTxnMarkersRequest, ctx: RequestContext
 ) -> WriteTxnMarkersResponse:
-    """End transactions on partitions, as another broker or an administrator asks. The answer comes
-    once the markers can't be lost any more.
+    """End transactions on partitions, for another broker or an administrator. The answer is sent
+    once the markers can no longer be lost.
     """
     response, markers = WriteTxnMarkersResponse(), broker.markers()
     written: dict[TopicPartition, list[WritableTxnMarkerPartitionResult]] = {}

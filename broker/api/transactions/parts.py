@@ -1,4 +1,4 @@
-"""What the handlers of transactions need of a broker."""
+"""The parts of a broker that the handlers of transactions use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class TransactionParts(Protocol):
-    """For all that ask the coordinator."""
+    """For requests to the coordinator."""
 
     @property
     def transactions(self) -> Lazy[TransactionCoordinator]:
@@ -39,7 +39,7 @@ class ProducerIdParts(TransactionParts, HasAuthorizer, Protocol):
 
     @property
     def producer_ids(self) -> Lazy[ProducerIds]:
-        """Hands out producer ids."""
+        """Allocates producer ids."""
 
 
 class AddPartitionsParts(TransactionParts, HasAuthorizer, HasTurns, Protocol):
@@ -47,11 +47,11 @@ class AddPartitionsParts(TransactionParts, HasAuthorizer, HasTurns, Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
 
 
 class TransactionalOffsetsParts(TransactionParts, Protocol):
-    """For what commits a group's offsets in a transaction."""
+    """For commits of a group's offsets in a transaction."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -59,7 +59,7 @@ class TransactionalOffsetsParts(TransactionParts, Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
 
     @property
     def groups(self) -> Lazy[GroupCoordinator]:
@@ -67,15 +67,15 @@ class TransactionalOffsetsParts(TransactionParts, Protocol):
 
     @property
     def partition_news(self) -> Lazy[PartitionNews] | None:
-        """Who hears of partitions; None where this broker makes them all."""
+        """Learns of new partitions; None if this broker creates them all."""
 
     @property
     def admission(self) -> Lazy[TransactionAdmission]:
-        """Who asks the coordinators of transactions on behalf of writers."""
+        """Asks transaction coordinators on behalf of producers."""
 
 
 class TransactionAdminParts(TransactionParts, HasAuthorizer, Protocol):
-    """For what administrators ask."""
+    """For requests of administrators."""
 
     @property
     def node(self) -> Node:
@@ -83,7 +83,7 @@ class TransactionAdminParts(TransactionParts, HasAuthorizer, Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
 
     @property
     def table(self) -> PartitionTable:

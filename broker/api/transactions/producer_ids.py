@@ -1,7 +1,7 @@
-"""InitProducerId 0-5, for idempotent and for transactional producers. Ids come in blocks from the
-store, as in Kafka's ZooKeeper era.
+"""InitProducerId 0-5, for idempotent and transactional producers. Ids are allocated from blocks in
+the coordination store, as in Kafka with ZooKeeper.
 
-What a transactional producer gets is decided in broker/state/transaction_steps.
+broker/state/transactions/steps.py decides about transactional producers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LARGEST_LEAST_ID = 1 << 62
 async def handle_init_producer_id(
     broker: ProducerIdParts, request: InitProducerIdRequest, ctx: RequestContext
 ) -> InitProducerIdResponse:
-    """A producer id and its epoch. An idempotent producer's epoch is always the first: the broker
-    never raises it.
+    """Return a producer id and its epoch. The epoch of an idempotent producer is always 0: the
+    broker never raises it.
     """
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
@@ -52,8 +52,8 @@ async def handle_init_producer_id(
 async def _skip_ids(
     broker: ProducerIdParts, request: InitProducerIdRequest, ctx: RequestContext
 ) -> InitProducerIdResponse:
-    """Leave the ids below a number to the producers of another cluster, whose logs are copied here
-    with them. No id is given out by this request.
+    """Reserve the ids below a number for the producers of another cluster, whose logs are copied to
+    this one with their ids. This request allocates no id.
     """
     if not allowed_cluster(broker, ctx, AclOperation.REPLICATOR_WRITE):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -67,7 +67,7 @@ async def _skip_ids(
 
 
 def _may_be_idempotent(broker: ProducerIdParts, ctx: RequestContext) -> bool:
-    """Who may write any topic may do so idempotently (KIP-679)."""
+    """Whether the client may be idempotent: it may if it may write to any topic (KIP-679)."""
     needed = AclOperation.IDEMPOTENT_WRITE
     if allowed_cluster(broker, ctx, needed, quiet=True):
         return True

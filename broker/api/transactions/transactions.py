@@ -1,7 +1,8 @@
-"""AddOffsetsToTxn 0-4, EndTxn 0-5 and TxnOffsetCommit 0-5: what a transactional producer asks of
-its coordinators, beside AddPartitionsToTxn (add_partitions.py).
+"""AddOffsetsToTxn 0-4, EndTxn 0-5 and TxnOffsetCommit 0-5: requests of transactional producers to
+their coordinators. AddPartitionsToTxn is in add_partitions.py.
 
-What is allowed is broker/state's; here is what exists, and which error which version knows.
+broker/state decides what is allowed; this file checks what exists, and which error each version
+knows.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ async def _group_place(broker: TransactionalOffsetsParts, group_id: str) -> Topi
 def handle_end_txn(
     broker: TransactionalOffsetsParts, request: EndTxnRequest, ctx: RequestContext
 ) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    """Commit or abort; from version 5 on the answer has the producer's next epoch."""
+    """Commit or abort a transaction; from version 5 on, the answer has the producer's next
+    epoch.
+    """
     coordinator = broker.transactions()
     client_version = TV_2 if ctx.api_version >= FIRST_END_WITH_NEW_EPOCH else TV_0
 
@@ -120,7 +123,7 @@ def _ended(decision: Decision, api_version: int) -> EndTxnResponse:
 async def handle_txn_offset_commit(
     broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest, ctx: RequestContext
 ) -> TxnOffsetCommitResponse:
-    """Commit offsets of partitions that exist, inside the producer's transaction."""
+    """Commit offsets of partitions that exist, in the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
     try:
         if refused and request.group_id and broker.partition_news is not None:
@@ -138,8 +141,8 @@ async def handle_txn_offset_commit(
 async def _hear(
     broker: TransactionalOffsetsParts, news: PartitionNews, request: TxnOffsetCommitRequest
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """As `_split_by_existence`, of what there is by now: the owner may have heard of a partition
-    earlier than this broker. KafkaError unless it is the group's coordinator.
+    """As `_split_by_existence`, with the newest metadata: the owner may have learned of a partition
+    earlier than this broker. KafkaError unless this broker is the group's coordinator.
     """
     broker.groups().find(request.group_id).check()
     named = [
@@ -155,7 +158,7 @@ async def _hear(
 async def _commit(
     broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest, ctx: RequestContext
 ) -> TxnOffsetCommitResponse:
-    """Commit the offsets of partitions that are known."""
+    """Commit the offsets of known partitions."""
     if not request.topics:
         return TxnOffsetCommitResponse()
     try:
@@ -173,8 +176,8 @@ async def _commit(
 async def _admit_offsets(
     broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest, version: int
 ) -> int:
-    """Add the group's partition of __consumer_offsets to the transaction, or see that it is in
-    it.
+    """Add the group's partition of __consumer_offsets to the transaction, or check that it belongs
+    to it.
     """
     place = await _group_place(broker, request.group_id)
     groups = broker.groups()
@@ -198,7 +201,7 @@ def _split_by_existence(
     request: TxnOffsetCommitRequest,
     error_code: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """The topics with the partitions that are known, and the answers, an error, for the others."""
+    """The topics with known partitions, and the answers for the others, which are errors."""
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -221,7 +224,9 @@ def _split_by_existence(
 
 
 def _hide_loading(response: TxnOffsetCommitResponse) -> None:
-    """Producers before 2.0 could not bear COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    """Replace COORDINATOR_LOAD_IN_PROGRESS, which producers before 2.0 do not handle
+    (KAFKA-7296).
+    """
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -231,7 +236,7 @@ def _hide_loading(response: TxnOffsetCommitResponse) -> None:
 def _merged(
     first: list[TxnOffsetCommitResponseTopic], second: list[TxnOffsetCommitResponseTopic]
 ) -> list[TxnOffsetCommitResponseTopic]:
-    """One entry per topic, however often it was named."""
+    """Merge entries of the same topic."""
     topics: dict[str, TxnOffsetCommitResponseTopic] = {}
     for topic in (*first, *second):
         present = topics.setdefault(topic.name, topic)
