@@ -27,6 +27,7 @@ def lazy_frame(scan: Scan) -> polars.LazyFrame:
         with_columns: list[str] | None, predicate: Any, n_rows: int | None, batch_size: int | None
     ) -> Iterator[Any]:
         narrowed = scan if with_columns is None else scan.select(*with_columns)
+        narrowed = narrowed if n_rows is None else narrowed.for_rows(n_rows)
         left = n_rows
         for came in _frames(narrowed):
             frame = came if left is None else came.head(left)

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "scan"]
 
 _ISOLATION = ("read_uncommitted", "read_committed")
+BATCH_ROWS = 65536
+FETCH_BYTES = "max.partition.fetch.bytes"
+FEW_BYTES, ROW_BYTES, MOST_BYTES = 64 << 10, 1 << 10, 4 << 20
+"""How much is fetched at once for a few rows: so much for each, between two limits."""
 
 
 def scan(
@@ -48,7 +52,7 @@ def scan(
     end_time: datetime | int | None = None,
     isolation: str | None = None,
     fail_on_data_loss: bool = True,
-    batch_rows: int = 65536,
+    batch_rows: int = BATCH_ROWS,
 ) -> Scan:
     """The records of a topic as a stream of Arrow record batches: of the log dir or the archive at
     ``path``, or of the brokers at ``bootstrap_servers`` (``config``: a consumer's settings).
@@ -145,11 +149,22 @@ class Scan:
     path: str | None
     selected: Selected = field(repr=False)
     columns: tuple[str, ...]
-    batch_rows: int = 65536
+    batch_rows: int = BATCH_ROWS
 
     def select(self, *columns: str) -> Scan:
         """The same with these columns only."""
         return replace(self, columns=_names(columns))
+
+    def for_rows(self, count: int) -> Scan:
+        """The same for a reader that stops after ``count`` rows: no more is decoded, and brokers
+        are asked for less at once, unless the scan's config says how much.
+        """
+        selected = self.selected
+        if selected.settings and FETCH_BYTES not in selected.settings:
+            size = min(max(count * ROW_BYTES, FEW_BYTES), MOST_BYTES)
+            selected = replace(selected, settings={**selected.settings, FETCH_BYTES: size})
+        rows = min(self.batch_rows, max(count, 1))
+        return replace(self, selected=selected, batch_rows=rows)
 
     # ---- Arrow's C interface ----
 

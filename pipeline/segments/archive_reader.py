@@ -59,8 +59,10 @@ class ArchiveTopics(TopicClient):
         self._slices: dict[TopicPartition, list[dict[str, Any]]] = {}
         self._groups_of: dict[str, list[_Group]] = {}
         for folder in sorted(Path(path, "slices").glob("run=*")):
-            self._runs.append(folder.name)
-            for file in folder.glob("*.parquet"):
+            files = list(folder.glob("*.parquet"))
+            if files:  # else the run was killed while it wrote its slices: it does not count
+                self._runs.append(folder.name)
+            for file in files:
                 for row in pq.ParquetFile(file).read(list(_SLICE_COLUMNS)).to_pylist():
                     self._take(row)
 

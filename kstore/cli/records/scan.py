@@ -139,7 +139,7 @@ def scan(
                 end_time=None if end_time is None else parse_datetime_ms(end_time),
                 isolation=isolation, fail_on_data_loss=fails,
             )  # fmt: skip
-            reader = found.to_reader()
+            reader = (found.for_rows(most) if most else found).to_reader()
     except (ImportError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     with _worded(), _output(to) as out:

@@ -196,6 +196,23 @@ def test_no_more_is_read_than_is_asked_for(tmp_path: Path, monkeypatch: pytest.M
     assert sum(read) >= 40_000_000
 
 
+def test_a_few_rows_are_all_that_is_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    decoded = kstore.pipeline.scanning.layout._ScanDecoder.made
+
+    def counted(decoder: object, found: object) -> object:
+        made.append(found.count)  # type: ignore[attr-defined]
+        return decoded(decoder, found)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kstore.pipeline.scanning.layout._ScanDecoder, "made", counted)
+    orders = kstore.scan(folder, "orders")
+    few = next(iter(orders.for_rows(5)))
+    assert few.column("offset").to_pylist() == [0, 1, 2, 3, 4]
+    assert orders.to_lazy().head(5).collect().height == 5
+    assert sum(made) <= 2 * 2 * 5  # a stream may be one piece ahead
+    assert pa.table(orders.for_rows(5)) == orders.to_arrow()
+
+
 def test_a_damaged_batch_is_named_by_every_library(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 import kstore
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin import NewTopic
+from kstore.pipeline import fetching
 from kstore.pipeline.errors import PipelineError
 from kstore.testing.brokers import Broker
 
@@ -105,3 +106,33 @@ def test_connections_end_with_the_reading(broker: Broker, make_topic: MakeTopic)
     assert threading.active_count() > before
     del batches
     assert threading.active_count() == before
+
+
+def test_few_rows_are_fetched_with_few_bytes(
+    broker: Broker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(1)
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(40):
+            producer.send(topic, b"%d" % number + bytes(50_000))
+            producer.flush()
+    fetched: list[int] = []
+    answer = fetching._RangeReader._answer
+
+    def counted(reader: Any, pending: Any, offset: int) -> Any:
+        data = answer(reader, pending, offset)
+        fetched.append(len(data.records or b""))
+        return data
+
+    monkeypatch.setattr(fetching._RangeReader, "_answer", counted)
+    servers = broker.bootstrap_servers
+    for config, most in (({}, 110_000), ({"max.partition.fetch.bytes": 600_000}, 610_000)):
+        orders = kstore.scan(topic=topic, bootstrap_servers=servers, config=config).for_rows(1)
+        batches = iter(orders)
+        assert next(batches).num_rows == 1
+        del batches
+        assert 0 < max(fetched) <= most
+        assert len(fetched) <= 2
+        fetched.clear()
+    whole = kstore.scan(topic=topic, bootstrap_servers=servers, columns=["offset"]).for_rows(1)
+    assert whole.to_polars()["offset"].to_list() == list(range(40))
