@@ -92,3 +92,22 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     imported = done.stdout.splitlines()[-1].split()[1:]
     expected = {f"kstore.cli.{name}" for name in ("app", "failure", "lazy_group")}
     assert set(imported) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("topic --create --topic orders", "use kstore topic create"),
+        ("topic create --topic orders", "the topic is an argument"),
+        ("consume orders --from-beginning", "from the beginning by default"),
+        ("consume orders -n 3", "use --count"),
+        ("produce orders --producer.config client.properties", "use --profile"),
+        ("group list --command-config client.properties", "use --profile"),
+        ("topic create orders --partition 3", "Possible options: --partitions"),  # click's own
+    ],
+)
+def test_an_option_of_another_tool_gets_a_hint(
+    line: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    assert hint in capsys.readouterr().err

@@ -14,6 +14,7 @@ from kstore.cli.client_options import key_values
 from kstore.cli.failure import fail
 from kstore.cli.options import DryRun, Topic
 from kstore.cli.output import Output
+from kstore.errors import ErrorCode, KafkaError
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -165,7 +166,10 @@ def describe(
 
 
 def _show(out: Output, found: dict[str, Any]) -> None:
-    configs = " ".join(f"{key}={value}" for key, value in found["configs"].items())
+    if found["configs"] is None:
+        configs = "configs not shown: this needs DESCRIBE_CONFIGS on the topic"
+    else:
+        configs = " ".join(f"{key}={value}" for key, value in found["configs"].items())
     lines = [f"{found['name']}  id {found['id']}  {configs or 'no configs of its own'}"]
     for row in found["partitions"]:
         replicas = ",".join(map(str, row["replicas"]))
@@ -186,7 +190,6 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
     led = [tp for tp, row in zip(partitions, topic.partitions, strict=True) if row.leader >= 0]
     starts = admin.list_offsets(dict.fromkeys(led, "earliest"), raise_errors=False)
     ends = admin.list_offsets(dict.fromkeys(led, "latest"), raise_errors=False)
-    configs = admin.describe_configs(name)
     offsets = {
         tp: (starts[tp].offset, ends[tp].offset) for tp in led if tp in starts and tp in ends
     }
@@ -194,9 +197,7 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
         "name": name,
         "id": str(topic.topic_id),
         "is_internal": topic.is_internal,
-        "configs": {
-            key: entry.value for key, entry in configs.items() if entry.source == _SET_ON_TOPIC
-        },
+        "configs": _own_configs(admin, name),
         "partitions": [
             {
                 "partition": row.partition,
@@ -213,6 +214,17 @@ def _description(admin: AdminClient, name: str) -> dict[str, Any]:
             for tp, row in zip(partitions, topic.partitions, strict=True)
         ],
     }
+
+
+def _own_configs(admin: AdminClient, name: str) -> dict[str, str | None] | None:
+    """The configs that were set on the topic; None if the user may not see configs."""
+    try:
+        configs = admin.describe_configs(name)
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        return None  # the user may describe the topic: its partitions were found
+    return {key: entry.value for key, entry in configs.items() if entry.source == _SET_ON_TOPIC}
 
 
 @admin_command(

@@ -108,7 +108,8 @@ def produce(
                 raise SystemExit(fail(sentence)) from None
             _send(producer, topic, record, partition, timestamp, headers)
             count += 1
-    print(f"kstore: {count:,} records sent to {topic}", file=sys.stderr)
+    sent = "1 record" if count == 1 else f"{count:,} records"
+    print(f"kstore: {sent} sent to {topic}", file=sys.stderr)
 
 
 def _parser(
