@@ -1,6 +1,6 @@
 """The broker as a process: listen, open, serve until SIGTERM or SIGINT, stop cleanly.
 
-`serve` is the whole life of it. Imports are few and late: a plain broker answers within 0.2 s of
+`serve` runs it from start to end. Imports are few and late: a single broker answers within 0.2 s of
 exec.
 """
 
@@ -44,24 +44,24 @@ STOP_TIMEOUT_S = 5.0
 END_TXN = 26
 WRITE_SHARE_GROUP_STATE = 85
 SWITCH_S = 0.0005
-"""How long a thread that computes in Python keeps the loop waiting, each time the loop wakes up; by
-default it is ten times as long.
+"""How long a thread that computes in Python delays the loop each time the loop wakes up; Python's
+default is ten times as long.
 """
 IDLE_CHECK_S = 5.0
 STORE_PAUSE_S = 0.5
-"""Between two attempts to reach the coordination store at the start."""
+"""The pause between two attempts to reach the coordination store at the start."""
 log = logging.getLogger("kstore.broker")
 
 
 OnReady = Callable[[str, int, "str | None"], None]
-"""Called with host, port and, where kstore.http.listener is set, the URL of the HTTP API."""
+"""Called with host, port and, if kstore.http.listener is set, the URL of the HTTP API."""
 
 
 def serve(config: BrokerConfig, on_ready: OnReady) -> None:
-    """Run a broker until SIGTERM or SIGINT; ``on_ready`` is called once clients are answered.
+    """Run a broker until SIGTERM or SIGINT; ``on_ready`` is called once it serves clients.
 
-    Raises ListenError, LogError or StoreError if it can't start. For a store that can't be reached
-    a broker of a cluster waits.
+    Raises ListenError, LogError or StoreError if it cannot start. A broker of a cluster waits for a
+    store that it cannot reach.
     """
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_S)
@@ -88,9 +88,10 @@ def _watched_loop() -> asyncio.AbstractEventLoop:
 
 
 def _bind(config: BrokerConfig) -> list[list[socket.socket]]:
-    """Take the port of every listener: one in use is told before any log is opened.
+    """Bind the port of each listener, so that a port in use is reported before any log is opened.
 
-    A broker that may have to wait for an ensemble does not listen yet: clients try another one.
+    A broker that may have to wait for a ZooKeeper ensemble does not listen yet, so clients try
+    another broker.
     """
     backlog = None if config["zookeeper.connect"] else config["socket.listen.backlog.size"]
     bound: list[list[socket.socket]] = []
@@ -108,9 +109,9 @@ def _bind(config: BrokerConfig) -> list[list[socket.socket]]:
 
 
 def _size_buffers(config: BrokerConfig, sock: socket.socket) -> None:
-    """Size the buffers of the connections that a socket accepts, where somebody has asked for it.
+    """Set the buffer sizes of accepted connections, if they are configured.
 
-    Kafka's default of 100 KB is not applied: the system's own sizes grow with the connection.
+    Kafka's default of 100 KB is not applied: the system's default sizes grow with the connection.
     """
     for name, option in (
         ("socket.send.buffer.bytes", socket.SO_SNDBUF),
@@ -162,7 +163,7 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
 
 
 async def _opened(broker: Broker, endpoints: tuple[Endpoint, ...], stop: asyncio.Event) -> bool:
-    """Open the broker; in a cluster once the coordination store answers. False if it was told to
+    """Open the broker; in a cluster, once the coordination store answers. False if it was asked to
     stop before.
     """
     while True:
@@ -189,7 +190,7 @@ async def _serve(
     on_ready: OnReady,
     stop: asyncio.Event,
 ) -> None:
-    """Accept connections until told to stop; then answer what is in flight."""
+    """Accept connections until asked to stop; then answer the requests in flight."""
     loop = asyncio.get_running_loop()
     backlog = config["socket.listen.backlog.size"]
     accepting: list[asyncio.AbstractServer | Listening | TlsAcceptor] = []
@@ -246,19 +247,19 @@ async def _serve(
 
 
 async def _begin_coordinators(broker: Broker, server: Server) -> None:
-    """Make those that have work though nobody asks."""
+    """Create the coordinators that have work without a request."""
     if TRANSACTION_TOPIC in broker.image.topics:
-        # A prepared transaction holds readers back until it is completed.
+        # A prepared transaction blocks readers until it is completed.
         await server.loading.wait(END_TXN)
         broker.loop.call_soon(broker.transactions)
     if SHARE_STATE_TOPIC in broker.image.topics:
-        # What is superseded is deleted from its logs.
+        # It deletes superseded records from its logs.
         await server.loading.wait(WRITE_SHARE_GROUP_STATE)
         broker.loop.call_soon(broker.share_coordinator)
 
 
 async def _joined(membership: Membership, stop: asyncio.Event) -> bool:
-    """Whether this broker has its place in the cluster; False if it was told to stop before."""
+    """Whether this broker has joined the cluster; False if it was asked to stop before."""
     joining = asyncio.ensure_future(membership.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -280,7 +281,7 @@ async def _tell_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractSer
 
 
 def _stop_at_end(descriptor: int, stop: asyncio.Event) -> None:
-    """Stop once standard input has ended: whoever started this broker is gone."""
+    """Stop once standard input has ended: the process that started this broker has ended."""
     if not os.read(descriptor, 4096):
         asyncio.get_running_loop().remove_reader(descriptor)
         stop.set()
@@ -293,7 +294,7 @@ async def _close_idle(broker: Broker, idle_ms: int) -> None:
 
 
 def _endpoints(config: BrokerConfig, ports: dict[str, int]) -> tuple[Endpoint, ...]:
-    """What clients are told; port 0 becomes the port that was found free."""
+    """The advertised endpoints; port 0 becomes the port that was found free."""
     return tuple(
         Endpoint(listener.name, listener.host, listener.port or ports[listener.name])
         for listener in config.advertised_listeners

@@ -1,8 +1,8 @@
-"""The web console of a broker's HTTP listener: a process of its own, started by the first request
-of a page, to which requests are handed on. It ends with the broker.
+"""The web console of a broker's HTTP listener. It is a separate process, which the first request
+for a page starts; later requests are forwarded to it. It ends with the broker.
 
-Nothing of it is loaded before, and no page is made on the broker's loop. The process speaks Kafka's
-protocol to the cluster, so it has no rights but those of the user who is logged in.
+None of it is loaded before, and the broker's loop renders no page. The process speaks Kafka's
+protocol to the cluster, so it has only the rights of the user who is logged in.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ PROXY_HEADER = "x-kstore-proxy"
 READ_BYTES = 65536
 ANSWER_S = 60.0
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
-"""Those of a user and a password, the best first."""
+"""SASL mechanisms with a user and a password, best first."""
 OWN_HEADERS = {
     "connection", "transfer-encoding", "content-length", "content-type", "cache-control",
     "keep-alive",
 }  # fmt: skip
-"""What this broker's HTTP server says by itself."""
+"""Headers that this broker's HTTP server writes itself."""
 
 
 class ConsoleError(Exception):
-    """The console can't answer; the sentence says why."""
+    """The console cannot answer; the message says why."""
 
 
 class Console:
-    """The console's process, and the way to it."""
+    """The console's process and connections to it."""
 
     def __init__(self, broker: Broker, token: str | None) -> None:
         self._broker = broker
@@ -62,7 +62,7 @@ class Console:
         self._starting = asyncio.Lock()
 
     async def answer(self, request: Request) -> Answer:
-        """The console's answer to a request; 503 where it does not start."""
+        """The console's answer to a request; 503 if it does not start."""
         try:
             async with self._starting:
                 if self._process is None or self._process.poll() is not None:
@@ -110,7 +110,7 @@ class Console:
         LOGGER.info("the console runs as process %d", process.pid)
 
     def _settings(self) -> dict[str, Any]:
-        """What the process is told: the brokers' listener, and how users log in."""
+        """The settings of the process: the brokers' listener, and how users log in."""
         config = self._broker.config
         listener = self._listener()
         ends = [
@@ -167,8 +167,8 @@ class Console:
     # ---- one request ----
 
     def _connected(self) -> socket.socket:
-        """A connection to the process. uvloop itself knows no abstract names; to connect to a
-        socket of this machine does not wait.
+        """Connect to the process. uvloop does not support abstract socket names, and connecting to
+        a local socket does not wait.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -209,7 +209,7 @@ class Console:
 
 
 def _forwarded(request: Request) -> list[tuple[str, str]]:
-    """The headers that are handed on; the length of the body is told anew."""
+    """The headers to forward; the length of the body is computed again."""
     left_out = {"connection", "keep-alive", "transfer-encoding", "content-length", "upgrade",
                 "expect", "te", "trailer", "authorization", PROXY_HEADER}  # fmt: skip
     found = [(name, value) for name, value in request.headers.items() if name not in left_out]

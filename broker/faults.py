@@ -1,8 +1,8 @@
-"""Injected faults at work: what the data plane asks about each request while there are any, and
-answers with errors in the form of each API.
+"""Applies injected faults: while there are any, the data plane asks here about each request. Error
+answers have the form of their API.
 
-The rules are decided in state/faults.py. Only a broker with kstore.fault.injection.enable has this;
-without a rule the data plane does not know of it.
+state/faults.py evaluates the rules. Only a broker with kstore.fault.injection.enable has this;
+without a rule the data plane does not call it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class FaultInjector:
         self.server = server
 
     def add(self, faults: Sequence[Fault]) -> list[int]:
-        """Let rules act from the next request on; their numbers. FaultError for one that can't."""
+        """Add rules, which apply from the next request on, and return their numbers. FaultError for
+        an invalid rule.
+        """
         for fault in faults:
             _check(fault)
         numbers = [self.book.add(fault) for fault in faults]
@@ -63,13 +65,13 @@ class FaultInjector:
         return numbers
 
     def remove(self, number: int) -> bool:
-        """End one rule; whether it was there."""
+        """Remove a rule; returns whether it existed."""
         found = self.book.remove(number)
         self._tell_plane()
         return found
 
     def clear(self) -> None:
-        """End all rules. Answers that were dropped stay so."""
+        """Remove all rules. Dropped answers stay dropped."""
         self.book.clear()
         self._tell_plane()
 
@@ -87,7 +89,7 @@ class FaultInjector:
         client_id: bytes | None,
         body: bytes,
     ) -> Fate | None:
-        """What becomes of a request; None: nothing strikes it."""
+        """What happens to a request; None if no fault applies."""
         if version < 0 or not self.book.concerns(api_key):
             return None
         struck = _Struck(self.server, connection, api_key, version, correlation_id, client_id, body)
@@ -98,11 +100,11 @@ class FaultInjector:
             strikes = self.book.strike(asked)
             return Fate(struck, strikes) if strikes else None
         except ProtocolError:
-            return None  # who handles it finds the same, and says so
+            return None  # the handler fails in the same way and reports it
 
 
 class _Struck:
-    """One request, decoded when somebody wants to know what is in it."""
+    """One request, decoded on first use."""
 
     def __init__(
         self,
@@ -127,21 +129,21 @@ class _Struck:
 
     @property
     def request(self) -> Any:
-        """The message. ProtocolError."""
+        """The decoded message; ProtocolError."""
         if self._request is None:
             cls = APIS[self.api_key].request
             self._request = cls.decode(self._body, self.version, allow_trailing=True)
         return self._request
 
     def asked(self) -> Asked:
-        """What rules look at, but for its topics."""
+        """The properties that rules match, without its topics."""
         internal = API_TABLE[self.api_key].internal
         from_broker = internal or BROKER_CLIENT.fullmatch(self._client_id) is not None
         node_id = self.broker.node_id
         return Asked(self.api_key, self._client_id, node_id, from_broker)
 
     def places(self) -> frozenset[tuple[str, int]]:
-        """The topics and partitions it is about, those of its fetch session among them."""
+        """The topics and partitions of the request, including those of its fetch session."""
         if self._places is None:
             found = set(places(self.request, self.version, self.name_of))
             if self.api_key == FETCH and self.version >= FIRST_FETCH_ERROR:
@@ -159,12 +161,14 @@ class _Struck:
         }
 
     def name_of(self, topic_id: UUID) -> str:
-        """A topic's name; "" for an id that is not known."""
+        """A topic's name; "" for an unknown id."""
         topic = self.broker.image.topic_by_id(topic_id)
         return "" if topic is None else topic.name
 
     async def carry_out(self, request: Any) -> Any:
-        """The answer of the API's handler, as a message (some are encoded by themselves)."""
+        """Run the API's handler and return its answer as a message (some answers encode
+        themselves).
+        """
         handler, api, _ = self.server.handler(self.api_key)
         response = handler(self.broker, request, self.server.context(*self._head))
         if isawaitable(response):
@@ -172,21 +176,21 @@ class _Struck:
         return api.response.decode(response.encode(self.version), self.version)
 
     def later(self, answer: Any, version: int) -> Later:
-        """An answer that the server is to wait for."""
+        """An answer that the server waits for."""
         return Later(answer, APIS[self.api_key], version, self.connection)
 
 
 class Fate:
-    """What becomes of one request, as the data plane carries it out."""
+    """What happens to one request; the data plane executes it."""
 
     def __init__(self, struck: _Struck, strikes: Iterable[Strike]) -> None:
         self.cuts_before = self.cuts_after = False
         self.lost = False
-        """It is not carried out, and not answered."""
+        """The request is neither executed nor answered."""
         self.refused: dict[Any, int] | None = None
-        """Produce: partition to error, of what is not appended."""
+        """Produce: partition to error; its records are not appended."""
         self.denied: dict[Any, int] | None = None
-        """The same, of what is appended."""
+        """Produce: partition to error; its records are appended."""
         self.unread: dict[Any, int] | None = None
         """Fetch: partition to error."""
         self.fetch_error = 0
@@ -198,37 +202,37 @@ class Fate:
         for strike in strikes:
             _TAKE[strike.fault.action](self, strike)
         if struck.api_key == PRODUCE and self._hold_ms and struck.request.acks == 0:
-            self._hold_ms = 0  # there is no answer to hold back
+            self._hold_ms = 0  # there is no answer to delay
         if self._errors and struck.api_key in {PRODUCE, FETCH}:
             self._fail_partitions()
 
     @property
     def holds(self) -> bool:
-        """Whether the answer, and what is behind it, is held back."""
+        """Whether the answer, and the ones after it, are delayed."""
         return self._hold_ms > 0
 
     def wait(self, resume: Callable[[], None]) -> bool:
-        """Whether the request has to wait; ``resume`` is called when it is over."""
+        """Whether the request must wait; ``resume`` is called at the end of the wait."""
         wait_ms, self._wait_ms = self._wait_ms, 0
         if wait_ms:
             self._call_later(wait_ms / 1000, resume)
         return wait_ms > 0
 
     def hold(self, slot: Slot) -> None:
-        """Let the answer behind this slot go when its time has come, or never."""
+        """Send the answer of this slot when its time has come, or never."""
         hold_ms, self._hold_ms = self._hold_ms, 0
         if hold_ms < NEVER_MS:
             self._call_later(hold_ms / 1000, slot.complete, None)
 
     def answer(self) -> Later | None:
-        """The answer, given instead of the handler's; None: as usual."""
+        """The answer that replaces the handler's; None: no change."""
         if not self._errors:
             return None
         struck, code = self._struck, self._errors[0].fault.code
         old = struck.api_key == API_VERSIONS and code == ErrorCode.UNSUPPORTED_VERSION
         return struck.later(self._answer(), 0 if old else struck.version)
 
-    # ---- how each action is taken ----
+    # ---- the actions ----
 
     def _take_delay(self, strike: Strike) -> None:
         if strike.fault.when == "before":
@@ -271,7 +275,9 @@ class Fate:
             self.refused, self.denied = refused or None, denied or None
 
     async def _answer(self) -> Any:
-        """The error for all, or for some partitions, with the other ones' true answer."""
+        """The answer with the error for all partitions, or for some with the real answer for the
+        others.
+        """
         struck, request = self._struck, self._struck.request
         whole = next((strike.fault for strike in self._errors if not strike.places), None)
         if struck.api_key in PATCHED:
@@ -311,7 +317,7 @@ _TAKE: dict[str, Callable[[Fate, Strike], None]] = {
 
 
 def _check(fault: Fault) -> None:
-    """FaultError for an API that has no topics that could be meant."""
+    """FaultError for a rule with topics if its API has none."""
     if fault.api is None:
         return
     name = APIS[fault.api].name

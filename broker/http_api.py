@@ -1,7 +1,7 @@
-"""What the broker answers over HTTP: its health, metrics, cluster and topics, and injected faults.
+"""The broker's HTTP API: health, metrics, cluster, topics, and injected faults.
 
-It listens where kstore.http.listener says (kstore.metrics.listener: metrics alone); nothing of it
-is loaded otherwise. An error is a JSON object with one sentence.
+It listens on kstore.http.listener (kstore.metrics.listener: metrics only); otherwise none of it is
+loaded. An error is a JSON object with one sentence.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ ENABLE_FAULTS = "kstore.fault.injection.enable"
 LINES_PER_PIECE = 200
 PARTITIONS_PER_PIECE = 200
 MAX_ERROR_CHARS = 500
-"""An error shows what it is about, which may be all of a body."""
+"""The limit of an error's text, which may quote a whole body."""
 
 
 async def serve_metrics(broker: Broker, stall: LoopStall) -> tuple[asyncio.AbstractServer, str]:
-    """Answer GET /metrics where kstore.metrics.listener says, without asking who it is, so on a
-    loopback address.
+    """Answer GET /metrics on kstore.metrics.listener, without authentication, so only on a loopback
+    address.
     """
     url = broker.config[METRICS_LISTENER]
     host, _ = address_of(METRICS_LISTENER, url)
@@ -87,15 +87,15 @@ class Listening:
         self._stuck_answers = StuckAnswers(broker.holds, accepting)
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Stop accepting connections."""
         self._stuck_answers.close()
         self._accepting.close()
 
 
 async def serve_api(server: Server, stall: LoopStall) -> tuple[Listening, str]:
-    """Listen where kstore.http.listener says; the listening sockets and their URL.
+    """Listen on kstore.http.listener; returns the listening sockets and their URL.
 
-    ConfigError, also for an address that others reach and no token; ListenError.
+    ConfigError, also for an address that other machines reach and no token; ListenError.
     """
     config = server.broker.config
     url, token = config[LISTENER], config[TOKEN]
@@ -117,7 +117,7 @@ def _principal(broker: Broker) -> str:
 def _may(
     broker: Broker, request: Request, operation: AclOperation, kind: AclResourceType, name: str
 ) -> bool:
-    """Whether requests over HTTP have a right: they have those of kstore.http.principal."""
+    """Whether requests over HTTP have a right: they have the rights of kstore.http.principal."""
     return broker.authorizer is None or broker.authorizer.authorize(
         _principal(broker), request.client_host, operation, kind, name
     )
@@ -135,7 +135,9 @@ def _strange_host() -> Answer:
 
 
 class HttpApi:
-    """The answers of one broker. ``token``: what a client has to know; None or "": nothing."""
+    """Answers the requests to one broker. ``token``: the token that clients must send; None or "":
+    none.
+    """
 
     def __init__(self, server: Server, stall: LoopStall, token: str | None) -> None:
         self._server = server
@@ -147,11 +149,11 @@ class HttpApi:
 
     @property
     def broker(self) -> Broker:
-        """The broker that is told about."""
+        """The broker."""
         return self._server.broker
 
     async def answer(self, request: Request) -> Answer:
-        """The answer to any request."""
+        """Answer a request."""
         probe = self._probes.answer(request)
         if probe is not None:
             return probe
@@ -180,7 +182,7 @@ class HttpApi:
         return routes[method](self, request)
 
     async def _console_answer(self, request: Request) -> Answer:
-        """The web console's; a browser sends no token, so the console has logins of its own."""
+        """The web console's answer. Browsers send no token, so the console has its own logins."""
         if not self._token and not is_local(request):
             return _strange_host()
         if self._console is None:
@@ -195,7 +197,7 @@ class HttpApi:
         return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), wanted)
 
     def _may_break(self, request: Request) -> bool:
-        """Whether faults may be told and injected; a denial is logged."""
+        """Whether faults may be listed and injected; a denial is logged."""
         what = AclResourceType.CLUSTER, CLUSTER_NAME
         if _may(self.broker, request, AclOperation.ALTER, *what):
             return True
@@ -206,17 +208,17 @@ class HttpApi:
         return False
 
     def health(self, request: Request) -> Answer:
-        """200 once clients are answered, 503 until then and while the broker stops."""
+        """200 while the broker serves clients, 503 before that and while it stops."""
         status = self._probes.status
         row = {"status": status, "node_id": self.broker.node_id}
         return _json(200 if status == "ready" else 503, row)
 
     def metrics(self, request: Request) -> Answer:
-        """All that is counted, in Prometheus's text form or OpenMetrics."""
+        """All metrics, in the text format of Prometheus or OpenMetrics."""
         return _metrics(self.broker, self._page, request)
 
     def cluster(self, request: Request) -> Answer:
-        """The brokers that are alive, as this one knows them."""
+        """The live brokers that this broker knows."""
         image = self.broker.image
         rows = [
             {
@@ -232,7 +234,7 @@ class HttpApi:
         })  # fmt: skip
 
     def topics(self, request: Request) -> Answer:
-        """The topics that may be described, with their partitions."""
+        """The topics that the HTTP principal may describe, with their partitions."""
 
         def may(name: str) -> bool:
             return _may(self.broker, request, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
@@ -242,12 +244,12 @@ class HttpApi:
     # ---- faults ----
 
     def faults(self, request: Request) -> Answer:
-        """The faults at work, and how often each has struck."""
+        """The active faults, and how often each was applied."""
         rows = [] if self._injector is None else self._injector.book.rows()
         return _json(200, {"faults": rows})
 
     def add_faults(self, request: Request) -> Answer:
-        """Take a fault, or a list of them: all or none."""
+        """Add a fault, or a list of them: all or none."""
         from kstore.broker.state.faults import FaultError, read_fault
 
         if not self.broker.config[ENABLE_FAULTS]:
@@ -271,7 +273,7 @@ class HttpApi:
         return _json(201, {"faults": injector.book.rows(numbers)})
 
     def clear_faults(self, request: Request) -> Answer:
-        """End all faults; they are told once more, with how often each has struck."""
+        """Remove all faults; the answer lists them a last time, with how often each was applied."""
         if self._injector is None:
             return _json(200, {"faults": []})
         rows = self._injector.book.rows()
@@ -279,7 +281,7 @@ class HttpApi:
         return _json(200, {"faults": rows})
 
     def remove_fault(self, request: Request) -> Answer:
-        """End one fault; it is told once more."""
+        """Remove one fault; the answer shows it a last time."""
         text = request.path.strip("/").partition("/")[2]
         book = None if self._injector is None else self._injector.book
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
@@ -312,7 +314,7 @@ _FAULT_ROUTES: dict[str, _Route] = {"DELETE": HttpApi.remove_fault}
 
 
 def _is_console_path(path: str) -> bool:
-    """Whether a request is the web console's."""
+    """Whether a request is for the web console."""
     return path in {"/", "/ui"} or path.startswith("/ui/")
 
 
@@ -326,8 +328,8 @@ def _error(status: int, sentence: str, **headers: str) -> Answer:
 
 
 async def _pieces(lines: Iterator[str]) -> AsyncIterator[bytes]:
-    """Lines, some at a time; an empty one is left out. Others have their turn in between, also
-    while there is no line for long.
+    """Join lines into pieces; empty lines are left out. Other work has its turn in between, also
+    while many lines are empty.
     """
     piece: list[str] = []
     slices = Slices()
@@ -344,7 +346,7 @@ async def _pieces(lines: Iterator[str]) -> AsyncIterator[bytes]:
 async def _topic_pieces(
     topics: Mapping[str, TopicImage], may: Callable[[str], bool]
 ) -> AsyncIterator[bytes]:
-    """A JSON object with all topics that may be seen, some partitions at a time."""
+    """A JSON object with all visible topics, a few partitions per piece."""
     before = beginning = '{"topics": ['
     slices = Slices()
     for name in await slices.do(in_order([*topics], str)):

@@ -1,8 +1,8 @@
-"""Probes for whoever keeps the broker running: /livez, /readyz and /healthz. They need no token, as
-Kubernetes has none to send, and tell nothing but a status.
+"""Probes for process supervisors: /livez, /readyz and /healthz. They need no token, because
+Kubernetes cannot send one, and reveal only a status.
 
-While the event loop is stuck it accepts no connection. Then a thread accepts them in its place, and
-answers 503 to all. It runs only for that time.
+A stuck event loop accepts no connection. While it is stuck, a thread accepts connections instead
+and answers 503.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 64
 POLL_S = 0.25
 LAST_S = 2.0
-"""What was accepted while the loop was stuck is answered for so long after that."""
+"""How long connections that were accepted while the loop was stuck are still answered after
+that.
+"""
 
 
 class _Broker(Protocol):
     @property
     def membership(self) -> Membership:
-        """Whether it has its place in the cluster."""
+        """Whether it has joined the cluster."""
 
 
 class _Server(Protocol):
     @property
     def stopping(self) -> bool:
-        """Whether it answers only what is under way."""
+        """Whether it only answers requests in flight."""
 
     @property
     def broker(self) -> _Broker:
@@ -52,7 +54,7 @@ class _Server(Protocol):
 
 
 class Probes:
-    """The answers of a loop that is not stuck."""
+    """Answers while the loop is not stuck."""
 
     def __init__(self, server: _Server) -> None:
         self._server = server
@@ -80,11 +82,11 @@ class Probes:
 
 
 class StuckAnswers:
-    """Answers for a loop that is stuck, on the sockets that it listens on."""
+    """Answers while the loop is stuck, on the loop's listening sockets."""
 
     def __init__(self, holds: LoopHolds, server: asyncio.AbstractServer) -> None:
         self._holds = holds
-        # Descriptors of our own: the loop closes its own when it likes.
+        # Duplicated descriptors: the loop may close its own at any time.
         self._sockets = [
             socket.socket(fileno=os.dup(each.fileno()))
             for each in server.sockets  # type: ignore[attr-defined]
@@ -94,7 +96,7 @@ class StuckAnswers:
         holds.on_stuck = self.begin
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._closed = True
         self._holds.on_stuck = None
         for thread in self._threads:
@@ -103,7 +105,9 @@ class StuckAnswers:
             sock.close()
 
     def begin(self, began_us: int) -> None:
-        """The loop is held since this time of the monotonic clock. On the guard's thread."""
+        """The loop has been blocked since this time of the monotonic clock. Runs in the guard's
+        thread.
+        """
         thread = threading.Thread(
             target=self._serve, args=(began_us,), name="kstore-livez", daemon=True
         )
@@ -134,7 +138,7 @@ def _answer_ready(
     waiting: dict[socket.socket, h11.Connection],
     began_us: int,
 ) -> None:
-    """Take what has come, for a moment."""
+    """Accept and answer waiting connections, for a moment."""
     for key, _ in selector.select(POLL_S):
         sock: socket.socket = key.data
         if sock not in waiting:
@@ -150,7 +154,7 @@ def _accept(
 ) -> None:
     try:
         sock, _ = listening.accept()
-    except OSError:  # the loop was quicker, or the client has gone
+    except OSError:  # the loop was faster, or the client has disconnected
         return
     sock.setblocking(False)
     if len(waiting) >= MAX_CONNECTIONS:
@@ -170,7 +174,9 @@ def _drop(
 
 
 def _read(sock: socket.socket, http: h11.Connection, began_us: int) -> bool:
-    """Read what has come, and answer once the request is whole; whether that is done."""
+    """Read available bytes, and answer once the request is complete; returns whether that
+    is done.
+    """
     try:
         http.receive_data(sock.recv(MAX_HEAD_BYTES))
         if http.next_event() is h11.NEED_DATA:
@@ -189,7 +195,7 @@ def _read(sock: socket.socket, http: h11.Connection, began_us: int) -> bool:
         ):
             sock.sendall(http.send(event) or b"")
     except (OSError, h11.ProtocolError):
-        return True  # it is no request, or its client has gone
+        return True  # it is malformed, or its client has disconnected
     return True
 
 

@@ -1,8 +1,9 @@
-"""HTTP on the broker's loop, parsed by h11: one answer a connection, limited requests, long bodies
-in pieces between which other work has its turn. What is answered is http_api.py's.
+"""An HTTP server on the broker's loop, with h11 as parser. A connection gets one answer, requests
+have a size limit, and long bodies are sent in pieces, with other work between them. http_api.py
+makes the answers.
 
-A framework would cost a quarter of a second of start-up and 130 modules; h11 costs 30 ms, and only
-where a listener is set.
+A framework would cost 0.25 s of start-up time and 130 modules; h11 costs 30 ms, and only if a
+listener is set.
 """
 
 from __future__ import annotations
@@ -25,20 +26,22 @@ __all__ = ["Answer", "Request", "address_of", "is_local", "is_loopback", "serve_
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 256 * 1024
 MAX_WAITING = 64
-"""Connections whose request has not come yet: one more, and the oldest of them is closed."""
+"""Limit of connections without a complete request; beyond it, the oldest is closed."""
 MAX_STREAMS = 64
-"""Answers in pieces at one time: one more is refused. What is one piece is always answered."""
+"""Limit of simultaneous answers in pieces; further ones are refused. An answer in one piece is
+never refused.
+"""
 REQUEST_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 LINGER_S = 1.0
-"""How long the rest of a refused request is read and thrown away, so that its answer arrives."""
+"""How long the rest of a refused request is read and discarded, so that its answer arrives."""
 PIECE_BYTES = 65536
 JSON = "application/json"
 LOGGER = logging.getLogger("kstore.broker")
 
 
 class Request(NamedTuple):
-    """What was asked. Header names are in lower case; the path has no query."""
+    """A request. Header names are in lower case; the path has no query."""
 
     method: str
     path: str
@@ -46,11 +49,11 @@ class Request(NamedTuple):
     body: bytes
     client_host: str = "127.0.0.1"
     query: str = ""
-    """What stands behind the path, with its question mark."""
+    """The query string, with its question mark."""
 
 
 class Answer(NamedTuple):
-    """What is answered: a body, or its pieces."""
+    """An answer: a body, or its pieces."""
 
     status: int
     body: bytes | AsyncIterator[bytes] = b""
@@ -62,7 +65,7 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class _BadRequestError(Exception):
-    """What came is no request that can be answered; the status says why."""
+    """A request that cannot be answered; the status says why."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -70,8 +73,8 @@ class _BadRequestError(Exception):
 
 
 def address_of(name: str, url: str) -> tuple[str, int]:
-    """Host and port of http://HOST:PORT; without a host it is this machine alone. ConfigError,
-    which names the setting.
+    """Host and port of http://HOST:PORT; without a host, the loopback address. ConfigError names
+    the setting.
     """
     parts = urlsplit(url)
     try:
@@ -84,7 +87,7 @@ def address_of(name: str, url: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -92,8 +95,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local(request: Request) -> bool:
-    """Whether the request names this machine: a page in a browser, whose own name was made to lead
-    here, does not.
+    """Whether the request's Host header names this machine. The request of a page in a browser does
+    not, even if its own name resolves to this address.
     """
     try:
         host = urlsplit(f"//{request.headers.get('host', 'localhost')}").hostname or ""
@@ -103,9 +106,10 @@ def is_local(request: Request) -> bool:
 
 
 async def serve_http(name: str, url: str, handler: Handler) -> tuple[asyncio.AbstractServer, str]:
-    """Listen where the setting ``name`` says; returns the server and its URL, with its true port.
+    """Listen on the URL of the setting ``name``; returns the server and its URL, with the actual
+    port.
 
-    ConfigError for a URL that can't be used, ListenError for an address that is in use.
+    ConfigError for an invalid URL, ListenError for an address that is in use.
     """
     host, port = address_of(name, url)
     try:
@@ -128,7 +132,7 @@ class _Listener:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._waiting: dict[asyncio.StreamWriter, None] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._streams = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -145,7 +149,7 @@ class _Listener:
                     await self._write(one, answer)
                 await one.linger()
         except (OSError, TimeoutError):
-            pass  # a client that went away, or takes too long
+            pass  # the client disconnected or takes too long
         finally:
             self._waiting.pop(writer, None)
             writer.close()
@@ -187,7 +191,7 @@ class _Connection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
 
     async def read(self) -> Request:
-        """The request; _BadRequestError for what is none, or too large."""
+        """Read the request; _BadRequestError if it is malformed or too large."""
         try:
             head = await self._next()
             if not isinstance(head, h11.Request):
@@ -248,7 +252,7 @@ class _Connection:
         await self.writer.drain()
 
     async def write_pieces(self, answer: Answer, pieces: AsyncIterator[bytes]) -> None:
-        """Answer with a body in pieces, between which others have their turn."""
+        """Answer with a body in pieces; other work has its turn between them."""
         self._begin(answer)
         if not self._is_head:
             async for piece in pieces:
@@ -259,7 +263,7 @@ class _Connection:
         await self.writer.drain()
 
     async def linger(self) -> None:
-        """Read what is left of a request that was refused before its end."""
+        """Read the rest of a request that was refused before its end."""
         if self._http.their_state not in {h11.SEND_BODY, h11.ERROR}:
             return
         if self.writer.can_write_eof():
@@ -270,7 +274,7 @@ class _Connection:
 
 
 def _by_name(head: h11.Request) -> dict[str, str]:
-    """Headers by name; those that came more than once, as h11 lets them, with a comma between."""
+    """Headers by name; repeated headers that h11 allows are joined with a comma."""
     found: dict[str, str] = {}
     for name, value in head.headers:
         key, text = name.decode("ascii"), value.decode("latin-1")

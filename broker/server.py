@@ -1,8 +1,7 @@
-"""What the data plane asks for beside Produce and Fetch: who may connect, and answers from Python
-handlers.
+"""The Python side of the data plane: admission of connections, and answers from Python handlers.
 
-A request's bytes are decoded by its message class, given to the handler that the table names, and
-the response is encoded; a handler may answer later. Nothing here knows a particular API.
+A request is decoded by its message class and passed to the handler that the table names; the
+response is encoded. A handler may answer later. Nothing here depends on a particular API.
 """
 
 from __future__ import annotations
@@ -77,28 +76,32 @@ if TYPE_CHECKING:
         QuotaParts, ReplicaParts, ScramParts, ShareLeaderParts, StreamsParts, TelemetryParts,
         TopicPartitionsParts, TransactionAdminParts, TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
-        """What handlers are given, all of them together."""
+        """The parts of a broker that handlers use, all of them together."""
 
     def _parts_of(broker: Broker) -> HandlerParts:
-        """The broker has them all."""
+        """The broker, which has all of them."""
         return broker
 
 
 log = logging.getLogger("kstore.broker")
 MAX_LINES_OF_GROUP = 5
-"""Of closed connections and failed requests, in 10 s: of one listener and reason."""
+"""Limit of log lines about closed connections and failed requests in 10 s, for one listener and
+reason.
+"""
 MAX_LINES = 50
-"""Of all."""
+"""The same for all listeners and reasons."""
 AT_ONCE_BYTES = 8 * 1024
-"""A request up to here is decoded at once."""
+"""Up to this size a request is decoded in one step."""
 NARROW_BYTES = 512
-"""A request up to here is carried out at once, too: it has few rows."""
+"""Up to this size a request is also processed in one step: it has few rows."""
 STEP_ELEMENTS = 2000
-"""Of a late answer, encoded in one turn of the loop."""
+"""Elements of a late answer that are encoded in one turn of the loop."""
 LARGE_ANSWER_BYTES = 256 * 1024
-"""Copied in one turn."""
+"""Bytes that are copied in one turn."""
 UNSUPPORTED = -1
-"""The data plane's version for an ApiVersions request that is newer than ours."""
+"""The version that the data plane passes for an ApiVersions request with a newer version
+than ours.
+"""
 
 
 class Server:
@@ -143,13 +146,13 @@ class Server:
 
     @property
     def served_versions(self) -> Mapping[int, int]:
-        """API key to the highest version that is served."""
+        """API key to the highest served version."""
         return {key: row.max_version for key, row in API_TABLE.items()}
 
     # ---- what the data plane calls ----
 
     def admit(self, connection: Connection) -> str | None:
-        """Why a new connection may not stay; None if it may."""
+        """The reason to refuse a new connection, or None."""
         if self.stopping:
             return "the broker is stopping"
         refusal = self._limits.arrived(connection)
@@ -158,7 +161,7 @@ class Server:
         return refusal
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Called when a connection is closed."""
         if self.broker.security is not None:
             self.broker.security.lost(connection)
         if self.broker.share_partitions.made is not None:
@@ -166,8 +169,8 @@ class Server:
         self._limits.lost(connection)
 
     def report(self, sentence: str, about: str = "") -> None:
-        """Tell the operator, in one line whatever a client has sent to be told of. ``about``: of
-        lines that have this in common only some are told (Report).
+        """Report to the operator in one line, whatever text a client has sent. ``about``: lines
+        with the same value are limited (Report).
         """
         if not about or self._lines.admits(group_of(about)):
             log.warning("%s", sentence if sentence.isprintable() else printable(sentence))
@@ -179,7 +182,7 @@ class Server:
         self.report(f"{what} were left out in the last {WINDOW_S:g} s")
 
     def closing(self, connection: Connection, reason: str) -> None:
-        """Tell the operator that a connection is closed, and why; of many not all."""
+        """Report that a connection is closed, and why; the number of such lines is limited."""
         self.report(
             f"closing the connection {connection.peer}: {reason}",
             f"listener {connection.listener}: {reason}",
@@ -190,7 +193,9 @@ class Server:
         connection.close()
 
     def failed(self, connection: Connection, problem: Exception) -> None:
-        """A request could not be handled: a malformed one is the client's fault, all else ours."""
+        """Called when a request failed: a malformed request is the client's error, everything else
+        the broker's.
+        """
         if isinstance(problem, ProtocolError):
             self.closing(connection, str(problem))
         elif self._lines.admits(f"listener {connection.listener}: a request failed"):
@@ -198,7 +203,7 @@ class Server:
                 "closing the connection %s: a request failed\n%s",
                 connection.peer,
                 _story(problem),
-                extra={"problem": problem},  # for handlers; exc_info would print it as it is
+                extra={"problem": problem},  # for log handlers; exc_info would print it unescaped
             )
 
     def dispatch(
@@ -210,8 +215,8 @@ class Server:
         client_id: bytes | None,
         body: bytes,
     ) -> Any:
-        """The answer's body; None for no answer; or what `park` is to wait for."""
-        # A client that is not authenticated may ask for ApiVersions only, and has its answer now.
+        """The answer's body; None for no answer; or what `park` waits for."""
+        # An unauthenticated client may only send ApiVersions, and gets its answer at once.
         if connection.authentication is None and self.loading.holds(connection, api_key):
             return None
         handler, api, most = self.handler(api_key)
@@ -219,7 +224,7 @@ class Server:
             from kstore.broker.api.metadata.api_versions import unsupported_version
 
             return unsupported_version()
-        # librdkafka puts bytes behind some requests; Kafka does not look at them either.
+        # librdkafka appends bytes to some requests; Kafka ignores them, too.
         ctx = self.context(connection, api_key, version, correlation_id, client_id)
         if len(body) > AT_ONCE_BYTES and connection.authentication is None:
             return Later(self._large.begin(handler, ctx, body), api, version, connection)
@@ -238,7 +243,7 @@ class Server:
         return response.encode(version)
 
     def handler(self, api_key: int) -> tuple[Handler, Any, int]:
-        """Who answers an API's requests, the API, and how many elements a request may have."""
+        """The handler of an API, the API, and how many elements a request may have."""
         return self._handlers.get(api_key) or self._resolve(api_key)
 
     def context(
@@ -249,7 +254,7 @@ class Server:
         correlation_id: int,
         client_id: bytes | None,
     ) -> RequestContext:
-        """Who asks."""
+        """The context of a request."""
         return RequestContext(
             api_key,
             version,
@@ -263,13 +268,13 @@ class Server:
         )
 
     def park(self, later: Later, slot: Slot) -> None:
-        """Complete the slot when the response is there."""
+        """Complete the slot when the response is available."""
         task = self._loop.create_task(self._answer(later, slot), name=later.name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def answer_when_durable(self, appended: list[tuple[Log, int]], slot: Slot, body: bytes) -> None:
-        """Complete the slot when what it acknowledges is on the disk."""
+        """Complete the slot when the data that it acknowledges is on the disk."""
         self.broker.commits.wait(
             appended, lambda done: slot.complete(body) if done else slot.give_up()
         )
@@ -307,7 +312,9 @@ class Server:
             self.broker.plane.count_errors(later.api_key, found)
 
     async def _answer_large(self, encoding: Encoding, connection: Connection, slot: Slot) -> None:
-        """Copied once, in several turns: a copy of a few MB takes as long as others can wait."""
+        """Copy a large answer in several turns: copying a few MB takes as long as others
+        can wait.
+        """
         buffer = slot.open_large(encoding.size)
         while not encoding.move(buffer, LARGE_ANSWER_BYTES):
             await self.broker.turns.next()
@@ -316,11 +323,11 @@ class Server:
         slot.close_large()
 
     async def loaded(self, api_key: int) -> None:
-        """Wait until an API's modules are there (RequestServer)."""
+        """Wait until an API's modules are loaded"""
         await self.loading.wait(api_key)
 
     def _around(self) -> tuple[str, ...]:
-        """What stands before every handler of this broker."""
+        """The modules that every handler of this broker needs."""
         rights = () if self.broker.authorizer is None else WITH_AUTHORIZER
         return rights + IN_CLUSTER if self.broker.config.clustered else rights
 
@@ -349,8 +356,8 @@ class Server:
     # ---- the end ----
 
     async def finish(self, timeout_s: float) -> None:
-        """Answer what is in flight, as far as it can be answered in that time, then close every
-        connection.
+        """Answer the requests in flight, as many as possible in this time, then close all
+        connections.
         """
         self.stopping = True
         self._lines.end_window()
@@ -366,7 +373,7 @@ class Server:
 
 
 class Later:
-    """A response that is not there yet, and how it is to be encoded if it is not yet."""
+    """A response that is not available or not encoded yet, and how to encode it."""
 
     __slots__ = ("api_key", "connection", "name", "response", "version")
 
@@ -380,19 +387,21 @@ class Later:
 
 
 def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection]:
-    """What makes the protocol of each connection that a listener accepts."""
+    """Creates the protocol object of each connection that a listener accepts."""
     from kstore._fast.network.connection import Connection
 
     return lambda: Connection(broker.plane, listener)
 
 
 def _alone(api_key: int, row: ApiRow, handler: Handler) -> Handler:
-    """Who answers where there is no other broker."""
+    """The handler of an API on a single broker."""
     return handler
 
 
 def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:
-    """Who answers where only the controller may, and none before it knows the cluster."""
+    """The handler of an API in a cluster: requests for the controller are forwarded, and all wait
+    until the broker knows the cluster.
+    """
     from kstore.broker.api.controller.forwarding import (
         configs_to_controller,
         to_controller,
@@ -407,7 +416,7 @@ def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:
 
 
 def _story(problem: Exception) -> str:
-    """A traceback each of whose lines is known for one: the last may hold what a client sent."""
+    """A traceback with each line marked as one, because the last may contain text from a client."""
     from traceback import format_exception
 
     lines = "".join(format_exception(problem)).splitlines()

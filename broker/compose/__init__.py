@@ -1,6 +1,6 @@
-"""The composition root: it knows all parts, and gives each the few others that it needs. What both
-forms of a broker have is in broker.py, what differs in alone_broker.py and cluster_broker.py. It
-answers no request and decides nothing.
+"""The composition root: it creates all parts, and passes to each the few others that it needs.
+broker.py has what a single broker and a broker of a cluster have in common; alone_broker.py and
+cluster_broker.py have the differences. It answers no requests and makes no decisions.
 
 May import: kstore._fast.broker, kstore._fast.network, kstore.broker.coordination,
     kstore.broker.runtime, kstore.broker.state.metadata, kstore.broker.state.replication,
@@ -25,7 +25,7 @@ __all__ = ["compose"]
 def compose(
     config: BrokerConfig, loop: asyncio.AbstractEventLoop, server: RequestServer, report: Report
 ) -> Broker:
-    """The broker that the settings want; it opens nothing yet. See Broker."""
+    """The broker for these settings; it opens nothing yet. See Broker."""
     if config.clustered:
         from kstore.broker.compose.cluster_broker import ClusterBroker
 

@@ -1,4 +1,4 @@
-"""The parts of a broker that is alone: its own store, and all partitions led here."""
+"""The parts of a single broker: its own store, and all partitions led here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUOTA_FOLDERS = ("/config/users", "/config/clients", "/config/ips")
 
 
 class AloneBroker(Broker):
-    """The only broker there is."""
+    """A single broker."""
 
     shares_store = False
 
@@ -60,38 +60,38 @@ class AloneBroker(Broker):
             self.quotas()
 
     def coordinator_topic(self, name: str) -> CoordinatorTopic:
-        """All its partitions are served here."""
+        """A topic with all partitions served here."""
         from kstore.broker.runtime.coordinators.topic import AloneTopic
 
         return AloneTopic(name, self.node, self.metadata, self.topics)
 
     def make_marker_writer(self) -> MarkerWriter:
-        """Markers are appended here."""
+        """A writer that appends markers here."""
         from kstore.broker.runtime.transactions.markers import OwnMarkers
 
         return OwnMarkers(self.markers(), durable=self.partition_writer().durable)
 
     def make_admission(self) -> TransactionAdmission:
-        """This broker's own coordinator is asked."""
+        """An admission that asks this broker's coordinator."""
         from kstore.broker.runtime.transactions.admission import OwnAdmission
 
         return OwnAdmission(self.transactions, self.plane.produce)
 
     def make_scram(self) -> ScramUsers:
-        """Those in the store."""
+        """The credentials in the store."""
         from kstore.broker.runtime.security.scram_users import StoredScramUsers
 
         return StoredScramUsers(self.store, self.tokens)
 
     async def leave(self) -> None:
-        """Leave changes of topics that are under way to the next start."""
+        """Leave unfinished changes of topics to the next start."""
         self._own_topics.close()
         await super().leave()
 
 
 class _Groups:
-    """What topics ask of this broker's groups, and tell them. Without __consumer_offsets there are
-    none. In a cluster each coordinator sees itself what is gone.
+    """Connects topics to this broker's groups; without __consumer_offsets there are none. In a
+    cluster each coordinator itself sees what is deleted.
     """
 
     def __init__(self, broker: AloneBroker) -> None:

@@ -1,8 +1,8 @@
-"""The broker as its parts: what handlers are given. It wires and starts them; it answers no request
-itself.
+"""The broker as the sum of its parts, which handlers use. It connects and starts them; it does not
+answer requests itself.
 
-Everything runs on one loop; what waits for the disk (the coordination store's commits) goes through
-`run_blocking`.
+Everything runs on one loop; calls that wait for the disk (commits of the coordination store) go
+through `run_blocking`.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ __all__ = ["Broker"]
 
 
 class Broker(ABC):
-    """One broker: config, store, image, topics, logs and the data plane. How what differs is made
-    is said by AloneBroker and ClusterBroker.
+    """One broker: config, store, image, topics, logs and the data plane. AloneBroker and
+    ClusterBroker create the parts that differ.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Broker(ABC):
         server: RequestServer,
         report: Report,
     ) -> None:
-        """``server`` is who answers what the data plane does not; ``report`` tells the operator a
-        sentence.
+        """``server`` answers the requests that the data plane does not; ``report`` reports a
+        sentence to the operator.
         """
         self.node = Node(config, loop, report)
         self.config = config
@@ -104,16 +104,16 @@ class Broker(ABC):
         self.run_blocking = self.node.run_blocking
         self._server = server
         self.holds = LoopHolds(self.node, getattr(loop, "watch", None))
-        """What held the loop."""
-        self.turns = Turns(loop)  # which wide requests share
+        """What blocked the loop."""
+        self.turns = Turns(loop)  # shared by wide requests
         self.table = PartitionTable(self.node_id, loop.call_soon)
         self.plane = _plane(config, self.table, server, loop, report)
         self.request_watch = RequestWatch(self.node, self.plane)
-        """What is told of single requests."""
+        """Logs single requests."""
         self.plane.produce.admit_transactional = self._admit_transactional
         self.plane.produce.unpack_later = self._unpack
         self.unpacking: Lazy[Unpacking] = Lazy(self._make_unpacking)
-        """The thread that looks into compressed batches."""
+        """The thread that unpacks compressed batches."""
         self.descriptors = Descriptors()
         self.log_manager = LogManager(self.node, self.table, replicated=self.shares_store)
         self.log_dir_failures = LogDirFailures(self.node, self.log_manager)
@@ -123,33 +123,33 @@ class Broker(ABC):
         self.topics: Topics
         self.configs: DynamicConfigs
         self.config_reload: ConfigReload
-        """Makes what was set on another broker act here; in a cluster."""
+        """Applies settings that another broker has changed; in a cluster."""
         self.membership: Membership
-        """This broker's place in its cluster (runtime/membership)."""
+        """This broker's membership in its cluster (runtime/membership)."""
         self.replica_manager: ReplicaManager
-        """What the controller has this broker do, in a cluster (runtime/replication)."""
+        """Executes the controller's requests, in a cluster (runtime/replication)."""
         self._promise_coordinators()
         self.authorizer: Authorizer | None = None
-        """Decides who may do what (state/security/authorizer.py); None: authorizer.class.name is
+        """Decides who may do what (state/security/authorizer.py); None if authorizer.class.name is
         not set.
         """
         self.acls: AclStore | None = None
-        """Where the authorizer's rules are kept (runtime/security/acl_store.py)."""
+        """Keeps the authorizer's rules (runtime/security/acl_store.py)."""
         self.features: Lazy[FinalizedFeatures] = Lazy(self._make_features)
         self.quotas: Lazy[ClientQuotaManager] = Lazy(self._make_quotas)
-        """The quotas of clients, and who is held to them."""
+        """The quotas of clients, and their application."""
         self.telemetry: Lazy[Telemetry] = Lazy(self._make_telemetry)
-        """What clients push."""
+        """The metrics that clients push."""
         self.moves: Lazy[ReplicaMoves] = Lazy(self._make_moves)
         """Moves of partitions between log dirs."""
         self.tokens: DelegationTokens | None = None
-        """The delegation tokens (runtime/security/delegation_tokens.py); None where
+        """The delegation tokens (runtime/security/delegation_tokens.py); None if
         delegation.token.secret.key is not set.
         """
         self.listener_settings = ListenerSettings(config, self._configs)
         self.scram: Lazy[ScramUsers] = Lazy(self.make_scram)
         self.security: Security | None = self._make_security(server)
-        """TLS and SASL; None where all listeners are PLAINTEXT."""
+        """TLS and SASL; None if all listeners are PLAINTEXT."""
         self.peers: Lazy[Peers] = Lazy(self._make_peers)
         """The connections to other brokers."""
         self.commits = FsyncBatcher(loop, report)
@@ -159,25 +159,25 @@ class Broker(ABC):
     @property
     @abstractmethod
     def shares_store(self) -> bool:
-        """Whether the store is other processes', too, and may be out of reach for a while."""
+        """Whether other processes use the store, too, and it may be unreachable for a while."""
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, as Metadata tells it."""
+        """The cluster's id, as in Metadata."""
         return self.image.cluster_id
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
         return self.metadata.image
 
     async def loaded(self, api_key: int) -> None:
-        """Wait until the modules that answer an API's requests are loaded."""
+        """Wait until the modules that serve an API are loaded."""
         await self._server.loaded(api_key)
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Open the store and the logs; ``endpoints`` are where clients reach this broker. Blocks;
-        may be called again after a StoreUnavailableError.
+        """Open the store and the logs; ``endpoints`` are the addresses for clients. Blocks; may be
+        called again after StoreUnavailableError.
         """
         paths: list[str] = list(self.config["log.dirs"])
         if not self.log_manager.is_open:
@@ -188,12 +188,10 @@ class Broker(ABC):
 
     @abstractmethod
     def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Open the store, and make what is known from it."""
+        """Open the store, and create the parts that depend on it."""
 
     def check_rights(self) -> None:
-        """From now on, have what clients may do checked, if authorizer.class.name asks for it.
-        Blocks.
-        """
+        """From now on, check the rights of clients, if authorizer.class.name is set. Blocks."""
         if self.config["authorizer.class.name"]:
             from kstore.broker.runtime.security.acl_store import AclStore, open_authorizer
             from kstore.broker.runtime.security.audit_log import AuditLog
@@ -207,7 +205,7 @@ class Broker(ABC):
             )  # fmt: skip
 
     def open_tokens(self) -> None:
-        """Read the delegation tokens, and remove those that expire. Blocks; StoreError."""
+        """Read the delegation tokens, and delete those that have expired. Blocks; StoreError."""
         if self.config["delegation.token.secret.key"]:
             from kstore.broker.runtime.security.delegation_tokens import DelegationTokens
 
@@ -246,10 +244,10 @@ class Broker(ABC):
     def _promise_coordinators(self) -> None:
         self.groups: Lazy[GroupCoordinator] = Lazy(self._make_groups, lambda made: made.start())
         self.share_states: Lazy[ShareGroupStates] = Lazy(self._make_share_states)
-        """Who has the state of share groups' partitions kept."""
+        """Stores the state of share-partitions."""
         self.partition_ends: Lazy[PartitionEnds] = Lazy(self._make_partition_ends)
         self.partition_news: Lazy[PartitionNews] | None = None
-        """Who hears of partitions that others have made (runtime/groups); in a cluster."""
+        """Learns of partitions that other brokers have created (runtime/groups); in a cluster."""
         self.transactions: Lazy[TransactionCoordinator] = Lazy(
             self._make_transactions, lambda made: made.start()
         )
@@ -257,13 +255,13 @@ class Broker(ABC):
             self._make_share_coordinator, lambda made: made.start()
         )
         self.persister: Lazy[CoordinatorPersister] = Lazy(self._make_persister)
-        """Where the state of share-partitions is kept: a Persister (runtime/shares)."""
+        """The Persister of share-partitions' state (runtime/shares)."""
         self.share_partitions: Lazy[SharePartitionManager] = Lazy(self._make_share_partitions)
         """The share-partitions that this broker leads."""
         self.partition_writer: Lazy[PartitionWriter] = Lazy(self._make_partition_writer)
         self.internal_topics: Lazy[InternalTopics] = Lazy(self._make_internal_topics)
         self.admission: Lazy[TransactionAdmission] = Lazy(self.make_admission)
-        """Who asks the coordinators of transactions on behalf of writers."""
+        """Asks transaction coordinators on behalf of producers."""
         self.transactional_produce: Lazy[TransactionalProduce] = Lazy(self._make_produce)
         self.markers: Lazy[Markers] = Lazy(self._make_markers)
         self.producer_ids: Lazy[ProducerIds] = Lazy(self._make_producer_ids)
@@ -275,7 +273,7 @@ class Broker(ABC):
 
     @abstractmethod
     def coordinator_topic(self, name: str) -> CoordinatorTopic:
-        """The topic of a coordinator, as this broker has it."""
+        """The topic of a coordinator, as this broker serves it."""
 
     def _make_groups(self) -> GroupCoordinator:
         from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
@@ -349,7 +347,7 @@ class Broker(ABC):
 
     @abstractmethod
     def make_marker_writer(self) -> MarkerWriter:
-        """What writes the markers that end transactions."""
+        """Create the writer of the markers that end transactions."""
 
     def _make_markers(self) -> Markers:
         from kstore.broker.runtime.transactions.markers import Markers
@@ -363,7 +361,7 @@ class Broker(ABC):
 
     @abstractmethod
     def make_admission(self) -> TransactionAdmission:
-        """Who asks the coordinators of transactions."""
+        """Create the part that asks transaction coordinators."""
 
     def _make_produce(self) -> TransactionalProduce:
         from kstore.broker.runtime.transactions.produce import TransactionalProduce
@@ -381,7 +379,7 @@ class Broker(ABC):
         return Unpacking(self.loop, self.report)
 
     def _configs(self) -> DynamicConfigs | None:
-        """None before the store is open."""
+        """The dynamic configs; None before the store is open."""
         return self.configs if hasattr(self, "configs") else None
 
     def _make_features(self) -> FinalizedFeatures:
@@ -399,7 +397,7 @@ class Broker(ABC):
 
     @property
     def throttles(self) -> ClientThrottles | None:
-        """Who holds clients to their quotas; None while there are none."""
+        """Applies the quotas of clients; None while there are none."""
         made = self.quotas.made
         return None if made is None else made.throttles
 
@@ -410,7 +408,7 @@ class Broker(ABC):
 
     @abstractmethod
     def make_scram(self) -> ScramUsers:
-        """The users that come with SCRAM."""
+        """Create the source of SCRAM credentials."""
 
     def _make_security(self, server: RequestServer) -> Security | None:
         if all(listener.protocol == "PLAINTEXT" for listener in self.config.listeners):
@@ -457,7 +455,7 @@ def _plane(
 ) -> DataPlane:
     sessions: FetchSessionCache[FetchSession] = FetchSessionCache(
         config["max.incremental.fetch.session.cache.slots"],
-        lambda: int.from_bytes(urandom(4)) >> 1,  # nobody may guess one
+        lambda: int.from_bytes(urandom(4)) >> 1,  # tokens must be hard to guess
     )
     durable = config["kstore.flush.policy"] == "always"
     return DataPlane(

@@ -1,5 +1,5 @@
-"""The parts of a broker of a cluster: the shared store and what is known from it, but no log; those
-are opened when the controller says which (replica_manager.py).
+"""The parts of a broker of a cluster: the shared store and the parts that depend on it, but no
+logs. Those are opened when the controller requests it (replica_manager.py).
 """
 
 from __future__ import annotations
@@ -88,32 +88,34 @@ class ClusterBroker(Broker):
         self.isr: IsrChanges
         """Proposals of in-sync replicas to the controller (runtime/replication)."""
         self.fetchers: Lazy[Fetchers] = Lazy(self._make_fetchers)
-        """The partitions that are copied from other brokers."""
+        """Copies partitions from other brokers."""
         self.partition_news = Lazy(self._make_partition_news)
         self.leader_waits: LeaderWaits
-        """Requests that are held until a leader is elected (runtime/metadata)."""
+        """Requests that wait until a leader is elected (runtime/metadata)."""
         self._ended_epoch = NO_EPOCH
         self.ended_epoch: Callable[[], int] = lambda: self._ended_epoch
-        """The epoch of the life after which all is there, once its logs are closed."""
+        """The broker epoch that ended with a clean shutdown, once all logs are closed."""
         self.repairs: Lazy[SegmentRepairs] = Lazy(self._make_repairs)
-        """Who writes damaged parts of segments again, once a log of a cluster has damage."""
+        """Repairs damaged parts of segments; created when a log of a cluster has damage."""
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """As any broker. How the last life ended is read before that touches the log dirs."""
+        """Open as any broker does. How the last run ended is read before the log dirs are
+        changed.
+        """
         if not self.log_manager.is_open:
             self._ended_epoch = read_ended_epoch(self.config["log.dirs"])
         super().open(endpoints)
 
     def open_parts(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Open the shared store, and make what is known from it. StoreError where the store can't
-        be had, LogStorageError where a log dir is somebody else's.
+        """Open the shared store, and create the parts that depend on it. StoreError if the store is
+        unavailable, LogStorageError if a log dir belongs to another broker.
         """
         store = open_shared_store(self.config)
         self.store = store
         try:
             self._open_in(store, endpoints)
         except StoreError:
-            store.close()  # a later attempt has a session of its own
+            store.close()  # a later attempt has a separate session
             raise
 
     def _open_in(self, store: RenewableStore, endpoints: tuple[Endpoint, ...]) -> None:
@@ -192,7 +194,7 @@ class ClusterBroker(Broker):
             self.plane.forget_answers()
 
     def _let_coordinators_follow(self) -> None:
-        """Have coordinators follow their partitions, and forget deleted topics."""
+        """Connect coordinators to changes of leadership, and let them forget deleted topics."""
 
         def forget(name: str, topic_id: UUID) -> None:
             if self.groups.made is not None:
@@ -211,7 +213,7 @@ class ClusterBroker(Broker):
         }
 
         async def import_before(topics: Collection[str]) -> None:
-            """Importing a coordinator takes some 60 ms: not on the loop."""
+            """Import a coordinator's modules in a thread; it takes about 60 ms."""
             modules = {COORDINATOR_MODULES[topic] for topic in coordinators if topic in topics}
             missing = [name for name in modules if name not in sys.modules]
             if missing:
@@ -226,7 +228,7 @@ class ClusterBroker(Broker):
         self.replica_manager.images.on_partitions_gone.append(forget_partitions)
 
     def _watch_damage(self) -> None:
-        """Have damaged parts of segments written again from other replicas."""
+        """Start repairs of damaged parts of segments from other replicas."""
 
         def note(place: TopicPartition) -> None:
             self.repairs().note(place)
@@ -279,27 +281,29 @@ class ClusterBroker(Broker):
         return SegmentRepairs(self.node, self.table, self.metadata, replicas, self.peers)
 
     def coordinator_topic(self, name: str) -> CoordinatorTopic:
-        """The partitions are served by their leaders."""
+        """A topic whose partitions are served by their leaders."""
         from kstore.broker.runtime.coordinators.topic import ClusterTopic
 
         may_answer = self.membership.may_answer_alone
         return ClusterTopic(name, self.node, self.metadata, self.topics, self.table, may_answer)
 
     def make_marker_writer(self) -> MarkerWriter:
-        """Markers go to the leaders of their partitions."""
+        """A writer that sends markers to the leaders of their partitions."""
         from kstore.broker.runtime.transactions.marker_sender import MarkerSender
 
         markers = self.markers()
         return MarkerSender(self.node, self.store, self.metadata, markers, self.peers)
 
     def make_admission(self) -> TransactionAdmission:
-        """The coordinator of each transaction is asked."""
+        """An admission that asks the coordinator of each transaction."""
         from kstore.broker.runtime.transactions.admission import PeerAdmission
 
         return PeerAdmission(self.node, self.peers, self.transactions)
 
     def make_scram(self) -> ScramUsers:
-        """Those of the cluster, which this broker keeps: clients log in while the store is away."""
+        """The cluster's credentials, which this broker caches: clients can log in while the store
+        is unavailable.
+        """
         from kstore.broker.runtime.security.scram_users import ClusterScramUsers
 
         users = ClusterScramUsers(self.store, self.tokens)
@@ -307,13 +311,13 @@ class ClusterBroker(Broker):
         return users
 
     async def leave(self) -> None:
-        """Leave the cluster; then nothing is proposed to its controller any more."""
+        """Leave the cluster; after that nothing is proposed to its controller."""
         await super().leave()
         self.isr.close()
         self.counts.close()
 
     def close(self) -> None:
-        """Copy nothing more, repair nothing more, and close the rest."""
+        """Stop copying and repairing, and close the rest."""
         if self.fetchers.made is not None:
             self.fetchers.made.close()
         if self.repairs.made is not None:
@@ -326,7 +330,7 @@ class ClusterBroker(Broker):
 
 
 def _cluster_id(store: Store) -> str:
-    """The cluster's id; of several brokers that start at once, one makes it."""
+    """The cluster's id; if several brokers start at the same time, one creates it."""
     try:
         return znodes.cluster_id(store)
     except NodeExistsError:
@@ -334,6 +338,6 @@ def _cluster_id(store: Store) -> str:
 
 
 def _in_order(endpoints: tuple[Endpoint, ...], config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """The endpoints, that of the other brokers first: they go to the first."""
+    """The endpoints, with the one between brokers first: other brokers connect to the first."""
     name = (config["inter.broker.listener.name"] or "").upper()
     return tuple(sorted(endpoints, key=lambda end: end.listener != name)) if name else endpoints

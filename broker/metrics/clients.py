@@ -1,4 +1,6 @@
-"""Connections and authentications by listener, TLS, quotas, and what clients push (KIP-714)."""
+"""Connections and authentications by listener, TLS, quotas, and metrics that clients push
+(KIP-714).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ REQUEST_PERCENTAGE = "request_percentage"
 
 
 def of_listeners(broker: Measured) -> Metrics:
-    """Connections, and how many have shown who they are."""
+    """Connections, and how many are authenticated."""
     counts = dict.fromkeys((listener.name for listener in broker.config.listeners), 0)
     secure: Counter[tuple[str, str, str]] = Counter()
     for number, connection in enumerate(broker.plane.open_connections()):
@@ -66,7 +68,7 @@ def of_listeners(broker: Measured) -> Metrics:
 
 
 def of_quotas(broker: Measured, *, by_name: bool) -> Metrics:
-    """What quotas there are, and what clients use of them."""
+    """Quotas, and their use by clients."""
     manager = broker.quotas.made
     if manager is None:
         return
@@ -117,7 +119,7 @@ def _rates(throttles: ClientThrottles) -> Metrics:
 
 
 def of_pushes(broker: Measured, *, by_name: bool) -> Metrics:
-    """What clients push, if ``by_name``: it names their topics."""
+    """The metrics that clients push, if ``by_name``, because they name the clients' topics."""
     telemetry = broker.telemetry.made
     if telemetry is None:
         return

@@ -1,5 +1,5 @@
 """The replica manager, the controller, waits and fetch sessions under the names that jmx_exporter's
-rules for Kafka give.
+rules for Kafka use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["of_controller", "of_replica_manager", "of_waits"]
 
 RUNNING, STARTING = 3, 1
-"""Kafka's numbers of a broker's state."""
+"""Kafka's numbers for the state of a broker."""
 REPLICA_MANAGER = {
     "partitioncount": "Replicas on this broker",
     "leadercount": "Partitions that this broker leads",
@@ -73,8 +73,8 @@ def _count(partition: Partition, counts: dict[str, int]) -> None:
 
 
 def of_controller(broker: Measured, seen: Mapping[str, int]) -> Metrics:
-    """The controller's view, which is 0 on every other broker. ``seen``: what Membership.gauges
-    gave, which is nothing on a broker that is alone.
+    """The controller's view; 0 on all other brokers. ``seen``: the result of Membership.gauges,
+    which is empty on a single broker.
     """
     image, alone = broker.image, not seen
     active = bool(alone or seen["active_controller"])

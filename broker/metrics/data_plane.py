@@ -1,5 +1,5 @@
-"""What the connections, the loop, the logs and the process are doing: kstore's own names, and some
-that every Prometheus client has.
+"""Connections, the loop, the logs and the process: kstore's own names, and some that every
+Prometheus client has.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GAUGES = {
     "controller_contractions_rolled_back": "Contractions that this controller has rolled back",
     "controller_last_expansion_ms": "How long the last expansion took, or its rollback",
 }
-"""What `Membership.gauges` gives, in a cluster."""
+"""The gauges of `Membership.gauges`, in a cluster."""
 
 
 def of_plane(broker: Measured) -> Metrics:
@@ -79,13 +79,13 @@ def of_plane(broker: Measured) -> Metrics:
 
 
 def of_loop(broker: Measured, stall: LoopStall) -> Metrics:
-    """What held the loop, and how late its timers came."""
+    """What blocked the loop, and how late its timers were."""
     yield from stall.metrics()
     yield from broker.holds.metrics()
 
 
 def of_logs(log_manager: LogManager) -> Metrics:
-    """Damage, reads from the disk, and what waits to be written."""
+    """Damage, reads from the disk, and bytes that are not written yet."""
     dirs = log_manager.dirs
     backs = _write_backs(dirs)
     for name, words, value in (
@@ -114,7 +114,7 @@ def of_logs(log_manager: LogManager) -> Metrics:
 
 
 def of_cluster(broker: Measured) -> Generator[Family | str, None, dict[str, int]]:
-    """What this broker is in its cluster; returns it, too."""
+    """This broker's role in its cluster; also returns the gauges."""
     under_way = UnderWay(broker.membership.gauges())
     while not under_way.go_on():
         yield ""
@@ -124,7 +124,7 @@ def of_cluster(broker: Measured) -> Generator[Family | str, None, dict[str, int]
 
 
 def of_process(start_s: float) -> Metrics:
-    """The process; ``start_s``: when it began to listen, in seconds since 1970."""
+    """The process; ``start_s``: when the broker began to listen, in seconds since 1970."""
     yield BUILD
     yield sample(BUILD.name, 1, version=installed_version())
     yield from plain(

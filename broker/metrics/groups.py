@@ -1,7 +1,8 @@
 """Groups: how many of each kind and state, their members, committed offsets and lag.
 
-A broker tells of the groups that it coordinates. It knows the lag of partitions that it has a
-replica of; of the others, a board takes the committed offset here and the end from the leader.
+A broker reports the groups that it coordinates. It knows the lag of partitions of which it has a
+replica; for others, a dashboard combines the committed offset from here with the end from the
+leader.
 """
 
 from __future__ import annotations
@@ -54,16 +55,16 @@ REFUSED = Family(
 
 
 class _Committed(NamedTuple):
-    """A group's place in one partition."""
+    """A group's committed offset in one partition."""
 
     labels: str
     offset: int
     lag: int | None
-    """None: the partition has no replica here."""
+    """None if the partition has no replica here."""
 
 
 class _Groups:
-    """What was found in one pass."""
+    """The result of one pass over all groups."""
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -1,6 +1,6 @@
-"""How late a timer of the loop comes: the wait that every request on the loop has, too.
+"""Measures how late a timer of the loop runs. Every request on the loop waits as long.
 
-What held the loop, by name, is runtime/loop_holds.py's.
+runtime/loop_holds.py records the names of what blocked the loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST = Family("kstore_loop_stall_max_milliseconds", "gauge", "The longest del
 
 
 class LoopStall:
-    """The timer, and how late it came."""
+    """The timer, and its delays."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.max_ms = 0.0
@@ -40,7 +40,7 @@ class LoopStall:
         self._timer = self._loop.call_later(INTERVAL_S, self._tick)
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -52,7 +52,7 @@ class LoopStall:
         self.start()
 
     def metrics(self) -> Metrics:
-        """The histogram, and the longest."""
+        """The histogram, and the longest delay."""
         yield STALL
         total = 0
         for limit, count in zip((*BUCKETS_MS, 0), self.counts, strict=True):

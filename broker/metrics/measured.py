@@ -1,4 +1,4 @@
-"""Of which parts of a broker the page tells, and the row of a plain counter or gauge."""
+"""The parts of a broker that the page covers, and the row of a plain counter or gauge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["OTHERS", "Measured", "Row", "in_rows", "plain", "summary"]
 
 OTHERS = "(others)"
-"""The topic, or group, that stands for all that are not named one by one. No topic can have such a
+"""The topic or group that stands for all that are not listed by name. No topic can have such a
 name.
 """
 
@@ -37,7 +37,7 @@ QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
 class Measured(Protocol):
-    """Of whom something is told: the broker."""
+    """The measured broker."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -45,7 +45,7 @@ class Measured(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """What it knows of the cluster."""
+        """The metadata image."""
 
     @property
     def table(self) -> PartitionTable:
@@ -57,7 +57,7 @@ class Measured(Protocol):
 
     @property
     def holds(self) -> LoopHolds:
-        """What held the loop."""
+        """What blocked the loop."""
 
     @property
     def log_manager(self) -> LogManager:
@@ -65,7 +65,7 @@ class Measured(Protocol):
 
     @property
     def membership(self) -> Membership:
-        """What is led, and what a controller sees."""
+        """Leadership, and the controller's view."""
 
     @property
     def groups(self) -> Lazy[GroupCoordinator]:
@@ -73,7 +73,7 @@ class Measured(Protocol):
 
     @property
     def share_partitions(self) -> Lazy[SharePartitionManager]:
-        """What share groups fetch from it."""
+        """The share-partitions that it leads."""
 
     @property
     def share_coordinator(self) -> Lazy[ShareCoordinator]:
@@ -89,11 +89,11 @@ class Measured(Protocol):
 
     @property
     def telemetry(self) -> Lazy[Telemetry]:
-        """What clients push."""
+        """The metrics that clients push."""
 
 
 class Row(NamedTuple):
-    """A family, and how the value of a sample is read from something."""
+    """A family, and how to read the value of a sample from an object."""
 
     family: Family
     read: Callable[[Any], float]
@@ -106,8 +106,8 @@ def plain(name: str, kind: Kind, words: str, value: float) -> Metrics:
 
 
 def summary(name: str, seen: Distribution, now_s: float, per: float, **labels: str) -> Metrics:
-    """The samples of a family with quantiles, as Kafka's histograms have them: of the last minutes.
-    ``per``: how many units of the distribution are one of the page's.
+    """The samples of a family with quantiles of the last minutes, as Kafka's histograms have them.
+    ``per``: how many units of the distribution are one unit of the page.
     """
     lately: Lately = seen.lately(now_s)
     for quantile in QUANTILES:
@@ -118,7 +118,7 @@ def summary(name: str, seen: Distribution, now_s: float, per: float, **labels: s
 
 
 def in_rows(rows: Iterable[Row], of: Mapping[tuple[tuple[str, str], ...], Any]) -> Metrics:
-    """Each row's family, with a sample for each thing, by its labels."""
+    """The family of each row, with a sample for each object, by its labels."""
     for family, read in rows:
         yield family
         for labels, each in of.items():

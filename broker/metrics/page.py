@@ -1,4 +1,4 @@
-"""The page of metrics: all parts in their order."""
+"""The page of metrics: all parts in order."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class MetricsPage:
         self._start_s = time.time()
 
     def metrics(self, *, by_name: bool) -> Metrics:
-        """Everything that is counted. ``by_name``: also by topic, group and client, and what
-        clients have pushed.
+        """All metrics. ``by_name``: also by topic, group and client, and the metrics that clients
+        have pushed.
         """
         broker = self._broker
         left_out = SummedUp()

@@ -1,9 +1,9 @@
 """How long requests take, by API and part: as a histogram, and under the names that jmx_exporter's
-rules for Kafka give (kafka_network_requestmetrics_..., with quantiles).
+rules for Kafka use (kafka_network_requestmetrics_..., with quantiles).
 
-The counts are made in C, in buckets by powers of two (kstore/_fast/network/request_times.pyx).
-Kafka's quantiles are of the last minutes: here they are of what came since a page that was read one
-to two minutes ago.
+C code counts in buckets by powers of two (kstore/_fast/network/request_times.pyx). Kafka's
+quantiles cover the last minutes; here they cover the requests since a page that was read one to two
+minutes ago.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTS = {
     "responsesendtimems": ("send", "Its answer is sent"),
     "totaltimems": (TOTAL, "All parts together"),
 }
-"""Kafka's names to kstore's, but for the disk, which Kafka counts as local."""
+"""Kafka's names to kstore's, except for the disk, which Kafka counts as local time."""
 SECONDS = Family(
     "kstore_request_seconds", "histogram", "Time of requests from the read to the sent answer"
 )
@@ -58,18 +58,16 @@ Times = Mapping[int, Mapping[str, tuple[int, int, Sequence[int]]]]
 
 
 class RequestTimesPart:
-    """This part of the page; it remembers what an earlier page told."""
+    """This part of the page; it remembers the values of an earlier page."""
 
     def __init__(self) -> None:
         self._last: Times = {}
         self._before: Times = {}
-        """What the quantiles leave out."""
+        """Earlier counts, which the quantiles leave out."""
         self._last_s = 0.0
 
     def metrics(self, plane: DataPlane, throttled_ms: Mapping[int, int], now_s: float) -> Metrics:
-        """``throttled_ms``: what answers have told, by API key. ``now_s``: a clock that only goes
-        up.
-        """
+        """``throttled_ms``: throttle times in answers, by API key. ``now_s``: a monotonic clock."""
         times: Times = plane.times.by_api()
         if now_s - self._last_s >= WINDOW_S:
             self._before, self._last, self._last_s = self._last, times, now_s
@@ -133,7 +131,7 @@ def _summary(
 
 
 def quantile_ms(buckets: Sequence[int], quantile: float) -> float:
-    """The time that this part of the counted ones did not exceed, in milliseconds; NaN if nothing
-    was counted.
+    """The time that this fraction of the counted requests did not exceed, in milliseconds; NaN if
+    nothing was counted.
     """
     return quantile_of(buckets, quantile) / 1000

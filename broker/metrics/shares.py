@@ -1,7 +1,7 @@
-"""Share groups: sessions, fetches and acknowledgements, what is in flight of each share-partition
-that this broker leads, and what the share coordinator writes.
+"""Share groups: sessions, fetches and acknowledgements, records in flight of each share-partition
+that this broker leads, and writes of the share coordinator.
 
-The names are those that jmx_exporter's rules give to Kafka's SharePartitionMetrics,
+The names are those that jmx_exporter's rules use for Kafka's SharePartitionMetrics,
 ShareGroupMetrics, ShareSessionCache, DelayedShareFetchMetrics, BrokerTopicMetrics and
 share-coordinator-metrics; groups have the label `consumergroup`, as in the rest of the page.
 """
@@ -74,7 +74,7 @@ class _Spread(NamedTuple, Generic[F]):
     per: float = 1.0
 
     def told(self, figures: F, now_s: float, **labels: str) -> Metrics:
-        """What one of them has."""
+        """The samples of one of them."""
         return summary(self.family.name, self.read(figures), now_s, self.per, **labels)
 
 
@@ -143,7 +143,7 @@ class _InFlight(NamedTuple):
     ranges: int
     timeouts: int
     figures: PartitionFigures | None
-    """None: it stands for several."""
+    """None if it stands for several."""
 
 
 def of_shares(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics:
@@ -210,7 +210,7 @@ def _topics(broker: Measured, figures: ShareFigures, most: int) -> Metrics:
 def _by_name(
     loaded: list[SharePartition], most: int, left_out: SummedUp
 ) -> Generator[Family | str, None, list[_InFlight]]:
-    """The share-partitions; all beyond the limit are one row."""
+    """The share-partitions by name; those beyond the limit share one row."""
     rows: list[_InFlight] = []
     nowhere = {"consumergroup": OTHERS, "topic": OTHERS, "partition": ""}
     others = _InFlight(nowhere, 0, 0, 0, None)
@@ -247,7 +247,7 @@ def _by_name(
 
 
 def _spread(rows: Iterable[_InFlight], figures: ShareFigures, now_s: float, most: int) -> Metrics:
-    """Quantiles, of what is named alone."""
+    """Quantiles, only of share-partitions and groups that are listed by name."""
     for spread in OF_PARTITIONS:
         yield spread.family
         for row in rows:

@@ -1,8 +1,9 @@
-"""Topics and partitions under the names that jmx_exporter's rules for Kafka give
+"""Topics and partitions under the names that jmx_exporter's rules for Kafka use
 (kafka_server_brokertopicmetrics_..., kafka_log_log_..., kafka_cluster_partition_...), and those of
 kafka_exporter (kafka_topic_partition_...).
 
-Up to kstore.metrics.max.partitions of each are named; all others are summed up as "(others)".
+Up to kstore.metrics.max.partitions of each are listed by name; all others are summed up as
+"(others)".
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ OF_TOPICS = (
     _topic_row("totalfetchrequests", "fetch_requests", "Fetches, by partition"),
     _topic_row("failedfetchrequests", "fetch_failed", "Fetch requests with an error"),
 )
-"""Of TopicCounts; the sample without a topic is that of all, deleted ones included."""
+"""Families of TopicCounts; the sample without a topic covers all topics, including deleted ones."""
 
 
 def _replication(name: str, words: str) -> Family:
@@ -70,7 +71,7 @@ OF_REPLICAS = (
         lambda each: each.log_end_offset,
     ),
 )  # fmt: skip
-"""Of every replica on this broker."""
+"""Families of every replica on this broker."""
 OF_LEADERS = (
     _partition_row(
         "kafka_topic_partition_current_offset", "The high watermark",
@@ -101,25 +102,25 @@ OF_LEADERS = (
         lambda each: int(each.insync_replicas < each.min_insync_replicas),
     ),
 )  # fmt: skip
-"""Of every partition that this broker leads."""
+"""Families of every partition that this broker leads."""
 
 
 class Named(NamedTuple):
-    """A partition, and its labels as they are written."""
+    """A partition, and its formatted labels."""
 
     labels: str
     partition: Partition
 
 
 class SummedUp:
-    """How much is not named one by one, by what it is."""
+    """How many are not listed by name, by kind."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
 
 def summed_up(left_out: SummedUp) -> Metrics:
-    """Say what the page does not name."""
+    """The samples for what the page does not list."""
     family = Family(
         "kstore_metrics_summed_up", "gauge",
         f"How many are not named on this page, but are in the sums of {OTHERS}; "
@@ -131,7 +132,7 @@ def summed_up(left_out: SummedUp) -> Metrics:
 
 
 def of_topics(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics:
-    """What was produced and fetched: all together, and by topic if ``by_name``."""
+    """Produced and fetched records and bytes: in total, and by topic if ``by_name``."""
     most: int = broker.config[LIMIT] if by_name else 0
     total = broker.table.counts
     entries = broker.table.topics() if by_name else []
@@ -159,7 +160,7 @@ def of_topics(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics
 
 
 def of_partitions(broker: Measured, left_out: SummedUp) -> Metrics:
-    """What the logs hold, and who is in sync, partition by partition."""
+    """Logs and in-sync replicas, partition by partition."""
     most: int = broker.config[LIMIT]
     named: list[Named] = []
     rest: list[Partition] = []
@@ -187,7 +188,7 @@ def _columns(
     *,
     led_here: bool = False,
 ) -> Metrics:
-    """A family for each row. ``led_here``: of the partitions that this broker leads."""
+    """A family for each row. ``led_here``: only partitions that this broker leads."""
     for family, read in rows:
         name = family.name
         yield family

@@ -1,5 +1,5 @@
-"""The logs of a coordinator's partitions: found, appended to, and waited for until followers and
-disk have what is in them. Kafka's PartitionWriter. What the records mean is the coordinators'.
+"""The logs of a coordinator's partitions (Kafka's PartitionWriter): finding them, appending, and
+waiting for followers and disk. The coordinators know what the records mean.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["COMMIT_SECONDS", "PartitionWriter", "refusal_of", "settle"]
 
 LOGGER = logging.getLogger(__name__)
 COMMIT_SECONDS = 5.0
-"""How long an answer waits for the followers; then the client is told to try again."""
+"""How long an answer waits for the followers; then the client gets an error and tries again."""
 
 APPEND_ERRORS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -37,11 +37,11 @@ APPEND_ERRORS: dict[int, int] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What an append's error is for a client of the coordinator."""
+"""Error of an append to the error for a client of the coordinator."""
 
 
 def _nothing(error_code: int) -> None:
-    """Nobody has to know."""
+    """The default callback, which does nothing."""
 
 
 class PartitionWriter:
@@ -52,11 +52,11 @@ class PartitionWriter:
         self._table = table
         self._commits = commits
         self._unwritten: dict[TopicPartition, deque[list[Callable[[int], None]]]] = {}
-        """Who is told of each append that threads are at, in their order."""
+        """The callbacks of appends that threads are doing, in order."""
 
     @property
     def durable(self) -> bool:
-        """Whether a decision counts only once it is on the disk."""
+        """Whether a decision takes effect only once it is on the disk."""
         return bool(self._config["kstore.flush.policy"] == "always")
 
     def partition(self, place: TopicPartition) -> Partition | None:
@@ -75,12 +75,12 @@ class PartitionWriter:
     def append(
         self, place: TopicPartition, batch: bytes, ended: Callable[[int], None] = _nothing
     ) -> int:
-        """Append to a partition's log and return the base offset; KafkaError in a coordinator's
-        terms.
+        """Append to a partition's log and return the base offset; KafkaError with an error of a
+        coordinator.
 
-        What may have to wait for the disk is left to a thread, and this returns the offset that it
-        gets if all goes well. ``ended`` is called with an error code when that is known: at once,
-        or later, but before whoever waits for `to_be_committed`.
+        An append that may have to wait for the disk is left to a thread; this returns the offset
+        that it will get if it succeeds. ``ended`` is called with an error code when the result is
+        known: at once or later, but before `to_be_committed` completes.
         """
         error_code, base_offset = self.write(place, batch, ended)
         problem = refusal_of(error_code)
@@ -91,7 +91,7 @@ class PartitionWriter:
     def write(
         self, place: TopicPartition, batch: bytes, ended: Callable[[int], None]
     ) -> tuple[int, int]:
-        """The same for whichever partition; returns Kafka's error code, and the base offset."""
+        """As `append`, for any partition; returns Kafka's error code and the base offset."""
         partition = self.partition(place)
         if partition is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
@@ -112,7 +112,7 @@ class PartitionWriter:
         return error_code, base_offset
 
     def _appended(self, place: TopicPartition, expected: int, job: CallbackJob) -> None:
-        """A thread has done an append, or failed: say so to those who wait for it."""
+        """A thread has finished an append, or failed: call the callbacks."""
         waiting = self._unwritten[place].popleft()
         if not self._unwritten[place]:
             del self._unwritten[place]
@@ -130,9 +130,9 @@ class PartitionWriter:
             tell(error_code)
 
     def to_be_committed(self, place: TopicPartition) -> asyncio.Future[int] | None:
-        """None if the followers in sync have all that is in the log now, and the disk where answers
-        wait for it; else what tells, when they have it or never will, with which error code.
-        KafkaError if this broker does not lead.
+        """Return None if the in-sync replicas have everything in the log now, and the disk, too, if
+        answers wait for it. Otherwise return an object that reports, with an error code, when they
+        have it or never will. KafkaError if this broker does not lead the partition.
         """
         partition = self.partition(place)
         if partition is None:
@@ -169,7 +169,9 @@ class PartitionWriter:
         return told
 
     def _when_written(self, place: TopicPartition) -> asyncio.Future[int]:
-        """What `to_be_committed` says once threads have appended all that is queued now."""
+        """The result of `to_be_committed` once threads have appended everything that is
+        queued now.
+        """
         told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def written(error_code: int) -> None:
@@ -193,8 +195,8 @@ class PartitionWriter:
         return told
 
     async def committed(self, place: TopicPartition, timeout_s: float | None = None) -> None:
-        """Wait until the followers in sync have all that is in the log now; KafkaError if that is
-        not to be.
+        """Wait until the in-sync replicas have everything in the log now; KafkaError if
+        that fails.
         """
         told = self.to_be_committed(place)
         if told is not None:
@@ -202,7 +204,7 @@ class PartitionWriter:
 
 
 async def settle(told: asyncio.Future[int], timeout_s: float | None = None) -> None:
-    """Wait for what `to_be_committed` gave; KafkaError in a coordinator's terms."""
+    """Wait for a result of `to_be_committed`; KafkaError with an error of a coordinator."""
     await asyncio.wait({told}, timeout=timeout_s)
     problem = refusal_of(told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT)
     if problem is not None:
@@ -210,7 +212,7 @@ async def settle(told: asyncio.Future[int], timeout_s: float | None = None) -> N
 
 
 def refusal_of(error_code: int) -> KafkaError | None:
-    """What a client of the coordinator is told of an append's error; None for none."""
+    """The error for a client of the coordinator for an append's error, or None."""
     if error_code == ErrorCode.NONE:
         return None
     return error_for(APPEND_ERRORS.get(error_code, error_code))

@@ -1,5 +1,5 @@
-"""What all coordinators do alike with the partitions of their topics: which one keeps a name, and
-how its log is read at the start. What the records mean is theirs.
+"""Shared by all coordinators: which partition of their topic keeps a name, and how its log is read
+when it is loaded. The coordinators know what the records mean.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ __all__ = ["LARGE_BYTES", "TURN_SECONDS", "partition_of", "read_records"]
 
 LOAD_BYTES = 256 * 1024
 TURN_SECONDS = 0.002
-"""How long loading keeps the loop before others have their turn."""
+"""How long loading uses the loop before others have their turn."""
 RECORDS_PER_CLOCK_LOOK = 32
 LARGE_BYTES = 1024
-"""A record of more than this takes a while by itself: 10,000 partitions of a transaction, 3 ms."""
+"""A larger record takes noticeable time: 10,000 partitions of a transaction take 3 ms."""
 
 
 def partition_of(name: str, partitions: int) -> int:
-    """Where Kafka keeps a group or a transactional id: Java's String.hashCode, made positive,
-    modulo the partitions.
+    """The partition in which Kafka keeps a group or a transactional id: Java's String.hashCode,
+    made positive, modulo the number of partitions.
     """
     code = abs(string_hash(name))
     return 0 if code == 1 << 31 else code % partitions
 
 
 async def read_records(log: Log) -> AsyncIterator[Record]:
-    """All records of a log, control records too, to the end that it has when they are read; others
+    """All records of a log, including control records, up to its end at the time of reading; others
     have their turn on the loop in between.
 
-    LogError or ValueError for a log that can't be read.
+    LogError or ValueError for an unreadable log.
     """
     clock = asyncio.get_running_loop().time
     turn_ends = clock() + TURN_SECONDS
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        # What a leader finds, or appends, counts before its followers have it.
+        # Records that a leader finds or appends count before its followers have them.
         data, _ = await finished(read(log, offset, log.log_end_offset, LOAD_BYTES))
         records = decode(data, start_offset=offset, control=True)
         for count, record in enumerate(records):
@@ -53,5 +53,5 @@ async def read_records(log: Log) -> AsyncIterator[Record]:
                 await asyncio.sleep(0)
                 turn_ends = clock() + TURN_SECONDS
         if records.next_offset is None:
-            return  # compaction left nothing behind here
+            return  # compaction left nothing after this
         offset = records.next_offset

@@ -1,8 +1,7 @@
-"""What all coordinators have in common: which partitions of their topic this broker serves, and
-whose they are.
+"""Shared by all coordinators: which partitions of their topic this broker serves, and when.
 
-A broker that is alone serves all of them. In a cluster it serves those that it leads: one is loaded
-when this broker becomes its leader, and dropped with all that it knows when it is no more.
+A single broker serves all of them. In a cluster a broker serves those that it leads: a partition is
+loaded when this broker becomes its leader, and unloaded when it is no longer leader.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ __all__ = ["Coordinator", "CoordinatorPartition", "LazyCoordinator", "watch_lead
 
 LOGGER = logging.getLogger(__name__)
 RELOAD_SECONDS = 1.0
-"""After a write that failed, before the log is replayed."""
+"""The pause after a failed write before the log is replayed."""
 LOAD_WAIT_SECONDS = 1.0
-"""How long a client that looks for its coordinator may be kept waiting for a partition to load."""
+"""How long a request to find a coordinator may wait for a partition to load."""
 
 
 class CoordinatorPartition:
@@ -44,10 +43,10 @@ class CoordinatorPartition:
         self.writer = writer
         self.place = place
         self.error_code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        """NONE once it is loaded; what to answer until then, or after a failure."""
+        """NONE once it is loaded; the error for requests before that, or after a failure."""
         self.loading: asyncio.Task[None] | None = None
         self.when_ahead: Callable[[], object] = self.close
-        """Has another one take its place, as it knows more than its log has."""
+        """Replaces this object if its state is ahead of its log."""
 
     @property
     def log(self) -> Log:
@@ -55,8 +54,8 @@ class CoordinatorPartition:
         return self.writer.log_of(self.place)
 
     def append_ended(self, error_code: int) -> None:
-        """A thread has appended what was decided. If it could not, this knows more than the log
-        has: nobody is answered from it any more, and the log is replayed anew.
+        """A thread has appended a decision. If that failed, the state is ahead of the log: it
+        answers no more requests, and the log is replayed.
         """
         if error_code != ErrorCode.NONE and self.error_code != ErrorCode.NOT_COORDINATOR:
             LOGGER.error("%s is loaded again: a decision is not in its log", self.place)
@@ -66,7 +65,7 @@ class CoordinatorPartition:
     async def load(self, reading: asyncio.Lock) -> None:
         """Replay the log; a bad record makes the partition unavailable.
 
-        What the leader before this one has left counts once the followers have it, too.
+        Records of the former leader count once the followers have them, too.
         """
         from kstore.log.errors import LogError
 
@@ -78,27 +77,27 @@ class CoordinatorPartition:
             self.error_code = ErrorCode.NOT_COORDINATOR
             LOGGER.error("%s can't be loaded: %s", self.place, error)
             return
-        # In the turn of the loop in which the last record was read: so none is missed.
+        # In the same turn of the loop as the last record, so none is missed.
         if self.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.error_code = ErrorCode.NONE
             self.loaded()
 
     async def replay_log(self) -> None:
-        """Take over every record of the log."""
+        """Apply every record of the log."""
         raise NotImplementedError
 
     def loaded(self) -> None:
-        """Begin to serve."""
+        """Called after loading, to begin service."""
 
     def check(self) -> None:
-        """KafkaError unless it is loaded and served here."""
+        """Raise KafkaError unless it is loaded and served here."""
         if not self.topic.may_answer():
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self.error_code != ErrorCode.NONE:
             raise error_for(self.error_code)
 
     def close(self) -> None:
-        """Stop serving: whoever asks from now on has to look for another coordinator."""
+        """Stop serving: later requests get an error and look for another coordinator."""
         self.error_code = ErrorCode.NOT_COORDINATOR
         if self.loading is not None:
             self.loading.cancel()
@@ -124,17 +123,19 @@ class Coordinator(Generic[P]):
         self._make = make
         self._by_index: dict[int, P] = {}
         self._begun = False
-        self._reading = asyncio.Lock()  # one log at a time: each takes the loop's turns for itself
+        self._reading = asyncio.Lock()  # one log at a time, since each uses the loop's turns
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    # ---- what is served ----
+    # ---- served partitions ----
 
     def start(self) -> None:
-        """Begin to load what this broker serves; requests are told to wait until it is in."""
+        """Begin to load the partitions that this broker serves; until they are loaded, requests get
+        an error.
+        """
         self._serve(self.topic.led())
 
     def note_leadership(self, index: int, *, leads: bool) -> None:
-        """This broker has become a partition's leader, or is none."""
+        """This broker has become a partition's leader, or is no longer leader."""
         known = self._by_index.get(index)
         if not leads:
             if known is not None:
@@ -174,10 +175,10 @@ class Coordinator(Generic[P]):
             self._serve([index])
 
     def begin(self) -> None:
-        """The first partition is served: begin what is done by the clock."""
+        """The first partition is served: start periodic work."""
 
     async def close(self) -> None:
-        """Stop loading and all that is under way; the next start takes it up again."""
+        """Stop loading and other work in progress; the next start resumes it."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -186,16 +187,16 @@ class Coordinator(Generic[P]):
             partition.close()
         self._by_index = {}
 
-    # ---- who is asked ----
+    # ---- finding a coordinator ----
 
     @property
     def partitions(self) -> list[P]:
-        """The partitions that are served here; none if nobody has used the coordinator yet."""
+        """The partitions that are served here; empty if the coordinator was never used."""
         return list(self._by_index.values())
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has in the cluster; 0 while it is missing."""
+        """How many partitions the topic has in the cluster; 0 while it does not exist."""
         return self.topic.count(len(self._by_index))
 
     def find(self, name: str) -> P:
@@ -209,7 +210,7 @@ class Coordinator(Generic[P]):
         return found
 
     async def leader_of(self, name: str) -> int:
-        """The broker that serves a group or transactional id; the first question makes the topic.
+        """The broker that serves a group or transactional id; the first call creates the topic.
         KafkaError while there is none.
         """
         await self._make_topic()
@@ -227,8 +228,8 @@ class Coordinator(Generic[P]):
         return self.topic.leader(partition_of(name, count) if count else 0)
 
     async def ensure(self) -> None:
-        """Make the topic if it is missing, and wait a moment for what is served here to be loaded;
-        KafkaError.
+        """Create the topic if it is missing, and wait a moment for partitions that are served here
+        to load; KafkaError.
         """
         await self._make_topic()
         await self._wait_for(self.topic.awaited(self.partitions, None))
@@ -239,11 +240,13 @@ class Coordinator(Generic[P]):
             self.start()
 
     def new_topic(self) -> NewTopic:
-        """The topic, as the settings want it."""
+        """The topic as the settings specify it."""
         raise NotImplementedError
 
     async def wait_loaded(self) -> None:
-        """Wait a moment for loading to end; requests of what is not loaded by then are refused."""
+        """Wait a moment for loading to end; requests to partitions that are not loaded by then are
+        refused.
+        """
         await self._wait_for(self._by_index.values())
 
     async def _wait_for(self, partitions: Iterable[P]) -> None:
@@ -252,10 +255,10 @@ class Coordinator(Generic[P]):
         if unfinished:
             await asyncio.wait(unfinished, timeout=LOAD_WAIT_SECONDS)
 
-    # ---- work beside requests ----
+    # ---- background work ----
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it beside the requests; a failure is told, and the coordinator's end is its end."""
+        """Run it in the background; a failure is reported, and closing the coordinator ends it."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -269,28 +272,28 @@ class Coordinator(Generic[P]):
 
 
 class Elected(Protocol):
-    """Who is told that this broker has become a partition's leader, or is none."""
+    """Notified when this broker becomes a partition's leader, or is no longer leader."""
 
     def note_leadership(self, index: int, *, leads: bool) -> None:
-        """Serve the partition from now on, or no more."""
+        """Serve the partition from now on, or stop serving it."""
 
 
 class LazyCoordinator(Protocol):
-    """A coordinator that is made once this broker leads a partition of its topic."""
+    """A coordinator that is created once this broker leads a partition of its topic."""
 
     @property
     def made(self) -> Elected | None:
-        """The coordinator if it is made, else None."""
+        """The coordinator if it exists, else None."""
 
     def __call__(self) -> Elected:
-        """The coordinator; the first call makes it."""
+        """The coordinator; the first call creates it."""
 
 
 def watch_leadership(
     coordinators: Mapping[str, LazyCoordinator],
 ) -> Callable[[TopicPartition, bool, int], None]:
-    """What is to be told of changes of leaders, so that coordinators, by their topics, follow their
-    partitions.
+    """The callback for changes of leaders, by which coordinators follow the partitions of their
+    topics.
     """
 
     def note(place: TopicPartition, leads: bool, leader_epoch: int) -> None:

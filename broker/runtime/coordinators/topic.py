@@ -1,6 +1,6 @@
-"""A coordinator's topic as one broker sees it: which of its partitions it serves, whom a client is
-sent to, and how the topic is made. A broker that is alone serves all of them; in a cluster each
-broker serves those that it leads.
+"""A coordinator's topic as one broker sees it: which of its partitions it serves, which broker
+clients should use, and how the topic is created. A single broker serves all partitions; in a
+cluster each broker serves those that it leads.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["AloneTopic", "ClusterTopic", "CoordinatorTopic"]
 P = TypeVar("P")
 LOGGER = logging.getLogger(__name__)
 DEFAULT_REPLICAS = 3
-"""In a cluster, where nothing is set; fewer while there are fewer brokers."""
+"""The default in a cluster; fewer while there are fewer brokers."""
 
 
 class CoordinatorTopic(ABC):
     """The topic of one coordinator."""
 
     replicated: ClassVar[bool]
-    """Whether what is appended counts only once followers have it."""
+    """Whether records count only once followers have them."""
     made_by_requests: ClassVar[bool]
-    """Whether any request makes the topic, and not only who looks for the coordinator."""
+    """Whether any request creates the topic, not only a request to find the coordinator."""
 
     def __init__(self, name: str, node: Node, metadata: MetadataCache, topics: Topics) -> None:
         self.name = name
@@ -45,21 +45,21 @@ class CoordinatorTopic(ABC):
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The metadata image."""
         return self.metadata.image
 
     @abstractmethod
     def may_answer(self) -> bool:
-        """Whether this broker may answer by what it alone knows."""
+        """Whether this broker may answer from its own knowledge."""
 
     @abstractmethod
     def led(self) -> Iterable[int]:
-        """The partitions that this broker serves when it begins."""
+        """The partitions that this broker serves at its start."""
 
     @abstractmethod
     def count(self, served: int) -> int:
-        """How many partitions the topic has, of which so many are served here; 0 while it is
-        missing.
+        """How many partitions the topic has, given how many are served here; 0 while it does not
+        exist.
         """
 
     @abstractmethod
@@ -68,20 +68,20 @@ class CoordinatorTopic(ABC):
 
     @abstractmethod
     def is_missing(self, served: int) -> bool:
-        """Whether the topic has to be made, or its partitions served, before one can be asked
-        for.
+        """Whether the topic must be created, or its partitions loaded, before a coordinator can be
+        found.
         """
 
     @abstractmethod
     def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
-        """The partitions that who looks for the coordinator waits for, of those served here."""
+        """Of the partitions served here, those that a request to find the coordinator waits for."""
 
     @abstractmethod
     def is_default(self, setting: str) -> bool:
-        """Whether a setting was left to the brokers of a cluster."""
+        """Whether no broker of the cluster has changed a setting from its default."""
 
     async def make(self, new: NewTopic) -> None:
-        """Make the topic if it is missing; KafkaError."""
+        """Create the topic if it is missing; KafkaError."""
         try:
             await self._topics.ensure(new)
         except TopicError as error:
@@ -89,9 +89,9 @@ class CoordinatorTopic(ABC):
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
 
     def as_configured(self, count: str, factor: str, configs: Mapping[str, str]) -> NewTopic:
-        """The topic with as many partitions and replicas as the settings of these names say.
+        """The topic with the numbers of partitions and replicas from the settings of these names.
 
-        Kafka wants all replicas from the beginning, and so it is here, where they are set.
+        As in Kafka, a configured number of replicas must be available from the beginning.
         """
         config = self.node.config
         replicas: int = config[factor]
@@ -101,22 +101,22 @@ class CoordinatorTopic(ABC):
 
 
 class AloneTopic(CoordinatorTopic):
-    """The topic of a broker that is alone."""
+    """The topic of a single broker."""
 
     replicated = False
     made_by_requests = True
 
     def may_answer(self) -> bool:
-        """Nobody else can."""
+        """Always: there is no other broker."""
         return True
 
     def led(self) -> Iterable[int]:
-        """All there are."""
+        """All partitions."""
         image = self.image.topics.get(self.name)
         return () if image is None else range(len(image.partitions))
 
     def count(self, served: int) -> int:
-        """Those that are served are all there are."""
+        """The served partitions, which are all."""
         return served
 
     def leader(self, index: int) -> int:
@@ -124,15 +124,15 @@ class AloneTopic(CoordinatorTopic):
         return self.node.node_id
 
     def is_missing(self, served: int) -> bool:
-        """Also where it is there, but was not when the coordinator began."""
+        """Also true if it exists, but did not exist when the coordinator started."""
         return not served or self.name not in self.image.topics
 
     def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
-        """All: none is served by anybody else."""
+        """All: no other broker serves any."""
         return served
 
     def is_default(self, setting: str) -> bool:
-        """The settings are those of this broker."""
+        """Settings of this broker count as set."""
         return False
 
 
@@ -151,41 +151,41 @@ class ClusterTopic(CoordinatorTopic):
         table: PartitionTable,
         may_answer_alone: Callable[[], bool],
     ) -> None:
-        """``may_answer_alone``: nobody can have been elected in this broker's place."""
+        """``may_answer_alone``: no other broker can have been elected in the meantime."""
         super().__init__(name, node, metadata, topics)
         self._table = table
         self._may_answer_alone = may_answer_alone
 
     def may_answer(self) -> bool:
-        """Not where another broker may serve the partitions by now."""
+        """False if another broker may serve the partitions by now."""
         return self._may_answer_alone()
 
     def led(self) -> Iterable[int]:
-        """Those that this broker leads."""
+        """The partitions that this broker leads."""
         entry = self._table.topic(self.name.encode())
         partitions = () if entry is None else entry.partitions
         return [item.index for item in partitions if item is not None and item.online]
 
     def count(self, served: int) -> int:
-        """Those of all brokers."""
+        """The partitions of all brokers."""
         image = self.image.topics.get(self.name)
         return 0 if image is None else len(image.partitions)
 
     def leader(self, index: int) -> int:
-        """Whoever leads the partition."""
+        """The leader of the partition."""
         image = self.image.partition(self.name, index)
         if image is None or image.leader not in self.image.brokers:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return image.leader
 
     def is_missing(self, served: int) -> bool:
-        """Other brokers may serve all its partitions."""
+        """Whether the topic does not exist: other brokers may serve all its partitions."""
         return self.name not in self.image.topics
 
     def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
-        """The one that is asked for, if it is served here."""
+        """The requested one, if it is served here."""
         return [] if asked is None else [asked]
 
     def is_default(self, setting: str) -> bool:
-        """Whether nobody has set it."""
+        """Whether it is not set anywhere."""
         return self.node.config.source(setting).kind == SourceKind.DEFAULT

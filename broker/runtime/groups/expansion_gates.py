@@ -1,8 +1,7 @@
-"""What a group has to have read before it is given a partition that was added to a topic with
+"""What a group must have read before it gets a partition that was added to a topic with
 `kstore.ordered.expansion`: for each prior partition, the end offset of its last leader epoch under
-the old count; and before the partitions that remain of one that shrinks, the same of those that
-retire. Found out here, from the store and from the leaders; state/ordered_expansion.py says what
-follows.
+the old count. Before the remaining partitions of a contraction, a group must have read the retired
+ones. These offsets come from the store and the leaders; state/ordered_expansion.py has the rules.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["ExpansionGates"]
 
 RETRY_S = 0.2
-"""How long after a leader did not answer it is asked again."""
+"""The pause before a leader that did not answer is asked again."""
 RENEW_S = 10.0
-"""How long it is taken for granted what is left in partitions that have retired."""
+"""How long the known remains of retired partitions are used before leaders are asked again."""
 ASK_S = 5.0
 DEBUGGING_CONSUMER = -2
-"""As replica id: whoever is no replica."""
+"""The replica id of a requester that is not a replica."""
 Priors: TypeAlias = dict[int, tuple[tuple[int, int], ...]]
-"""Of each partition that was added: (prior partition, its leader epoch)."""
+"""For each added partition: (prior partition, its leader epoch)."""
 REMAINING = -1
-"""As such a partition: all that remain of a topic that shrinks."""
+"""An added partition that stands for all remaining partitions of a contraction."""
 
 
 class ExpansionGates:
@@ -60,7 +59,7 @@ class ExpansionGates:
         peers: Lazy[Peers],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        """``spawn`` starts what goes on beside requests, and ends with the broker."""
+        """``spawn`` starts background work that ends with the broker."""
         self._node = node
         self._store = store
         self._metadata = metadata
@@ -70,13 +69,13 @@ class ExpansionGates:
         self._priors: dict[str, Priors] = {}
         self._gates: dict[str, TopicGates] = {}
         self._learned: dict[str, float] = {}
-        """When something was learned of a topic last, by the loop's clock."""
+        """When something was last learned about a topic, by the loop's clock."""
         self._reading = asyncio.Lock()
         self._asking: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
-        """Return once the image's gates are those of its topics. Thresholds that other brokers know
-        are asked for meanwhile; until they are known they hold their partitions back.
+        """Return once the image's gates are those of its topics. Thresholds that only other brokers
+        know are requested in the background; until they are known, their partitions are held back.
         """
         if self._stale():
             async with self._reading:
@@ -92,7 +91,7 @@ class ExpansionGates:
             self._asking = self._spawn(self._renew(due))
 
     def _stale(self) -> list[TopicImage]:
-        """The topics of which something else, or less, is known."""
+        """The topics whose gates are missing or outdated."""
         image = self._metadata.image
         found = []
         for name in image.ordered:
@@ -103,7 +102,9 @@ class ExpansionGates:
         return found
 
     async def _read(self) -> None:
-        """Read the nodes of what is not known; what this broker leads is looked up at once."""
+        """Read the nodes of unknown gates; thresholds of partitions that this broker leads are
+        found at once.
+        """
         stale = self._stale()
         read: dict[str, tuple[ContractionNode | None, list[PartitionNode | None]]]
         read = await self._node.run_blocking(
@@ -128,8 +129,8 @@ class ExpansionGates:
             retirement = topic.retirement
             if retirement is not None:
                 if not _is_read(contraction, topic):
-                    continue  # something else holds by now: the image will say so
-                # What retires has nothing before it: the controller has made sure of that.
+                    continue  # it has changed by now: the image will show it
+                # Nothing precedes partitions that retire: the controller ensures that.
                 priors = {i: row for i, row in priors.items() if i < retirement.first}
                 priors[REMAINING] = contraction.retired if contraction is not None else ()
             ends = {
@@ -162,8 +163,9 @@ class ExpansionGates:
         self._metadata.publish(self._metadata.image.with_gates(shown))
 
     def _own_end(self, topic: str, index: int, epoch: int) -> int:
-        """Where a leader epoch ended, if this broker leads in a later one. What was let in before
-        that, and waits for a slow disk, belongs to it: the end is not known until that is written.
+        """Where a leader epoch ended, if this broker leads in a later one. Records that were
+        accepted before that and wait for a slow disk belong to the epoch: its end is unknown until
+        they are written.
         """
         partition = self._table.partition(topic.encode(), index)
         if partition is None or not partition.online or partition.leader_epoch <= epoch:
@@ -174,11 +176,11 @@ class ExpansionGates:
         return end
 
     def _unknown(self) -> dict[str, set[tuple[int, int]]]:
-        """The priors whose end is not known, by topic."""
+        """The priors whose end is unknown, by topic."""
         found: dict[str, set[tuple[int, int]]] = defaultdict(set)
         for name, gates in self._gates.items():
             if name not in self._metadata.image.ordered:
-                continue  # deleted since
+                continue  # deleted in the meantime
             for index, row in gates.thresholds.items():
                 for place, (_, end) in enumerate(row):
                     if end == UNKNOWN:
@@ -186,7 +188,7 @@ class ExpansionGates:
         return found
 
     async def _ask(self) -> None:
-        """Ask the leaders until all is known."""
+        """Ask the leaders until all ends are known."""
         while unknown := self._unknown():
             for name, priors in unknown.items():
                 retired = set(self._priors[name].get(REMAINING, ()))
@@ -198,7 +200,7 @@ class ExpansionGates:
     async def _ends(
         self, name: str, priors: Collection[tuple[int, int]], *, visible_only: bool = False
     ) -> dict[tuple[int, int], int]:
-        """Those that can be found out now; UNKNOWN, or missing, where not."""
+        """The ends that can be found now; UNKNOWN or missing for the others."""
         ends = {prior: self._own_end(name, *prior) for prior in priors}
         left = [prior for prior, end in ends.items() if end == UNKNOWN]
         if visible_only:
@@ -216,7 +218,7 @@ class ExpansionGates:
         known: dict[int, int] = {}
         for index, epoch in priors:
             image = self._metadata.image.partition(name, index)
-            # Only where a later leader epoch has begun this one has ended.
+            # A leader epoch has ended only if a later one has begun.
             if image is not None and image.leader_epoch > epoch:
                 known[index] = image.leader_epoch
                 if image.leader not in (-1, self._node.node_id):
@@ -239,15 +241,15 @@ class ExpansionGates:
             try:
                 answer = await self._peers().ask(leader, request, ASK_S)
             except KafkaError:
-                continue  # asked again soon, or another leader is
+                continue  # it, or another leader, is asked again soon
             for row in answer.topics[0].partitions:
                 if row.error_code == ErrorCode.NONE:
                     found[row.partition, epochs[row.partition]] = row.end_offset
         return found
 
     def _due(self) -> list[str]:
-        """The topics that shrink, of which it was not asked for long what is left in partitions
-        that have retired: retention may have deleted it.
+        """Contractions whose retired partitions were not checked for long: retention may have
+        deleted records.
         """
         before = asyncio.get_running_loop().time() - RENEW_S
         return [
@@ -279,7 +281,7 @@ class ExpansionGates:
 
 
 def _is_read(contraction: ContractionNode | None, topic: TopicImage) -> bool:
-    """Whether the store says of a contraction what the image does."""
+    """Whether the store and the image agree about a contraction."""
     retirement = topic.retirement
     return (
         contraction is not None

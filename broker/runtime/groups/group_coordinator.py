@@ -1,5 +1,5 @@
-"""Runs the group shards: one per partition of __consumer_offsets (group_partition.py). Here is
-which one a request is for, and what they have in common.
+"""Runs the group shards: one per partition of __consumer_offsets (group_partition.py). This file
+finds the shard of a request, and has what the shards share.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class GroupCoordinator(Coordinator[GroupPartition]):
-    """All group partitions of this broker, and what is common to them."""
+    """All group partitions of this broker, and what they share."""
 
     def __init__(
         self,
@@ -75,24 +75,24 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self._node = node
         self._configs = configs
         self._gates = gates
-        """What holds partitions back, once a topic wants that."""
+        """Holds partitions back; created when a topic needs it."""
         self._line = asyncio.Lock()
         self._in_line = 0
-        """Requests that are not decided on yet: what comes behind them must not overtake them."""
+        """Requests that are not decided yet: later ones must not overtake them."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """There are groups: look for offsets past their retention now and then."""
+        """Groups exist: check periodically for offsets past their retention."""
         self._schedule_expiry()
 
     async def close(self) -> None:
-        """Stop loading and timers; answer everybody parked."""
+        """Stop loading and timers; answer all parked requests."""
         if self._expiry is not None:
             self._expiry.cancel()
         await super().close()
 
     def new_topic(self) -> NewTopic:
-        """__consumer_offsets, as the settings want it."""
+        """__consumer_offsets as the settings specify it."""
         return self.topic.as_configured(
             "offsets.topic.num.partitions",
             "offsets.topic.replication.factor",
@@ -100,30 +100,30 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         )
 
     def answer(self, group_id: str, request: Message, ctx: Asker) -> Message | Awaitable[Message]:
-        """Let the group's shard answer, at once where nothing has to be waited for; KafkaError
-        where it can't, in Kafka's terms. Requests are decided on in the order in which they come:
-        of two commits on one connection the second counts.
+        """Let the group's shard answer, immediately if nothing has to be waited for; KafkaError if
+        it cannot. Requests are decided in the order of their arrival: of two commits on one
+        connection the second counts.
         """
         if self._in_line or self.topic.image.ordered or not self._by_index:
             return self._answer_later(group_id, request, ctx)
         return self.find(group_id).answer(request, ctx)
 
     async def handle(self, group_id: str, request: Message, ctx: Asker) -> Message:
-        """As `answer`, waiting for what has to be waited for."""
+        """As `answer`, but waits for the result."""
         answer = self.answer(group_id, request, ctx)
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _answer_later(self, group_id: str, request: Message, ctx: Asker) -> Message:
         async with self._turn():
             partition = await self.partition(group_id)
-            if self.topic.image.ordered:  # groups see as much as they may (KIP-253)
+            if self.topic.image.ordered:  # a group sees only what it may read (KIP-253)
                 await self._gates().refresh()
             answer = partition.answer(request, ctx)
         return await answer if isinstance(answer, Awaitable) else answer
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Behind the requests that came before."""
+        """Wait for the earlier requests."""
         self._in_line += 1
         try:
             async with self._line:
@@ -132,7 +132,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             self._in_line -= 1
 
     async def read(self, group_id: str, look: Callable[[GroupShard], Work[T]]) -> T:
-        """What the group's shard shows now, once it can't be lost any more; KafkaError."""
+        """A view of the group's shard, once its state can no longer be lost; KafkaError."""
         async with self._turn():
             partition = await self.loaded_partition(group_id)
             view = partition.view(look)
@@ -141,7 +141,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return shown
 
     async def tell(self, group_id: str, event: TimerEvent) -> None:
-        """Let a group follow what happened elsewhere; done once it can't be lost; KafkaError."""
+        """Apply an external event to a group; returns once the result can no longer be lost;
+        KafkaError.
+        """
         async with self._turn():
             partition = await self.loaded_partition(group_id)
             step = partition.tell(event)
@@ -153,9 +155,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     async def behind(
         self, name: str, topic_id: UUID, asked: Retirement
     ) -> tuple[list[int], list[str]]:
-        """The partitions that are served here, and those of their groups that read remaining
-        partitions of a topic and have not committed those that retire to their end. KafkaError
-        where that is not known (yet).
+        """The partitions that are served here, and the groups in them that read remaining
+        partitions of a contraction and have not committed the retired ones to their end. KafkaError
+        if that is not known (yet).
         """
         self._shrinking(name, topic_id, asked)
         await self._gates().refresh()
@@ -174,7 +176,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return [partition.place.partition for partition in served], behind
 
     def _shrinking(self, name: str, topic_id: UUID, asked: Retirement) -> TopicImage:
-        """The topic, which shrinks as this broker knows; KafkaError where it does not."""
+        """The topic if this broker knows of its contraction; KafkaError if not."""
         topic = self.topic.image.topics.get(name)
         if topic is None or topic.topic_id != topic_id or not asked.is_same(topic.retirement):
             raise error_for(
@@ -183,7 +185,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return topic
 
     async def partition(self, group_id: str) -> GroupPartition:
-        """The partition that keeps a group, made by a broker that is alone if none exists yet;
+        """The partition that keeps a group; a single broker creates it if it does not exist yet;
         KafkaError.
         """
         if self.topic.made_by_requests and not self._by_index:
@@ -197,7 +199,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return partition
 
     async def forget_topic(self, name: str, first: int = 0) -> None:
-        """A topic was deleted, or its partitions from an index on: no group has offsets there."""
+        """A topic was deleted, or its partitions from an index on: delete the groups' offsets in
+        them.
+        """
         await self.wait_loaded()
         for partition in self.partitions:
             try:
@@ -206,7 +210,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
                 LOGGER.error("%s: offsets of %s were not deleted: %s", partition.place, name, error)
 
     def forget_soon(self, name: str, first: int = 0) -> None:
-        """As `forget_topic`, beside whatever else there is to do."""
+        """As `forget_topic`, in the background."""
         self.spawn(self.forget_topic(name, first))
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
@@ -222,7 +226,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
     ) -> GroupContext:
-        """What a shard may know of the world, for one group."""
+        """What a shard may know about its environment, for one group."""
         return GroupContext(
             now_ms=self.now_ms(),
             new_id=new_id,
@@ -238,7 +242,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     def found(
         self, group_id: str, regexes: Mapping[str, frozenset[str]]
     ) -> Mapping[str, frozenset[str]]:
-        """What a group's regular expressions find now, given what each found the last time."""
+        """The topics that a group's regular expressions find now, given what each found
+        last time.
+        """
         return {
             regex: self.regex_rights.describable(
                 group_id, regex, self.topic_matches.matched(regex, self.topic.image), known

@@ -1,9 +1,9 @@
-"""One partition of __consumer_offsets as the group coordinator serves it: loaded from its log,
-driven by requests and timers.
+"""One partition of __consumer_offsets in the group coordinator: loaded from its log, driven by
+requests and timers.
 
-The decisions are broker/state's. Here a decision's records are appended, then it is taken over, as
-one step (step_line.py), so that no two decisions are made on the same state. Then its answers go
-out: at once, or, where followers have to have the records, once they do.
+broker/state makes the decisions. This file appends the records of a decision and applies it, as one
+step (step_line.py), so no two decisions are made on the same state. Then the answers are sent: at
+once, or, if followers must have the records, once they have them.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ __all__ = ["REBALANCES", "Asker", "GroupPartition", "Surroundings"]
 T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
 ANSWERS_PER_TURN = 8
-"""What is ready meanwhile waits for all of them."""
+"""Everything that becomes ready meanwhile waits for all of them."""
 RETRY_MS = 1000
-"""When a timer's records can't be appended, it fires again after so long."""
+"""If the records of a timer cannot be appended, it fires again after this time."""
 INT16 = Struct(">h")
 MARKER_TYPE = Struct(">hh")
 ABORT, COMMIT = 0, 1
 OFFSETS = frozenset({0, 1})
 """Record types of commits."""
 REBALANCES = {3: "consumer", 11: "share", 17: "streams"}
-"""Record types that have the epoch of a group."""
+"""Record types that contain the epoch of a group."""
 
 
 class Asker(Protocol):
-    """What a shard is told of who asks; an API handler's context has it."""
+    """What a shard knows about the client; the context of an API handler has it."""
 
     @property
     def api_version(self) -> int:
@@ -73,11 +73,11 @@ class Asker(Protocol):
 
     @property
     def client_id(self) -> str | None:
-        """What the client calls itself."""
+        """The client's id."""
 
     @property
     def client_host(self) -> str:
-        """Where it is."""
+        """The client's address."""
 
     @property
     def extended(self) -> bool:
@@ -85,7 +85,7 @@ class Asker(Protocol):
 
 
 class Surroundings(Protocol):
-    """What all partitions have in common: the coordinator."""
+    """What all partitions share: the coordinator."""
 
     topic: CoordinatorTopic
     writer: PartitionWriter
@@ -99,18 +99,18 @@ class Surroundings(Protocol):
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
     ) -> GroupContext:
-        """What a shard may know of the world, for one group."""
+        """What a shard may know about its environment, for one group."""
 
     def found(
         self, group_id: str, regexes: Mapping[str, frozenset[str]]
     ) -> Mapping[str, frozenset[str]]:
-        """What a group's regular expressions find now."""
+        """The topics that a group's regular expressions find now."""
 
     def now_ms(self) -> int:
         """Wall time."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it beside the requests."""
+        """Run it in the background."""
 
 
 class GroupPartition(CoordinatorPartition):
@@ -126,7 +126,7 @@ class GroupPartition(CoordinatorPartition):
         self._line = StepLine(coordinator.loop)
 
     def loaded(self) -> None:
-        """Start the members' sessions; requests wait behind that."""
+        """Start the members' sessions; requests wait for that."""
         self.shard.check()
         self._line.begin(self._resume())
 
@@ -140,7 +140,7 @@ class GroupPartition(CoordinatorPartition):
             yield
 
     async def replay_log(self) -> None:
-        """Take over every record of the log."""
+        """Apply every record of the log."""
         slices = Slices()
         async for record in read_records(self.log):
             more = self._replay(record)
@@ -148,7 +148,7 @@ class GroupPartition(CoordinatorPartition):
                 await slices.do(more)
 
     def _replay(self, record: Record) -> Work[None] | None:
-        """Take over a record; what is returned is still to be done."""
+        """Apply a record; yields while work is left."""
         key_bytes = record.key
         batch = record.batch
         if key_bytes is None:
@@ -161,7 +161,7 @@ class GroupPartition(CoordinatorPartition):
             return None
         (record_type,) = INT16.unpack_from(key_bytes)
         if record_type not in RECORD_TYPES:
-            return None  # of a group protocol that is not served
+            return None  # of an unsupported group protocol
         key = decode_key(key_bytes)
         value_bytes = record.value
         replayed = GroupRecord(key, None)
@@ -172,8 +172,9 @@ class GroupPartition(CoordinatorPartition):
         return None
 
     def answer(self, request: Message, asked: Asker) -> Message | Awaitable[Message]:
-        """Decide and append. The answer, or what to wait for: steps before this one, the group to
-        be ready, or followers and disk to have what it rests on. KafkaError if it can't.
+        """Decide and append. Returns the answer, or an awaitable of it: earlier steps must be done,
+        the group must be ready, or followers and disk must have the records that it depends on.
+        KafkaError if it fails.
         """
         self.check()
         step = self._line.begin(self._answer(request, asked))
@@ -199,7 +200,7 @@ class GroupPartition(CoordinatorPartition):
         return result.response if told is None else self._settled(told, result.response)
 
     def tell(self, event: TimerEvent) -> Step[None]:
-        """Let a group follow what happened elsewhere, once the steps before are done."""
+        """Apply an external event to a group, after the earlier steps."""
         return self._line.begin(self._told(event))
 
     def _told(self, event: TimerEvent) -> Work[None]:
@@ -208,7 +209,7 @@ class GroupPartition(CoordinatorPartition):
         yield from self._take((yield from self.shard.follow(event, context)))
 
     def view(self, look: Callable[[GroupShard], Work[T]]) -> Step[T]:
-        """What the shard shows, once the steps before are done."""
+        """A view of the shard, after the earlier steps."""
         return self._line.begin(self._view(look))
 
     def _view(self, look: Callable[[GroupShard], Work[T]]) -> Work[T]:
@@ -220,13 +221,13 @@ class GroupPartition(CoordinatorPartition):
         return response
 
     async def settled(self) -> None:
-        """Wait until what was decided so far can't be lost any more; KafkaError if it may be."""
+        """Wait until earlier decisions can no longer be lost; KafkaError if they may be."""
         told = self.writer.to_be_committed(self.place)
         if told is not None:
             await settle(told, self._coordinator.commit_timeout_s)
 
     async def expire_offsets(self) -> None:
-        """Delete what is past its retention."""
+        """Delete offsets that are past their retention."""
         await self._take_parts(self.shard.expiry(self._coordinator.now_ms()))
 
     async def forget_topic(self, name: str, first: int) -> None:
@@ -234,21 +235,21 @@ class GroupPartition(CoordinatorPartition):
         await self._take_parts(self.shard.forget_topic(name, first))
 
     async def _take_parts(self, parts: Iterator[Result]) -> None:
-        """One after the other; other steps have their turns between."""
+        """Process parts one after the other, with turns for other steps between them."""
         more = True
         while more and self.error_code == ErrorCode.NONE:
             more = await self._line.begin(self._part(parts)).wait()
             await asyncio.sleep(0)
 
     def _part(self, parts: Iterator[Result]) -> Work[bool]:
-        """Whether there was one."""
+        """Process one part; returns whether there was one."""
         result = next(parts, None)
         if result is not None and result.records:
             yield from self._take(result)
         return result is not None
 
     def close(self) -> None:
-        """Stop the timers and tell everybody parked to look for another coordinator."""
+        """Stop the timers; parked requests get an error and look for another coordinator."""
         super().close()
         self._timers.clear()
         self._line.close()
@@ -264,12 +265,12 @@ class GroupPartition(CoordinatorPartition):
             self._expire(key, event)
 
     def _unmatched(self, event: RegexesDue) -> set[str]:
-        """A group's regular expressions that were not yet matched with the topics."""
+        """A group's regular expressions that are not matched yet with the topics."""
         regexes = self.shard.subscribed_regexes(event.group_id)
         return self._coordinator.topic_matches.lacks(regexes)
 
     async def _match(self, key: TimerKey, event: RegexesDue) -> None:
-        """Match what is new in slices, each expression once, then go on."""
+        """Match new expressions in slices, each once, then continue."""
         tried: set[str] = set()
         while self.error_code == ErrorCode.NONE and (left := self._unmatched(event) - tried):
             tried |= left
@@ -282,7 +283,7 @@ class GroupPartition(CoordinatorPartition):
 
     def _follow(self, key: TimerKey, event: TimerEvent) -> Work[None]:
         if key in self._timers:
-            return  # what was before it in the line has set it anew
+            return  # an earlier step has set it again
         context = self._coordinator.context(event.group_id)
         if isinstance(event, RegexesDue):
             regexes = self.shard.subscribed_regexes(event.group_id)
@@ -292,11 +293,11 @@ class GroupPartition(CoordinatorPartition):
             yield from self._take(result)
         except Exception:
             LOGGER.exception("%s: %r is tried again in %d ms", self.place, event, RETRY_MS)
-            # Under its own key: what sets the timer anew, as a heartbeat does, takes it back.
+            # Under the timer's key: setting the timer again, as a heartbeat does, cancels it.
             self._timers.set(key, RETRY_MS, event)
 
     def _take(self, result: Result) -> Work[None]:
-        """Append the records, take the decision over, give its answers, set its timers."""
+        """Append the records, apply the decision, send its answers, set its timers."""
         base_offset = (yield from self._append(result)) if result.records else -1
         yield from self.shard.take_over(result, base_offset)
         self._count_rebalances(result.records)
@@ -314,7 +315,7 @@ class GroupPartition(CoordinatorPartition):
             yield
 
     def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
-        """A new epoch of a group is a rebalance."""
+        """Count rebalances: each new epoch of a group is one."""
         if records and records[0].key.RECORD_TYPE not in OFFSETS:
             for record in records:
                 kind = REBALANCES.get(record.key.RECORD_TYPE)
@@ -324,7 +325,9 @@ class GroupPartition(CoordinatorPartition):
     def _answer_when(
         self, told: asyncio.Future[int], completions: tuple[tuple[Token, Message], ...]
     ) -> None:
-        """Answer once the followers have what the answers rest on, or tell why not."""
+        """Answer once the followers have the records that the answers depend on, or answer with an
+        error.
+        """
 
         def give_up() -> None:
             if not told.done():
@@ -343,7 +346,7 @@ class GroupPartition(CoordinatorPartition):
         told.add_done_callback(answer)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        """A marker was appended; while the log is being read, the marker will be read too."""
+        """A marker was appended. If the log is still being read, the marker will be read, too."""
         if self.error_code == ErrorCode.NONE:
             self._line.begin(self.shard.replay_transaction_end(producer_id, committed=committed))
 
@@ -367,11 +370,11 @@ class GroupPartition(CoordinatorPartition):
                 base_sequence=-1 if result.producer is None else 0,
                 transactional=result.producer is not None,
             )
-        self.check()  # not if it was given up, and is led anew meanwhile
+        self.check()  # not if it was unloaded and is led again meanwhile
         return self.writer.append(self.place, batch, self.append_ended)
 
     def _answer_some(self, completions: tuple[tuple[Token, Message], ...]) -> None:
-        """A big group's answers are spread over turns of the loop."""
+        """Send some answers: those of a large group are spread over turns of the loop."""
         for token, response in completions[:ANSWERS_PER_TURN]:
             _answer(token, response)
         if len(completions) > ANSWERS_PER_TURN:
@@ -381,7 +384,7 @@ class GroupPartition(CoordinatorPartition):
 
 def _answer(token: Token, response: Message) -> None:
     assert isinstance(token, asyncio.Future)
-    if not token.done():  # its connection may be gone
+    if not token.done():  # its connection may be closed
         token.set_result(response)
 
 

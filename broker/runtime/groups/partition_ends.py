@@ -1,7 +1,7 @@
-"""The high watermarks of partitions, for lags (KIP-1226): of those that this broker leads from the
-table, of the others by ListOffsets from their leaders, one request to each of them.
+"""The high watermarks of partitions, for lags (KIP-1226). Those of partitions led here come from
+the table, the others from their leaders by ListOffsets, one request to each.
 
-It tries no second time: an end that can't be had now is not known.
+There is no second attempt: an end that is unavailable now is unknown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PartitionEnds:
         self._peers = peers
 
     async def of(self, wanted: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The high watermarks of those whose leader has told it."""
+        """The high watermarks of the partitions whose leader has answered."""
         found: dict[TopicPartition, int] = {}
         elsewhere: dict[int, list[TopicPartition]] = {}
         for place in wanted:

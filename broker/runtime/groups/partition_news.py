@@ -1,6 +1,6 @@
-"""Partitions that a commit names and this broker does not know yet. Their owner may know them from
-another broker. The coordination store says whether they exist; a commit in those that do waits
-briefly, because the controller is about to send this broker new metadata.
+"""Partitions that a commit names and this broker does not know yet. Their owner may have learned of
+them from another broker. The coordination store says whether they exist; if they do, the commit
+waits briefly, because the controller is about to send new metadata.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["NamedPartition", "PartitionNews"]
 
 WAIT_S = 1.0
-"""For the store, and then for the controller."""
+"""The limit for the store, and again for the controller."""
 LINE_S = 2.0
-"""For the commits in front, the store and the controller together."""
+"""The limit for earlier commits, the store and the controller together."""
 
 
 class NamedPartition(NamedTuple):
@@ -38,11 +38,11 @@ class NamedPartition(NamedTuple):
 
     topic: str
     topic_id: UUID
-    """ZERO_UUID where the name counts."""
+    """ZERO_UUID if the name counts."""
     partition: int
 
     def is_in(self, image: MetadataImage) -> bool:
-        """Whether a broker that knows this image has heard of it."""
+        """Whether this image has it."""
         if self.topic_id == ZERO_UUID:
             return image.partition(self.topic, self.partition) is not None
         topic = image.topic_by_id(self.topic_id)
@@ -50,7 +50,7 @@ class NamedPartition(NamedTuple):
 
 
 class PartitionNews:
-    """Hears of partitions; of a broker of a cluster."""
+    """Learns of new partitions, for a broker of a cluster."""
 
     def __init__(
         self, node: Node, store: Store, metadata: MetadataCache, images: ImageUpdates
@@ -60,7 +60,7 @@ class PartitionNews:
         self._metadata = metadata
         self._images = images
         self._lines: dict[str, asyncio.Lock] = {}
-        """Of groups with commits that wait."""
+        """The queues of groups with waiting commits."""
         self._waiting: dict[str, int] = {}
         self._looking: asyncio.Future[list[NamedPartition]] | None = None
 
@@ -69,8 +69,8 @@ class PartitionNews:
         return group_id in self._lines
 
     def line(self, group_id: str) -> AbstractAsyncContextManager[None]:
-        """A place behind the group's earlier commits, from this call on. Entering it waits for
-        them; TimeoutError if that, and what is done in it, takes longer than LINE_S.
+        """A place in the queue after the group's earlier commits, from this call on. Entering it
+        waits for them; TimeoutError if that, and the work in it, takes longer than LINE_S.
         """
         line = self._lines.setdefault(group_id, asyncio.Lock())
         self._waiting[group_id] = self._waiting.get(group_id, 0) + 1
@@ -88,8 +88,8 @@ class PartitionNews:
                 del self._lines[group_id]
 
     async def hear(self, named: Collection[NamedPartition]) -> bool:
-        """Wait until this broker has heard of all of these that exist; whether it has. False if
-        the store does not answer, or the controller does not tell in time.
+        """Wait until this broker knows all of these that exist, and return whether it does. False
+        if the store does not answer, or the controller's metadata does not arrive in time.
         """
         image = self._metadata.image
         unheard = [each for each in named if each.partition >= 0 and not each.is_in(image)]
@@ -107,8 +107,8 @@ class PartitionNews:
     async def _look_up(
         self, image: MetadataImage, unheard: list[NamedPartition]
     ) -> list[NamedPartition]:
-        """One at a time, even if nobody waits for the last one any more: elections need the thread
-        that reads the store, too.
+        """Look them up in the store, one call at a time, even if no request waits for the last one
+        any more: elections need the store's thread, too.
         """
         while self._looking is not None and not self._looking.done():
             await asyncio.wait([self._looking])
@@ -121,7 +121,7 @@ class PartitionNews:
 def _made(
     store: Store, image: MetadataImage, named: Collection[NamedPartition]
 ) -> list[NamedPartition]:
-    """Those that exist. Blocks."""
+    """The partitions that exist. Blocks."""
     names = _names(store, image, {each.topic_id for each in named} - {ZERO_UUID})
     topics = {names.get(each.topic_id, each.topic) for each in named}
     counts = {name: read_made(store, name) for name in topics if is_legal_name(name)}
@@ -134,8 +134,8 @@ def _made(
 
 
 def _names(store: Store, image: MetadataImage, ids: Collection[UUID]) -> dict[UUID, str]:
-    """The names of topics by their ids. The store has no table of them: it is searched only if this
-    broker, which is told partition epochs, has not heard of everything.
+    """The names of topics by their ids. The store has no index by id, so it is searched only if
+    this broker, which knows the newest partition epochs, is missing something.
     """
     names = {topic_id: image.names[topic_id] for topic_id in ids if topic_id in image.names}
     missing = set(ids) - names.keys()

@@ -1,8 +1,8 @@
-"""Which topics a group's regular expression may find: those that who subscribed with it may
-describe. Nobody learns of a topic, or is assigned it, by a pattern alone.
+"""Limits the topics that a group's regular expression may find to those that its subscriber may
+describe. No client learns of a topic, or gets it assigned, by a pattern alone.
 
-Who subscribed is kept in memory only. A coordinator that has not heard it yet finds nothing new: it
-keeps to what was found before.
+Subscribers are kept only in memory. A coordinator that does not know the subscriber yet finds no
+new topics: it keeps those that were found before.
 """
 
 from __future__ import annotations
@@ -18,34 +18,36 @@ if TYPE_CHECKING:
 __all__ = ["RegexRights"]
 
 MAX_KNOWN_BYTES = 8 << 20
-"""Groups and expressions come from clients: beyond this, who was silent longest is forgotten."""
+"""The memory limit, since groups and expressions come from clients: beyond it, the entry that was
+unused the longest is dropped.
+"""
 ENTRY_BYTES = 512
-"""What each takes, beside its texts."""
+"""The size of an entry without its texts."""
 
 
 class RegexRights:
-    """Who subscribed with which expression last, by group."""
+    """The last subscriber of each expression, by group."""
 
     def __init__(self, authorizer: Authorizer | None) -> None:
-        """``authorizer`` decides who may do what; None: everybody may do everything."""
+        """``authorizer`` decides who may do what; None: everything is allowed."""
         self._authorizer = authorizer
         self._askers: BoundedCache[tuple[str, str], tuple[str, str]] = BoundedCache(MAX_KNOWN_BYTES)
 
     def note(self, group_id: str, regex: str | None, principal: str, host: str) -> None:
-        """Who asks says what a member is subscribed to."""
+        """Note the expression that a client subscribes a member with."""
         if self._authorizer is None or not regex:
             return
         size = ENTRY_BYTES + sum(map(text_bytes, (group_id, regex, principal, host)))
         self._askers.put((group_id, regex), (principal, host), size)
 
     def knows(self, group_id: str, regex: str) -> bool:
-        """Whether anybody is known to have subscribed with it."""
+        """Whether a subscriber is known."""
         return (group_id, regex) in self._askers
 
     def describable(
         self, group_id: str, regex: str, found: frozenset[str], known: frozenset[str]
     ) -> frozenset[str]:
-        """Those of the topics that the expression may find; ``known`` are those of last time."""
+        """The topics that the expression may find; ``known`` are those of last time."""
         authorizer = self._authorizer
         if authorizer is None:
             return found

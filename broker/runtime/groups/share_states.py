@@ -1,6 +1,6 @@
-"""Has the share coordinator keep what share groups need (KIP-932): the state of share partitions is
-initialized before members get them, and deleted with their group or at an administrator's request.
-What a group remembers of it is broker.state's.
+"""Stores the state of share-partitions with the share coordinator (KIP-932). It is initialized
+before members get the partitions, and deleted with their group or at an administrator's request.
+broker.state decides what a group remembers of it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ LOGGER = logging.getLogger(__name__)
 
 Place = tuple[UUID, int]
 Outcome = Mapping[Place, KafkaError | None]
-"""Partition to what went wrong with it."""
+"""Partition to its error."""
 
 
 class ShareGroupStates:
-    """Asks the share coordinator, and tells the groups of this broker what became of it."""
+    """Sends requests to the share coordinator, and passes the results to the groups of this
+    broker.
+    """
 
     def __init__(self, groups: Lazy[GroupCoordinator], persister: Callable[[], Persister]) -> None:
         self._groups = groups
@@ -45,7 +47,7 @@ class ShareGroupStates:
         """The groups whose partitions are being initialized."""
 
     def group(self, group_id: str) -> ShareGroup | None:
-        """The share group, if this broker has it now."""
+        """The share group, if this broker coordinates it now."""
         try:
             group = self._groups().find(group_id).shard.groups.get(group_id)
         except KafkaError:
@@ -53,8 +55,8 @@ class ShareGroupStates:
         return group if isinstance(group, ShareGroup) else None
 
     def initialize_soon(self, group_id: str) -> None:
-        """Initialize what a group waits for, beside its heartbeats: each of them asks for that, so
-        nothing is lost when another broker takes the group over.
+        """Initialize the partitions that a group waits for, in the background. Each heartbeat
+        requests it, so nothing is lost if another broker becomes the coordinator.
         """
         group = self.group(group_id)
         if group is not None and group.states.initializing and group_id not in self._busy:
@@ -82,8 +84,8 @@ class ShareGroupStates:
     async def initialize(
         self, group_id: str, state_epoch: int, offsets: Mapping[Place, int]
     ) -> Outcome:
-        """Initialize partitions at these start offsets (NO_OFFSET: where the group's settings say),
-        and tell the group. KafkaError if it can't be told.
+        """Initialize partitions at these start offsets (NO_OFFSET: according to the group's
+        settings), and update the group. KafkaError if the group cannot be updated.
         """
         persister = self._persister()
         outcome = await _each(
@@ -101,8 +103,8 @@ class ShareGroupStates:
     async def delete(
         self, group_id: str, partitions: Mapping[UUID, int]
     ) -> dict[UUID, KafkaError | None]:
-        """Delete the state of topics, which the group has noted, and tell the group. ``partitions``
-        is how many each topic has. KafkaError if it can't be told.
+        """Delete the state of topics, as the group has noted, and update the group. ``partitions``:
+        the number of partitions of each topic. KafkaError if the group cannot be updated.
         """
         persister = self._persister()
         outcome = await _each(
@@ -121,8 +123,8 @@ class ShareGroupStates:
         return errors
 
     async def delete_all(self, group_id: str) -> None:
-        """Delete all state of a group that is going to be deleted; KafkaError if some of it stays.
-        Members that a group has keep theirs.
+        """Delete all state of a group that is about to be deleted; KafkaError if some of it
+        remains. The state of a group with members is kept.
         """
         coordinator = self._groups()
         before = self.group(group_id)
@@ -148,7 +150,7 @@ class ShareGroupStates:
     async def summaries(
         self, group_id: str, places: Iterable[Place]
     ) -> dict[Place, ShareSummary | KafkaError]:
-        """How far the group is in these partitions, or why that is not known."""
+        """The group's progress in these partitions, or an error for each."""
         wanted = list(places)
         persister = self._persister()
         found = await asyncio.gather(
@@ -175,7 +177,7 @@ def _by_topic(places: Iterable[Place]) -> dict[UUID, frozenset[int]]:
 
 
 async def _each(asked: Mapping[Place, Awaitable[None]]) -> dict[Place, KafkaError | None]:
-    """What became of each; what is no KafkaError is raised."""
+    """The result of each; errors other than KafkaError are raised."""
     done = await asyncio.gather(*asked.values(), return_exceptions=True)
     outcome: dict[Place, KafkaError | None] = {}
     for place, error in zip(asked, done, strict=True):

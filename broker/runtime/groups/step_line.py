@@ -1,6 +1,6 @@
-"""The steps on one shard of groups, one after the other. A short step is done at once; of a long
-one each turn of the loop does a slice, and what comes meanwhile waits behind it. So no two steps
-see a state that a third one is changing, however long they take.
+"""The steps on one shard of groups, one after the other. A short step runs at once; a long step
+gets a slice of each turn of the loop, and later steps wait for it. So no step sees a state that
+another step is changing, however long that takes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["Step", "StepLine"]
 
 T = TypeVar("T")
 SLICE_S = 0.001
-"""Of each turn, less than other slices: the requests of the groups and their answers have theirs of
-the same turn, and whatever becomes ready meanwhile waits for all of them.
+"""The slice of each turn. It is shorter than other slices, because requests of groups and their
+answers have slices of the same turn, and everything that becomes ready waits for all of them.
 """
 
 
 class Step(Generic[T]):
-    """One step, done or to be done."""
+    """One step, done or waiting."""
 
     __slots__ = (
         "_ended",
@@ -52,20 +52,22 @@ class Step(Generic[T]):
         return self._ended
 
     def result(self) -> T:
-        """What a step that is done gives, or raises."""
+        """The result of a step that is done; raises its error if it failed."""
         if self._problem is not None:
             raise self._problem
         return self._result
 
     async def wait(self) -> T:
-        """The same, once it is done. KafkaError where the line is closed before."""
+        """Wait until it is done and return its result. KafkaError if the line is closed before
+        that.
+        """
         if not self._ended:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return self.result()
 
     def go_on(self, until: float) -> bool:
-        """Work on it for so long; whether it is done."""
+        """Work on it for this time; returns whether it is done."""
         self._running = True
         try:
             while not self._under_way.go_on():
@@ -82,7 +84,7 @@ class Step(Generic[T]):
         return True
 
     def give_up(self) -> None:
-        """It is not to be done any more, not even where it is what gives itself up."""
+        """Drop the step, even if the step itself calls this."""
         self._given_up = True
         if not self._running:
             self._problem = error_for(ErrorCode.NOT_COORDINATOR)
@@ -97,22 +99,22 @@ class Step(Generic[T]):
 
 
 class StepLine:
-    """The steps that are not done yet."""
+    """The queue of steps that are not done yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._steps: deque[Step[object]] = deque()
 
     def begin(self, work: Work[T]) -> Step[T]:
-        """A step on the shard: done at once where it is short and none is before it."""
+        """Add a step on the shard. It runs at once if it is short and no other is before it."""
         step = Step(work)
         if self._steps or not step.go_on(monotonic() + SLICE_S):
             self._put(step)
         return step
 
     def begin_soon(self, work: Work[T]) -> Step[T]:
-        """A step that need not be done in this turn of the loop: of many that are due at the same
-        time, each turn does a slice.
+        """Add a step that may run in a later turn of the loop: if many are due at the same time,
+        each turn runs a slice.
         """
         step = Step(work)
         self._put(step)
@@ -124,7 +126,7 @@ class StepLine:
             self._loop.call_soon(self._go_on)
 
     def close(self) -> None:
-        """None of them is done any more."""
+        """Drop all steps."""
         steps, self._steps = self._steps, deque()
         for step in steps:
             step.give_up()

@@ -1,8 +1,8 @@
-"""The topics that groups' regular expressions match: matched in slices, so that others have their
-turns, and remembered by expression for one set of topics. When topics come and go, only those are
-looked at.
+"""The topics that groups' regular expressions match. Expressions are matched in slices, so that
+others have their turns, and the results are cached for one set of topics. When topics are created
+or deleted, only those are matched.
 
-What matches is not yet what a group may be told of (regex_rights.py).
+A group does not see every match (regex_rights.py).
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ if TYPE_CHECKING:
 __all__ = ["MAX_REMEMBERED_BYTES", "SLICE_STEPS", "TopicMatches"]
 
 SLICE_STEPS = 100_000
-"""Of the automaton, at most, between two turns of the loop: a millisecond where each is taken."""
+"""The largest number of steps of the automaton between two turns of the loop: a millisecond if all
+are used.
+"""
 MAX_REMEMBERED_BYTES = 16 * 1024 * 1024
-"""Of all expressions and their results: beyond that, those that came first are forgotten."""
+"""The limit for all expressions and their results: beyond it, the oldest are dropped."""
 BYTES_PER_NAME = 64
-"""Of a name in a result; the name itself is the image's."""
+"""The size of a name in a result; the image owns the name itself."""
 
 
 class _Found(NamedTuple):
     """What an expression matches."""
 
     names: frozenset[str]
-    """The topics that there were."""
+    """The topics at that time."""
     matched: frozenset[str]
 
     def bytes_of(self, regex: str) -> int:
-        """About what it takes."""
+        """Its approximate size."""
         return len(regex) + BYTES_PER_NAME * len(self.matched) + 256
 
 
 class TopicMatches:
-    """What expressions match, of the topics in one broker's image."""
+    """The matches of expressions among the topics of one broker's image."""
 
     def __init__(self) -> None:
         self._found: dict[str, _Found] = {}
@@ -52,8 +54,8 @@ class TopicMatches:
         return len(self._found)
 
     def matched(self, regex: str, image: MetadataImage) -> frozenset[str]:
-        """The topics that the expression matches. For one that `prepare` has not looked at, all of
-        the work is done here.
+        """The topics that the expression matches. If `prepare` has not matched it, all of the work
+        is done here.
         """
         names = self._names_of(image)
         known = self._found.get(regex)
@@ -65,12 +67,12 @@ class TopicMatches:
         return self._remember(regex, _Found(names, (known.matched & names) | new))
 
     def lacks(self, regexes: Iterable[str]) -> set[str]:
-        """Those of the expressions that `prepare` has not looked at, or that are forgotten."""
+        """The expressions that `prepare` has not matched, or that were dropped."""
         return set(regexes) - self._found.keys()
 
     async def prepare(self, regexes: Iterable[str], image: MetadataImage) -> None:
-        """Match these expressions with the topics that there are now, in slices; whoever else
-        prepares waits meanwhile.
+        """Match these expressions with the current topics, in slices; other calls wait
+        meanwhile.
         """
         async with self._turn:
             for regex in self.lacks(regexes):

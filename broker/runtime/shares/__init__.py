@@ -1,6 +1,6 @@
-"""Kafka's ShareCoordinator on the loop, its log, the Persister that finds and asks it, and the
-share-partitions that this broker leads. It decides nothing; broker.state.shares and
-kstore._fast.shares do.
+"""Kafka's ShareCoordinator on the loop, its log, the Persister that sends requests to it, and the
+share-partitions that this broker leads. broker.state.shares and kstore._fast.shares make the
+decisions.
 
 May import: kstore._fast.broker, kstore._fast.disk, kstore._fast.network, kstore._fast.record,
     kstore._fast.shares, kstore.broker.runtime, kstore.broker.state.distribution,

@@ -1,8 +1,9 @@
-"""The Persister of a broker: it finds the broker that coordinates a share-partition, and asks it,
-many share-partitions of a group in one request. Its own coordinator is asked without a request.
+"""The Persister of a broker: it finds the coordinator of a share-partition and sends requests to
+it, with many share-partitions of a group in one request. If this broker is the coordinator, no
+request is sent.
 
-The coordinator may move meanwhile, or be loading: then this looks for it again and asks once more,
-for some seconds. All that is asked may be asked twice.
+If the coordinator moves or is loading, this looks for it again and tries again, for some seconds.
+All requests are safe to repeat.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ __all__ = ["CoordinatorPersister"]
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
-"""Of one request."""
+"""The timeout of one request."""
 PATIENCE_S = 15.0
-"""Of all attempts, about as long as Kafka's five take."""
+"""The time for all attempts, about as long as Kafka's five take."""
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 AGAIN = frozenset(
@@ -70,7 +71,7 @@ AGAIN = frozenset(
 
 
 class _Kind(NamedTuple):
-    """What can be asked: its request, and the structure of a topic in it."""
+    """A kind of question: its request, and the structure of a topic in it."""
 
     request: type[Any]
     topic: type[Any]
@@ -84,7 +85,7 @@ SUMMARY = _Kind(ReadShareGroupStateSummaryRequest, ReadTopic)
 
 
 class _Question(NamedTuple):
-    """One share-partition, and the row of a request that asks for it."""
+    """One share-partition, and its row of a request."""
 
     key: SharePartitionKey
     row: Struct
@@ -135,12 +136,12 @@ class CoordinatorPersister(Persister):
         await self._ask(WRITE, _Question(key, row), lambda here: here.write(key, change), _nothing)
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> Awaitable[None] | None:
-        """See Persister. Without a task, and without a turn of the loop, where the coordinator is
-        here and its log takes the record at once.
+        """See Persister. It needs no task and no turn of the loop if this broker is the coordinator
+        and its log accepts the record at once.
         """
         try:
             told = self._coordinator().begin_write(key, change)
-        except KafkaError:  # it is elsewhere, or loading; a refusal comes again
+        except KafkaError:  # it is on another broker, or loading; a refusal would be repeated
             return self.write(key, change)
         return None if told is None else self._settled(told, key, change)
 
@@ -170,7 +171,7 @@ class CoordinatorPersister(Persister):
         )
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop sending requests."""
         for batches in list(self._batches.values()):
             await batches.close()
 
@@ -181,7 +182,7 @@ class CoordinatorPersister(Persister):
         here: Callable[[ShareCoordinator], Awaitable[T]],
         result_of: Callable[[Any], T],
     ) -> T:
-        """The answer of the coordinator, wherever it is; KafkaError."""
+        """The answer of the coordinator, on whichever broker it is; KafkaError."""
         deadline = self._node.loop.time() + PATIENCE_S
         pause_s = FIRST_PAUSE_S
         while True:
@@ -201,7 +202,7 @@ class CoordinatorPersister(Persister):
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _ask_peer(self, node_id: int, kind: _Kind, question: _Question) -> Any:
-        """The answer's row; a request is of one group and one kind."""
+        """The answer's row; each request has one group and one kind."""
         place = (kind, question.key.group_id)
         batches = self._batches.get(place)
         if batches is None:
@@ -223,7 +224,7 @@ class CoordinatorPersister(Persister):
 
 
 def _asks_again(error: KafkaError) -> bool:
-    """Whether the coordinator moves, or has not answered."""
+    """Whether to try again: the coordinator has moved, or has not answered."""
     return error.code in AGAIN or isinstance(error, NetworkError | RequestTimedOutError)
 
 
@@ -244,7 +245,7 @@ def _answers(response: Any) -> list[PartitionResult | ReadResult | SummaryResult
 
 
 def _nothing(row: PartitionResult) -> None:
-    """There is no more to it than that it is done."""
+    """Convert an answer without a result."""
 
 
 def _state_of(row: ReadResult) -> ShareState:

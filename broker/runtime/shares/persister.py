@@ -1,5 +1,5 @@
-"""Where the state of share-partitions is kept, as partition leaders and the group coordinator use
-it (Kafka's Persister). How it gets there is coordinator_persister.py's.
+"""The interface to the stored state of share-partitions, for partition leaders and the group
+coordinator (Kafka's Persister). coordinator_persister.py implements it.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ __all__ = ["Persister"]
 class Persister(Protocol):
     """The state of share-partitions, wherever its coordinators are (KIP-932).
 
-    Ask for many at once with ``asyncio.gather``: what goes to one broker goes in few requests. All
-    methods raise KafkaError: FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH (somebody newer was
-    here), INVALID_REQUEST (it is not initialized), UNKNOWN_TOPIC_OR_PARTITION, and, after some
-    attempts, COORDINATOR_NOT_AVAILABLE and the like.
+    Use ``asyncio.gather`` for many share-partitions: those with the same coordinator are sent in
+    few requests. All methods raise KafkaError: FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH (a newer
+    epoch exists), INVALID_REQUEST (it is not initialized), UNKNOWN_TOPIC_OR_PARTITION, and, after
+    some attempts, COORDINATOR_NOT_AVAILABLE and similar errors.
     """
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Begin, or begin anew with a state epoch that is not lower; ``start_offset`` may be
-        NO_OFFSET.
+        """Initialize the state, or reset it with a state epoch that is not lower; ``start_offset``
+        may be NO_OFFSET.
         """
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """The state, for the leader of that epoch; those of lower ones are fenced from now on."""
+        """Return the state to the leader of this epoch; leaders of lower epochs are fenced from now
+        on.
+        """
 
     async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
-        """Add a change; when this returns, it lasts."""
+        """Write a change; it is durable when this returns."""
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> Awaitable[None] | None:
-        """As `write`, which is under way when this returns; None if it lasts by then."""
+        """Begin a `write`; None if it is already durable."""
         return self.write(key, change)
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Forget it; what is not there is no error."""
+        """Delete the state; it is no error if there is none."""
 
     async def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> ShareSummary:
-        """How far it is; of what is not there, a summary with NO_OFFSET. ``leader_epoch`` may be
+        """Return its progress; without a state, a summary with NO_OFFSET. ``leader_epoch`` may be
         NO_EPOCH.
         """

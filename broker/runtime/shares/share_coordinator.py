@@ -1,8 +1,8 @@
 """Runs the share shards: one per partition of __share_group_state, loaded from its log, driven by
 the requests of brokers and by the clock (Kafka's ShareCoordinatorService).
 
-The decisions are broker/state's. Here a decided record is appended and taken over, and what is
-superseded is deleted from the logs now and then.
+broker/state makes the decisions. This file appends and applies their records, and periodically
+deletes superseded records from the logs.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ __all__ = ["ShareCoordinator"]
 
 LOGGER = logging.getLogger(__name__)
 MIN_IN_SYNC = 2
-"""In a cluster, where nothing is set and there are replicas enough."""
+"""The default in a cluster if there are enough replicas."""
 RECORDS_PER_BATCH = 100
 NOT_HOSTED = "This server does not host this topic-partition."
 VERSION = 0
-"""Of all records: it is what Kafka writes, whatever the level of share.version."""
+"""The version of all records: Kafka writes it at every level of share.version."""
 
 
 class ShareStatePartition(CoordinatorPartition):
-    """One partition of __share_group_state: its place and its shard."""
+    """One partition of __share_group_state: its log and its shard."""
 
     def __init__(self, coordinator: ShareCoordinator, place: TopicPartition) -> None:
         super().__init__(coordinator.topic, coordinator.writer, place)
         self._coordinator = coordinator
         self.shard = coordinator.new_shard()
         self.pruned_below: int | None = None
-        """Up to which offset records were deleted here last."""
+        """The offset below which records were last deleted here."""
 
     async def replay_log(self) -> None:
-        """Take over every record of the log."""
+        """Apply every record of the log."""
         async for record in read_records(self.log):
             key = None if record.key is None else decode_share_key(record.key)
             if key is not None:
@@ -82,10 +82,10 @@ class ShareStatePartition(CoordinatorPartition):
                 self.shard.replay(ShareRecord(key, value), record.offset)
 
     def take(self, records: Sequence[ShareRecord]) -> None:
-        """Append decided records and take them over. KafkaError if they can't be appended: then
-        nothing has changed.
+        """Append and apply decided records. KafkaError if they cannot be appended: then nothing has
+        changed.
         """
-        self.check()  # not if it was given up, and is led anew meanwhile
+        self.check()  # not if it was unloaded and is led again meanwhile
         batch = build_batch(
             [
                 (
@@ -102,20 +102,20 @@ class ShareStatePartition(CoordinatorPartition):
 
 
 class ShareCoordinator(Coordinator[ShareStatePartition]):
-    """All partitions of __share_group_state of this broker. For the share-partitions that are kept
-    in them it is a Persister: its methods are those of persister.py.
+    """All partitions of __share_group_state of this broker. It is a Persister for the
+    share-partitions in them: its methods are those of persister.py.
     """
 
     def __init__(self, node: Node, topic: CoordinatorTopic, writer: PartitionWriter) -> None:
         super().__init__(topic, writer, lambda place: ShareStatePartition(self, place))
         self.now_ms = node.now_ms
         self.write_us = Distribution()
-        """How long writes of share-partitions' states took, until they lasted."""
+        """How long writes of share-partitions' states took until they were durable."""
         self._node = node
         self._config = node.config
 
     def new_shard(self) -> ShareShard:
-        """An empty one, as the settings want it."""
+        """An empty shard with the settings."""
         config = self._config
         return ShareShard(
             config["share.coordinator.snapshot.update.records.per.snapshot"],
@@ -123,14 +123,14 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         )
 
     def begin(self) -> None:
-        """There are share groups: delete now and then what is superseded."""
+        """Share groups exist: periodically delete superseded records."""
         prune_ms = self._config["share.coordinator.state.topic.prune.interval.ms"]
         cold_ms = self._config["share.coordinator.cold.partition.snapshot.interval.ms"]
         self._every(cold_ms / 1000, self.snapshot_cold)
         self._every(prune_ms / 1000, self.prune)
 
     def new_topic(self) -> NewTopic:
-        """__share_group_state, as the settings want it."""
+        """__share_group_state as the settings specify it."""
         topic = self.topic.as_configured(
             "share.coordinator.state.topic.num.partitions",
             "share.coordinator.state.topic.replication.factor",
@@ -141,7 +141,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
             topic = topic._replace(configs={**topic.configs, "min.insync.replicas": str(in_sync)})
         return topic
 
-    # ---- what is asked ----
+    # ---- requests ----
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """See Persister."""
@@ -167,7 +167,9 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         self._written(began_ns)
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> asyncio.Future[int] | None:
-        """As write: it is appended when this returns. None if it lasts, else what tells."""
+        """Begin a write: its record is appended when this returns. None if it is durable, else an
+        awaitable of that.
+        """
         began_ns = perf_counter_ns()
         partition = self._partition(key)
         self._append(partition, key, partition.shard.write(key, change, self.now_ms()))
@@ -195,7 +197,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         return summary
 
     def forget_topic(self, topic_id: UUID) -> None:
-        """A topic was deleted, and with it its share-partitions."""
+        """A topic was deleted: delete its share-partitions."""
         self.spawn(self._forget_topic(topic_id))
 
     async def _forget_topic(self, topic_id: UUID) -> None:
@@ -220,8 +222,8 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         key: SharePartitionKey,
         decided: ShareRecord | Refusal | None,
     ) -> Awaitable[None]:
-        """Append what was decided, in this turn of the loop. What is returned ends when that lasts,
-        and all that it rests on. KafkaError as `_append`.
+        """Append a decision in this turn of the loop. The result completes when the decision, and
+        all that it depends on, is durable. KafkaError as in `_append`.
         """
         self._append(partition, key, decided)
         return partition.writer.committed(partition.place, self._timeout_s)
@@ -232,7 +234,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         key: SharePartitionKey,
         decided: ShareRecord | Refusal | None,
     ) -> None:
-        """KafkaError for a refusal, and where the topic has no such partition."""
+        """Append a decision; KafkaError for a refusal, and if the topic has no such partition."""
         if isinstance(decided, Refusal):
             raise error_for(decided.error_code, decided.message)
         topic = self.topic.image.topic_by_id(key.topic_id)
@@ -241,10 +243,10 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         if decided is not None:
             partition.take([decided])
 
-    # ---- what is done by the clock ----
+    # ---- periodic work ----
 
     async def snapshot_cold(self) -> None:
-        """Write snapshots of the share-partitions that had none for long: records are deleted only
+        """Write snapshots of share-partitions that have no recent one: records can be deleted only
         up to the oldest snapshot.
         """
         interval_ms = self._config["share.coordinator.cold.partition.snapshot.interval.ms"]
@@ -261,7 +263,9 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         keys: Sequence[SharePartitionKey],
         decide: Callable[[SharePartitionKey], ShareRecord | None],
     ) -> None:
-        """Decide on each key, and append some records at a time: requests come in between."""
+        """Decide about each key, and append some records at a time, with turns for requests in
+        between.
+        """
         slices = Slices()
         for start in range(0, len(keys), RECORDS_PER_BATCH):
             decided = map(decide, keys[start : start + RECORDS_PER_BATCH])
@@ -271,7 +275,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
             await slices.breathe()
 
     async def prune(self) -> None:
-        """Delete the records that snapshots have superseded."""
+        """Delete records that snapshots have superseded."""
         for partition in self.partitions:
             if partition.error_code == ErrorCode.NONE:
                 try:
@@ -283,8 +287,8 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         offset, log = partition.shard.redundant_below(), partition.log
         if offset <= log.log_start_offset:
             return
-        # A snapshot may be in no log yet, or not on the disk: until then the records before it are
-        # all there is.
+        # A snapshot may not be in the log yet, or not on the disk: until then the records before it
+        # are needed.
         await partition.writer.committed(partition.place, self._timeout_s)
         served = partition.writer.partition(partition.place)
         if partition.error_code != ErrorCode.NONE or served is None or served.log is not log:
@@ -300,7 +304,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         return timeout_ms / 1000
 
     def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it now and then; a failure is told, and the next time comes."""
+        """Run it periodically; a failure is reported, and it runs again at the next time."""
 
         async def again() -> None:
             while True:
@@ -316,6 +320,6 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
 
 
 def _delete_before(log: Log, offset: int) -> None:
-    """Blocks."""
+    """Delete records below an offset. Blocks."""
     log.flush()
     log.delete_before(offset)

@@ -1,7 +1,7 @@
-"""One share-partition on the broker that leads its partition (Kafka's SharePartition): it is read
-when first asked for, its changes are kept before they count, and its locks end in time.
+"""One share-partition on the leader of its partition (Kafka's SharePartition): its state is read on
+first use, its changes are stored before they take effect, and its locks expire.
 
-What is acquired by whom is decided by kstore._fast.shares.in_flight.
+kstore._fast.shares.in_flight decides which member acquires what.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ FENCED = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""Somebody newer was at the state: what a client is told, which asks for the leader then."""
+"""The state has a newer epoch: the client gets this error and looks for the leader."""
 LEAST_READ_BYTES = 16 * 1024
 MOST_TRIES = 16
-"""Reads whose records are all archived, as their transactions were aborted, in one fetch."""
+"""The limit of reads in one fetch that find only archived records, of aborted transactions."""
 
 
 class Looks(Protocol):
-    """The thread that looks into compressed batches."""
+    """The thread that unpacks compressed batches."""
 
     def look(self, find: Callable[[], T]) -> Awaitable[T]:
-        """What ``find()`` returns."""
+        """The result of ``find()``."""
 
 
 class Wanted(NamedTuple):
-    """What a member asks for."""
+    """A member's request for records."""
 
     owner: int
     max_records: int
@@ -65,7 +65,7 @@ class Wanted(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """What it gets: whole batches, and which of their records are its own."""
+    """The acquired records: whole batches, and which of their records are the member's."""
 
     records: bytes
     rows: list[tuple[int, int, int]]
@@ -73,12 +73,12 @@ class Acquired(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many records."""
+        """The number of records."""
         return sum(last - first + 1 for first, last, _ in self.rows)
 
 
 class SharePartition:
-    """What a share group has in flight of one partition, under one leader epoch."""
+    """The records of one partition that are in flight in a share group, under one leader epoch."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class SharePartition:
         on_kept: Callable[[SharePartition], object],
         of_all: ShareFigures,
     ) -> None:
-        """``on_kept`` is called when all that has changed is kept."""
+        """``on_kept`` is called when all changes are stored."""
         self.key = key
         self.figures = PartitionFigures()
         self.partition = partition
         self.leader_epoch: int = partition.leader_epoch
         self.closed = False
-        """It is no more: another leader, another state, or no topic."""
+        """It is no longer valid: another leader, another state, or no topic."""
         self.records: InFlightRecords | None = None
         """None until it is loaded."""
         self._node = node
@@ -115,15 +115,15 @@ class SharePartition:
         self._wakes_at = 0
         self._waiters: dict[asyncio.Future[bool], bool] = {}
         self._next: asyncio.Future[bool] | None = None
-        """Who was woken, and has not looked yet: what there is, is for this one."""
+        """The waiter that was woken and has not looked yet: available records are for it."""
         self._wait: PartitionWait | None = None
         self._bytes_per_record = 200.0
 
-    # ---- beginning and ending ----
+    # ---- opening and closing ----
 
     @property
     def is_led(self) -> bool:
-        """Whether this broker leads the partition, in the epoch that this is of."""
+        """Whether this broker leads the partition, in the leader epoch of this object."""
         partition = self.partition
         return (
             not self.closed
@@ -133,7 +133,7 @@ class SharePartition:
         )
 
     async def load(self, looks: Callable[[], Looks]) -> None:
-        """Read the state, once for all who wait for it. KafkaError: it can't be had."""
+        """Read the state, once for all that wait for it. KafkaError if it is unavailable."""
         if self.records is None:
             if self._loading is None:
                 self._loading = self._node.loop.create_task(self._load(looks))
@@ -147,7 +147,7 @@ class SharePartition:
         is_new = start == NO_OFFSET
         if is_new:
             start = await self._first_offset(looks)
-            # A group that begins at the end must not lose what comes before its first record.
+            # A group that begins at the end must not lose records that arrive now.
             await self._persister.write(self.key, self._change(start))
         if not self.is_led:
             raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -156,7 +156,7 @@ class SharePartition:
         self.records.set_log_start(self.partition.log_start_offset)
 
     async def _first_offset(self, looks: Callable[[], Looks]) -> int:
-        """Where a group without a start offset begins (share.auto.offset.reset)."""
+        """The start offset of a group without one (share.auto.offset.reset)."""
         limits, partition = self._limits(), self.partition
         if limits.reset_ms == EARLIEST:
             return partition.log_start_offset
@@ -176,11 +176,11 @@ class SharePartition:
 
     @property
     def is_kept(self) -> bool:
-        """Whether everything that has changed is kept."""
+        """Whether all changes are stored."""
         return not self._dirty and self._keeping is None
 
     def close(self) -> None:
-        """Its records are another's from now on, or nobody's."""
+        """Close it: from now on another broker serves its records, or none."""
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -194,7 +194,7 @@ class SharePartition:
         return partition.last_stable_offset if limits.committed else partition.high_watermark
 
     def can_acquire(self, waiter: asyncio.Future[bool] | None = None) -> bool:
-        """Whether there is something to acquire, and it is nobody else's turn."""
+        """Whether there are records to acquire, and no other waiter has its turn."""
         records = self.records
         if records is None or self._reading or self._next not in (None, waiter):
             return False
@@ -207,7 +207,7 @@ class SharePartition:
         return offset <= records.end_offset or records.count() < limits.max_record_locks
 
     def available_bytes(self, enough: int) -> int:
-        """How many bytes may be there to acquire, at most about ``enough``."""
+        """How many bytes may be available to acquire, at most about ``enough``."""
         assert self.records is not None
         offset, end = self.records.next_fetch_offset(), self._limit_offset(self._limits())
         try:
@@ -219,7 +219,7 @@ class SharePartition:
     async def acquire(
         self, wanted: Wanted, waiter: asyncio.Future[bool] | None = None
     ) -> Acquired | None:
-        """Acquire records for a member; None if there are none. ``waiter``: that woke it."""
+        """Acquire records for a member; None if there are none. ``waiter``: the one woken."""
         records = self.records
         if records is None or not self.can_acquire(waiter):
             return None
@@ -241,10 +241,10 @@ class SharePartition:
             self._reading = False
             self.figures.lock_ended(began_us, now_us())
             if acquired is not None:
-                self.wake()  # there may be more, for the next who waits
+                self.wake()  # there may be more, for the next waiter
 
     async def _read(self, offset: int, wanted: Wanted) -> tuple[bytes, ShareLimits]:
-        """Whole batches for about as many records as are wanted."""
+        """Read whole batches with about as many records as are wanted."""
         limits = self._limits()
         size = max(LEAST_READ_BYTES, int(wanted.max_records * self._bytes_per_record * 1.25))
         size = max(1, min(size, wanted.max_bytes))
@@ -290,7 +290,7 @@ class SharePartition:
         return acquired
 
     def _aborted(self, offset: int) -> list[tuple[int, int, int]]:
-        """(producer id, first offset, last offset) of aborted transactions from there on."""
+        """(producer id, first offset, last offset) of aborted transactions from this offset on."""
         aborted = self.partition.log.core.producers.aborted
         return [
             (producer_id, first, last) for last, first, producer_id, _ in aborted if last >= offset
@@ -301,8 +301,8 @@ class SharePartition:
     def acknowledge(
         self, owner: int, batches: Sequence[AcknowledgedRange]
     ) -> int | asyncio.Future[int]:
-        """Acknowledge ranges, ascending and apart; the error code, or what has it once it is kept.
-        What is decided is so at once: nothing that is acquired later is acknowledged by it.
+        """Acknowledge ranges, ascending and disjoint. Returns an error code, at once or when they
+        are stored. The decision never covers records that are acquired later.
         """
         records = self.records
         if records is None or not self.is_led:
@@ -324,13 +324,13 @@ class SharePartition:
         return done
 
     def release(self, owner: int) -> None:
-        """Give up what a member has acquired: its session has ended."""
+        """Release the records that a member has acquired: its session has ended."""
         if self.records is not None and not self.closed:
             limits = self._limits()
             if self.records.release(owner, self._token, max_deliveries=limits.max_deliveries):
                 self._keep()
 
-    # ---- keeping ----
+    # ---- storing ----
 
     def _change(
         self, start: int, complete: int = 0, batches: tuple[StateBatch, ...] = ()
@@ -338,15 +338,15 @@ class SharePartition:
         return ShareWrite(self._state_epoch, self.leader_epoch, start, complete, batches)
 
     def _keep(self) -> None:
-        """Have what the token has changed written: one write at a time, of all that came since, and
-        of all that comes in this turn of the loop.
+        """Store the changes of a token: one write at a time, of all changes since the last one,
+        including all of this turn of the loop.
         """
         self._dirty = True
         if self._keeping is None:
             self._keeping = self._node.loop.call_soon(self._keep_now)
 
     def _keep_now(self) -> None:
-        """Write it. A task is for what lasts only later."""
+        """Write the changes. A task is created only if they become durable later."""
         self._keeping = None
         token, waiting, begun, error = self._begin_keeping()
         if begun is not None:
@@ -358,7 +358,7 @@ class SharePartition:
     async def _keep_later(
         self, token: int, waiting: list[asyncio.Future[int]], begun: Awaitable[None]
     ) -> None:
-        """Wait until it lasts, then for what has changed meanwhile."""
+        """Wait until they are durable, then for the changes that came meanwhile."""
         try:
             later: Awaitable[None] | None = begun
             error = 0
@@ -376,7 +376,7 @@ class SharePartition:
     def _begin_keeping(
         self,
     ) -> tuple[int, list[asyncio.Future[int]], Awaitable[None] | None, int]:
-        """A token, who waits for it, and what else is to be waited for; or the error code."""
+        """A token, its waiters, and what else must be awaited; or an error code."""
         records = self.records
         assert records is not None
         self._dirty = False
@@ -390,7 +390,7 @@ class SharePartition:
         return token, waiting, self._persister.begin_write(self.key, change), ErrorCode.NONE
 
     def _kept(self, token: int, waiting: list[asyncio.Future[int]], error: int) -> None:
-        """What a token has changed lasts, or never will."""
+        """The changes of a token are durable, or never will be."""
         records = self.records
         assert records is not None
         if error:
@@ -416,7 +416,7 @@ class SharePartition:
         return int(self._node.loop.time() * 1000)
 
     def _watch_locks(self, deadline: int) -> None:
-        """Look at the locks when one may end."""
+        """Check the locks when one may expire."""
         if deadline < 0 or self.closed:
             return
         if self._timer is not None:
@@ -442,15 +442,15 @@ class SharePartition:
     # ---- waiting ----
 
     def wait(self, waiter: asyncio.Future[bool], *, needs_more: bool) -> None:
-        """Have the waiter done, with True, when there may be something to acquire. ``needs_more``:
-        one record may be too little, so the next who waits is woken as well.
+        """Complete the waiter with True when there may be records to acquire. ``needs_more``: one
+        record may be too little, so the next waiter is woken as well.
         """
         self._waiters[waiter] = needs_more
         if self._wait is None and not self.closed:
             self._wait = PartitionWait(self.partition, self.wake)
 
     def end_wait(self, waiter: asyncio.Future[bool]) -> None:
-        """It has looked, or does not wait any more. What it has left is the next one's."""
+        """The waiter has looked, or no longer waits. The next one gets what it left."""
         self._waiters.pop(waiter, None)
         is_next = self._next is waiter
         if is_next:
@@ -461,13 +461,13 @@ class SharePartition:
             self.wake()
 
     def wake(self) -> None:
-        """Let the first who waits look, if there is something; all if the leader has changed."""
+        """Wake the first waiter if there are records; wake all if the leader has changed."""
         if self._waiters and not self.is_led:
             self._wake_all()
         while self._waiters and self._next is None and self.can_acquire():
             waiter = next(iter(self._waiters))
             needs_more = self._waiters.pop(waiter)
-            if not waiter.done():  # it was woken elsewhere, or its time is over
+            if not waiter.done():  # another share-partition woke it, or its time is over
                 waiter.set_result(True)
                 if not needs_more:
                     self._next = waiter
@@ -485,12 +485,12 @@ class SharePartition:
 
 
 def now_us() -> int:
-    """A clock that only goes up, finer than the loop's."""
+    """A monotonic clock, finer than the loop's."""
     return perf_counter_ns() // 1000
 
 
 async def _error_of(writing: Awaitable[None]) -> int:
-    """What a client is told of a write's end."""
+    """The client's error for the result of a write."""
     try:
         await writing
     except KafkaError as problem:

@@ -1,7 +1,7 @@
 """The share-partitions that this broker leads, and the share sessions of their members (Kafka's
-SharePartitionManager): fetches that wait, acknowledgements, sessions that end.
+SharePartitionManager): waiting fetches, acknowledgements, ends of sessions.
 
-Who may do what is the handlers' to ask (broker/api/shares).
+The handlers check rights (broker/api/shares).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = ["FetchLimits", "Fetched", "SharePartitionManager"]
 
 MAX_SESSIONS = "group.share.max.share.sessions"
 MOST_LIMITS = 1000
-"""Settings of groups that are kept as limits."""
+"""How many groups' settings are cached as limits."""
 
 
 class FetchLimits(NamedTuple):
-    """How much a ShareFetch asks for, and how long it waits."""
+    """How much a ShareFetch requests, and how long it waits."""
 
     max_wait_ms: int
     min_bytes: int
@@ -57,14 +57,14 @@ class FetchLimits(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What became of one partition of a fetch."""
+    """The result of one partition of a fetch."""
 
     error_code: int
     acquired: Acquired | None = None
 
 
 class SharePartitionManager:
-    """Made when the first ShareFetch comes."""
+    """Created at the first ShareFetch."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class SharePartitionManager:
         self._looks = looks
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._limits: dict[int, tuple[Mapping[str, Any], ShareLimits]] = {}
-        """By the settings that they are from, which are others after a change."""
+        """Cached limits, keyed by the settings object, which is replaced at a change."""
 
     def limits(self, group_id: str) -> ShareLimits:
-        """A group's settings. Cheap: ask at each use."""
+        """A group's settings. Cheap: call it at each use."""
         configs = self._configs.group(group_id)
         known = self._limits.get(id(configs))
         if known is None:
@@ -99,7 +99,7 @@ class SharePartitionManager:
 
     @property
     def loaded(self) -> list[SharePartition]:
-        """The share-partitions that are led here and whose state has been read."""
+        """The share-partitions that are led here and whose state is loaded."""
         known = self._partitions.values()
         return [each for each in known if each.records is not None and each.is_led]
 
@@ -108,9 +108,7 @@ class SharePartitionManager:
     def begin(
         self, group_id: str, member_id: str, epoch: int, connection: Connection | None
     ) -> ShareSession[Connection | None] | int:
-        """The session of a request with an epoch, which opens one if it is the initial one; or the
-        error code.
-        """
+        """The session of a request with an epoch; the initial epoch opens one. Or an error code."""
         if epoch != INITIAL_EPOCH:
             return self.sessions.take(group_id, member_id, epoch)
         self.end_session(group_id, member_id)
@@ -118,7 +116,7 @@ class SharePartitionManager:
         return self.sessions.open(group_id, member_id, connection, most)
 
     def end_session(self, group_id: str, member_id: str) -> None:
-        """A member's session ends, and what it has acquired is available again."""
+        """End a member's session; the records that it has acquired become available again."""
         session = self.sessions.remove(group_id, member_id)
         if session is not None:
             for key, found in self._partitions.items():
@@ -128,14 +126,14 @@ class SharePartitionManager:
                 self._drop_if_unused(found)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone, and with it the sessions that it has opened."""
+        """A connection was closed: end the sessions that it has opened."""
         for session in self.sessions.of_connection(connection):
             self.figures.evicted += 1
             self.end_session(session.group_id, session.member_id)
 
     def _drop_if_unused(self, found: SharePartition) -> None:
-        """Forget a partition of a group without sessions: its offsets may be set anew, or deleted,
-        before the next one, which reads the state again.
+        """Drop a partition of a group without sessions: its offsets may be set or deleted before
+        the next session, which reads the state again.
         """
         if found.is_kept and not self.sessions.has(found.key.group_id):
             found.close()
@@ -152,7 +150,7 @@ class SharePartitionManager:
         return entry.partitions[place.partition]
 
     def _find(self, group_id: str, place: TopicIdPartition) -> SharePartition | None:
-        """The share-partition, if it is here in this leader epoch."""
+        """The share-partition, if it is loaded in this leader epoch."""
         key = SharePartitionKey(group_id, place.topic_id, place.partition)
         found = self._partitions.get(key)
         if found is not None and not found.is_led:
@@ -162,7 +160,7 @@ class SharePartitionManager:
         return found
 
     async def _open(self, group_id: str, place: TopicIdPartition) -> SharePartition | int:
-        """The share-partition, read if it is not here; or the error code."""
+        """The share-partition, read if it is not loaded; or an error code."""
         found = self._find(group_id, place)
         if found is None:
             partition = self.partition(place)
@@ -197,8 +195,8 @@ class SharePartitionManager:
         places: Iterable[TopicIdPartition],
         limits: FetchLimits,
     ) -> dict[TopicIdPartition, Fetched]:
-        """Acquire records of partitions for a member; it waits for them if there are none. Only
-        partitions with records or errors are in the answer.
+        """Acquire records of partitions for a member, and wait if there are none. The answer has
+        only partitions with records or errors.
         """
         asked, began_us = list(places), now_us()
         answer = await self._fetch(session, asked, limits)
@@ -226,7 +224,7 @@ class SharePartitionManager:
                 errors: dict[TopicIdPartition, Fetched] = {}
                 opened = self._opened(session.group_id, asked)
                 if opened is None:
-                    if waiter is not None:  # what woke it is another's while states are read
+                    if waiter is not None:  # another waiter may take its records during the reads
                         _end_waits(waiter, asked_of)
                     opened, errors = await self._open_all(session.group_id, asked)
                 last = loop.time() >= ends
@@ -249,7 +247,7 @@ class SharePartitionManager:
     def _opened(
         self, group_id: str, asked: Sequence[TopicIdPartition]
     ) -> dict[TopicIdPartition, SharePartition] | None:
-        """The share-partitions; None if one is not read."""
+        """The share-partitions; None if one is not loaded."""
         opened: dict[TopicIdPartition, SharePartition] = {}
         for place in asked:
             found = self._find(group_id, place)
@@ -261,8 +259,8 @@ class SharePartitionManager:
     async def _open_all(
         self, group_id: str, asked: Sequence[TopicIdPartition]
     ) -> tuple[dict[TopicIdPartition, SharePartition], dict[TopicIdPartition, Fetched]]:
-        """As _opened, but they are read, all at the same time; and the errors of those that can't
-        be.
+        """As _opened, but missing ones are read, all at the same time; with the errors of those
+        that cannot be read.
         """
         results = await asyncio.gather(*(self._open(group_id, place) for place in asked))
         opened: dict[TopicIdPartition, SharePartition] = {}
@@ -300,7 +298,7 @@ class SharePartitionManager:
             if records <= 0 or max_bytes <= 0:
                 break
         if self.sessions.get(session.group_id, session.member_id) is not session:
-            for place in answer:  # it ended while a disk was read
+            for place in answer:  # it ended during a read from disk
                 opened[place].release(session.owner)
         return answer
 
@@ -308,7 +306,7 @@ class SharePartitionManager:
         return sum(found.available_bytes(limits.min_bytes) for found in ready) >= limits.min_bytes
 
     async def _wait(self, waiter: asyncio.Future[bool], timeout_s: float) -> bool:
-        """Whether there may be something to acquire; False if the time is over."""
+        """Wait; returns whether there may be records to acquire, or False at the timeout."""
         timer = self._node.loop.call_later(max(0.0, timeout_s), _give_up, waiter)
         self.waiting += 1
         try:
@@ -324,7 +322,9 @@ class SharePartitionManager:
         session: ShareSession[Connection | None],
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgedRange]],
     ) -> Coroutine[None, None, dict[TopicIdPartition, int]]:
-        """Acknowledge ranges of partitions, now; the error codes, once all that is well is kept."""
+        """Acknowledge ranges of partitions at once; returns the error codes when all successful
+        ones are stored.
+        """
         return self._told(
             {place: self._acknowledge_one(session, place, batches[place]) for place in batches}
         )
@@ -361,6 +361,6 @@ def _end_waits(waiter: asyncio.Future[bool], asked_of: Iterable[SharePartition])
 
 
 def _give_up(waiter: asyncio.Future[bool]) -> None:
-    """Its time is over."""
+    """Called at the timeout of a waiter."""
     if not waiter.done():
         waiter.set_result(False)

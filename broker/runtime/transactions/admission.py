@@ -1,8 +1,8 @@
-"""Asks the coordinator of a transaction on behalf of who writes into it here: data (Produce), or a
-group's offsets (KIP-890). Kafka's AddPartitionsToTxnManager.
+"""Asks the coordinator of a transaction on behalf of a producer that writes here: records
+(Produce), or a group's offsets (KIP-890). Kafka's AddPartitionsToTxnManager.
 
-In a cluster the coordinator may be another broker: a Produce request waits meanwhile, and with it
-what has come behind it on its connection.
+In a cluster the coordinator may be another broker. Then a Produce request waits, and so do later
+requests of its connection.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Codes = dict[TopicPartition, int]
 
 
 class TransactionAdmission(Protocol):
-    """Questions about transactions, to whoever coordinates them."""
+    """Sends questions about transactions to their coordinators."""
 
     def admit(
         self,
@@ -48,8 +48,8 @@ class TransactionAdmission(Protocol):
         *,
         adds: bool,
     ) -> Codes | None:
-        """An error code for each place. None: the connection's request has to wait for them; it is
-        admitted, which brings it here once more.
+        """An error code for each place. None: the connection's request must wait for them; then it
+        is handled again, which calls this again.
         """
 
     async def ask(
@@ -60,13 +60,13 @@ class TransactionAdmission(Protocol):
         *,
         adds: bool,
     ) -> Codes:
-        """An error code for each place: it is in the transaction, or (``adds``) is from now on.
-        KafkaError if that may still be lost.
+        """An error code for each place: whether it belongs to the transaction, or (``adds``) the
+        result of adding it. KafkaError if that may still be lost.
         """
 
 
 class OwnAdmission:
-    """The TransactionAdmission of a broker that is alone: it coordinates all transactions."""
+    """The TransactionAdmission of a single broker: it coordinates all transactions."""
 
     def __init__(self, transactions: Lazy[TransactionCoordinator], produce: ProducePath) -> None:
         self._transactions = transactions
@@ -81,7 +81,7 @@ class OwnAdmission:
         *,
         adds: bool,
     ) -> Codes | None:
-        """The answer is known at once."""
+        """See TransactionAdmission; the answer is known at once."""
         coordinator = self._transactions.made
         if coordinator is None:
             return dict.fromkeys(places, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -89,7 +89,8 @@ class OwnAdmission:
             return coordinator.verify_partitions(transactional_id, claim, places)
         code = coordinator.add_partitions(transactional_id, claim, places, TV_2)
         if coordinator.waits and code == ErrorCode.NONE:
-            # First the transaction, then its records: else a crash could leave one that hangs.
+            # The transaction is stored before its records: otherwise a crash could leave one that
+            # hangs.
             log = coordinator.partition(transactional_id).log
             self._produce.appended.append((log, log.log_end_offset))
         return dict.fromkeys(places, code)
@@ -102,7 +103,7 @@ class OwnAdmission:
         *,
         adds: bool,
     ) -> Codes:
-        """As above, once what was added can't be lost any more."""
+        """See TransactionAdmission; it waits until added partitions can no longer be lost."""
         coordinator = self._transactions()
         if not adds:
             return coordinator.verify_partitions(transactional_id, claim, places)
@@ -133,7 +134,7 @@ class PeerAdmission:
             )
         )
         self._known: tuple[object, Codes] | None = None
-        """What was asked for the request that is handled once more in this turn of the loop."""
+        """The answers for the request that is handled again in this turn of the loop."""
 
     def admit(
         self,
@@ -144,8 +145,8 @@ class PeerAdmission:
         *,
         adds: bool,
     ) -> Codes | None:
-        """An error code for each place. None: the connection's request has to wait for them; it is
-        admitted, which brings it here once more.
+        """An error code for each place. None: the connection's request must wait for them; then it
+        is handled again, which calls this again.
         """
         question = (connection, transactional_id, claim, places, adds)
         if self._known is not None and self._known[0] == question:
@@ -171,7 +172,7 @@ class PeerAdmission:
         *,
         adds: bool,
     ) -> Codes:
-        """An error code for each place: it is in the transaction, or (``adds``) is from now on."""
+        """See TransactionAdmission."""
         coordinator = self._transactions()
         try:
             leader = coordinator.known_leader(transactional_id)

@@ -1,5 +1,5 @@
-"""Markers of a prepared transaction in a cluster: each goes to the leader of its partition, many in
-one request, and counts once the followers there have it, too.
+"""Sends markers of prepared transactions in a cluster to the leaders of their partitions, many in
+one request. A marker counts once the followers have it, too.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ __all__ = ["MarkerSender"]
 LOGGER = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 RETRY_SECONDS = 0.1
-"""When markers can't be written, another broker may lead after so long."""
+"""The pause before failed markers are sent again: by then another broker may lead."""
 DONE = PASSED_OVER - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} | {ErrorCode.NONE}
-"""A partition that a broker does not know may be too new for it."""
+"""Errors that need no new attempt. An unknown partition is not among them: it may be too new for
+the broker.
+"""
 
 
 class MarkerSender:
-    """The MarkerWriter of a broker of a cluster: markers go wherever their partitions are led."""
+    """The MarkerWriter of a broker of a cluster."""
 
     retry_s = RETRY_SECONDS
 
@@ -65,19 +67,19 @@ class MarkerSender:
         )
 
     async def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         await self._elsewhere.close()
 
     def write_now(
         self, prepared: Transaction, coordinator_epoch: int
     ) -> frozenset[TopicPartition] | None:
-        """Nothing: other brokers are asked, and followers are waited for."""
+        """Always None: other brokers must answer, and followers must have the markers."""
         return None
 
     async def write(
         self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Try each place once; those that failed are returned."""
+        """Try each place once; returns those that failed."""
         led: dict[int, list[TopicPartition]] = defaultdict(list)
         failed: list[TopicPartition] = []
         for place in places:
@@ -106,7 +108,9 @@ class MarkerSender:
         return sorted(failed)
 
     async def _is_gone(self, place: TopicPartition) -> bool:
-        """Whether a partition that is not in this broker's image is not in the store either."""
+        """Whether a partition that is missing in this broker's image is missing in the
+        store, too.
+        """
         path = f"/brokers/topics/{place.topic}/partitions/{place.partition}"
         try:
             return not await self._node.run_blocking(lambda: self._store.exists(path))

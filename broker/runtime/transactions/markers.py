@@ -1,5 +1,5 @@
-"""Transaction markers: control batches that end a transaction on its partitions. Who decides that
-it ends is the coordinator, or an administrator (WriteTxnMarkers).
+"""Transaction markers: control batches that end a transaction on its partitions. The coordinator,
+or an administrator (WriteTxnMarkers), decides that it ends.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ LOGGER = logging.getLogger(__name__)
 MARKERS_PER_TURN = 32
 """How many markers are written before other work on the loop has its turn."""
 COMMIT_SECONDS = 25.0
-"""How long followers may take for a marker; then it is written again."""
+"""How long followers may take for a marker before it is written again."""
 RETRY_SECONDS = 1.0
-"""When markers can't be written, they are tried again after so long."""
+"""The pause before failed markers are tried again."""
 PASSED_OVER = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -43,33 +43,35 @@ PASSED_OVER = frozenset(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     }
 )
-"""The partition is gone, or knows a later end of this producer's transactions already."""
+"""Errors that count as done: the partition does not exist, or already has a later end of this
+producer's transactions.
+"""
 OffsetsEnded = Callable[[int, int, bool], None]
-"""Told of a marker in a partition of __consumer_offsets: its index, the producer's id, and whether
-the transaction was committed.
+"""Callback for a marker in a partition of __consumer_offsets: its index, the producer's id, and
+whether the transaction was committed.
 """
 
 
 class MarkerWriter(Protocol):
-    """Writes the markers of prepared transactions, wherever their partitions are."""
+    """Writes the markers of prepared transactions, on all leaders of their partitions."""
 
     retry_s: float
-    """How long after a failure markers are tried again."""
+    """The pause before failed markers are tried again."""
 
     def write_now(
         self, prepared: Transaction, coordinator_epoch: int
     ) -> frozenset[TopicPartition] | None:
-        """Write all markers in this turn of the loop; those that are to be tried again are
-        returned. None: nothing was written, as it takes longer.
+        """Write all markers in this turn of the loop; returns those to try again. None: nothing was
+        written, because it would take longer.
         """
 
     async def write(
         self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Try each place once; those that failed are returned."""
+        """Try each place once; returns those that failed."""
 
     async def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
 
 
 class Markers:
@@ -96,12 +98,12 @@ class Markers:
         committed: bool,
         transaction_version: int = 0,
     ) -> int:
-        """End the transaction of a producer (id, epoch) on one partition; an error code.
+        """End the transaction of a producer (id, epoch) on one partition; returns an error code.
 
-        One that is left to a thread may still fail: `commit` says so.
+        A marker that a thread appends may still fail: `commit` reports that.
 
         From transaction.version 2 on a marker's epoch is above that of the batches it ends
-        (KIP-890); one that was written already may be repeated.
+        (KIP-890); one that is already written may be repeated.
         """
         producer_id, epoch = producer
         partition = self._partitions.partition(place)
@@ -113,9 +115,9 @@ class Markers:
         is_open = entry is not None and entry.txn_first_offset >= 0
         if partition.entry.mirror:
             if not is_open:
-                return ErrorCode.NONE  # an exact copy took no records of it, and gets no marker
+                return ErrorCode.NONE  # an exact copy has no records of it, so no marker
             if producer_id < partition.entry.least_producer_id:
-                # It is the source's transaction, of a producer there that has the same id.
+                # It is a transaction of the source cluster, by a producer with the same id.
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if transaction_version >= TV_2 and is_open and entry.producer_epoch == epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -135,7 +137,7 @@ class Markers:
         return error_code
 
     def may_write_now(self, places: Iterable[TopicPartition]) -> bool:
-        """Whether markers on these partitions have to wait for no disk."""
+        """Whether markers on these partitions can be written without waiting for the disk."""
         sample = control_batch(
             EndTransactionMarker(ControlType.COMMIT, 0),
             producer_id=0,
@@ -146,8 +148,8 @@ class Markers:
         return all(each is None or each.may_append_now(sample) for each in found)
 
     async def commit(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Wait until the followers in sync have the markers just written; an error code for each
-        place where that is not to be.
+        """Wait until the in-sync replicas have the markers just written; returns an error code for
+        each place that fails.
         """
         found: dict[TopicPartition, int] = {}
         waiting: dict[TopicPartition, asyncio.Future[int]] = {}
@@ -163,14 +165,14 @@ class Markers:
             await asyncio.wait(waiting.values(), timeout=COMMIT_SECONDS)
         for place, told in waiting.items():
             code = told.result() if told.done() else int(ErrorCode.REQUEST_TIMED_OUT)
-            # Too few in sync by now, but those that are have it.
+            # Too few replicas are in sync now, but those that are have it.
             if code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 found[place] = code
         return found
 
 
 class OwnMarkers:
-    """The MarkerWriter of a broker that is alone: it leads all partitions."""
+    """The MarkerWriter of a single broker: it leads all partitions."""
 
     retry_s = RETRY_SECONDS
 
@@ -180,12 +182,12 @@ class OwnMarkers:
         self._durable = durable
 
     async def close(self) -> None:
-        """Nothing is under way."""
+        """Nothing to stop."""
 
     def write_now(
         self, prepared: Transaction, coordinator_epoch: int
     ) -> frozenset[TopicPartition] | None:
-        """Write all markers, if they are few and nothing waits for the disk."""
+        """Write all markers, if they are few and need not wait for the disk."""
         if self._durable or len(prepared.partitions) > MARKERS_PER_TURN:
             return None
         if not self._markers.may_write_now(prepared.partitions):
@@ -195,12 +197,12 @@ class OwnMarkers:
     async def write(
         self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Try each place once, some in each turn of the loop; those that failed are returned."""
+        """Try each place once, some in each turn of the loop; returns those that failed."""
         failed: list[TopicPartition] = []
         for begin in range(0, len(places), MARKERS_PER_TURN):
             some = places[begin : begin + MARKERS_PER_TURN]
             written, missing = self._write_some(prepared, coordinator_epoch, some)
-            # A transaction that is noted as completed gets no marker again.
+            # A transaction that is stored as completed gets no further markers.
             failed += sorted(missing | set(await self._markers.commit(written)))
             await asyncio.sleep(0)
         return failed
@@ -208,7 +210,7 @@ class OwnMarkers:
     def _write_some(
         self, prepared: Transaction, coordinator_epoch: int, places: Iterable[TopicPartition]
     ) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
-        """Where markers were written, and where they are missing."""
+        """Write some markers; returns the places with and without a marker."""
         committed = prepared.state == PREPARE_COMMIT
         written, failed = [], set()
         for place in places:

@@ -1,6 +1,6 @@
 """Transactional batches before they are appended: their partitions are added to the transaction, or
-looked up in it (KIP-890). The data plane asks only for partitions where the producer has no open
-transaction yet.
+checked against it (KIP-890). The data plane asks only about partitions where the producer has no
+open transaction yet.
 """
 
 from __future__ import annotations
@@ -39,41 +39,43 @@ RETRIABLE = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""Told to producers as NOT_ENOUGH_REPLICAS, which all of them try again without new metadata."""
+"""Errors that producers get as NOT_ENOUGH_REPLICAS, after which all of them try again without new
+metadata.
+"""
 WAIT_S = 30.0
-"""How long a refused batch is awaited before its sequence is looked at again."""
+"""How long a refused batch is awaited before sequences are checked again."""
 MANY = 1000
-"""More than these are not awaited: their order is looked at where they are appended."""
+"""The limit of awaited batches. For more, only the append checks the order."""
 
 
 class AwaitedBatches:
-    """Batches that were refused for a reason that passes, and so come again. What the same producer
-    has sent behind one is refused alike until then: as out of order it would end the transaction of
-    librdkafka, though nothing is lost.
+    """Batches that were refused for a temporary reason, so the producer sends them again. Until
+    then, later batches of the same producer are refused with the same error: an error for their
+    order would end librdkafka's transaction, though nothing is lost.
     """
 
     def __init__(self) -> None:
         self._first: dict[_Writer, tuple[int, float]] = {}
 
     def is_behind(self, writer: _Writer, base_sequence: int, now: float) -> bool:
-        """Whether an earlier batch is to come before this one."""
+        """Whether an earlier batch must arrive before this one."""
         first, until = self._first.get(writer, (base_sequence, now))
         return base_sequence > first and now < until
 
     def add(self, writer: _Writer, base_sequence: int, now: float) -> None:
-        """The batch was refused, and is to come again."""
+        """The batch was refused, and will arrive again."""
         if len(self._first) >= MANY:
             self._first = {each: row for each, row in self._first.items() if row[1] > now}
         if len(self._first) < MANY:
             self._first[writer] = base_sequence, now + WAIT_S
 
     def discard(self, writer: _Writer) -> None:
-        """It has come, or never will."""
+        """The batch has arrived, or never will."""
         self._first.pop(writer, None)
 
 
 class TransactionalProduce:
-    """Says which batches of Produce requests belong to a transaction."""
+    """Decides which batches of Produce requests belong to a transaction."""
 
     def __init__(self, node: Node, admission: Lazy[TransactionAdmission]) -> None:
         self._node = node
@@ -89,10 +91,10 @@ class TransactionalProduce:
         asked: list[tuple[Partition, int]],
     ) -> dict[Partition, int] | None:
         """The error codes of those partitions of a Produce request whose batch may not be appended;
-        None: the connection's request waits until they are known, and is then handled once more.
+        None: the connection's request waits until they are known, and is then handled again.
 
-        ``asked`` are partitions with the batch's base sequence, ``producer`` its id and epoch. A
-        client from version 12 on adds no partitions itself: writing does.
+        ``asked`` are partitions with the batch's base sequence, ``producer`` its id and epoch. From
+        version 12 on a client does not add partitions itself: writing adds them.
         """
         claim = Claim(*producer)
         adds = version >= FIRST_VERSION_THAT_ADDS
@@ -136,16 +138,14 @@ class TransactionalProduce:
 
 
 def _is_late(partition: Partition, base_sequence: int, claim: Claim) -> bool:
-    """Whether a batch that would be the first of a transaction is not: that begins at 0, and an
-    earlier batch has not come.
+    """Whether a batch that would be the first of a transaction is not: the first has sequence 0, so
+    an earlier batch is missing.
     """
     return base_sequence > 0 and not _is_known(partition, claim.producer_id)
 
 
 def has_transaction(partition: Partition | None, claim: Claim) -> bool:
-    """Whether the producer's transaction is open on the partition already; None: it is not led
-    here.
-    """
+    """Whether the producer has an open transaction on the partition; None if it is not led here."""
     if partition is None:
         return False
     entry = partition.log.core.producers.entries.get(claim.producer_id)
@@ -157,7 +157,7 @@ def has_transaction(partition: Partition | None, claim: Claim) -> bool:
 
 
 def _is_known(partition: Partition, producer_id: int) -> bool:
-    """Whether the partition has a batch of the producer."""
+    """Whether the partition knows a batch of the producer."""
     entry = partition.log.core.producers.entries.get(producer_id)
     return entry is not None and entry.last_offset >= 0
 
@@ -171,8 +171,8 @@ def _told(code: int, *, abortable: bool) -> int:
 
 
 def error_for_version(code: int, *, abortable: bool) -> int:
-    """The coordinator's error as a producer is told it that writes data or offsets; ``abortable``
-    if it knows TRANSACTION_ABORTABLE.
+    """The coordinator's error as a producer gets it for records or offsets; ``abortable`` if it
+    knows TRANSACTION_ABORTABLE.
     """
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

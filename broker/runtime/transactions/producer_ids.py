@@ -1,9 +1,9 @@
-"""Producer ids, unique in the cluster for ever: this broker takes blocks of 1000 from the store and
-hands them out.
+"""Producer ids, which are never used twice in the cluster: this broker takes blocks of 1000 from
+the store and allocates ids from them.
 
-The node is Kafka's `/latest_producer_id_block`. What is left of a block when the broker stops is
-lost, as in Kafka. Where logs are copied from another cluster with their producer ids, the node also
-has the least id that this cluster gives out.
+The node is Kafka's `/latest_producer_id_block`. As in Kafka, the rest of a block is lost when the
+broker stops. If logs are copied from another cluster with their producer ids, the node also has the
+smallest id that this cluster may allocate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_PRODUCER_ID = -1
 
 
 class ProducerIds:
-    """Hands out ids on the loop; fetches the next block in a thread."""
+    """Allocates ids on the loop; fetches the next block in a thread."""
 
     def __init__(
         self,
@@ -49,11 +49,13 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self.least = 0
-        """No smaller id is given out any more; known once there was a block."""
+        """No smaller id is allocated any more; known once there was a block."""
         self._one_at_a_time = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """An id that nobody else has or will have; KafkaError while the store can't be had."""
+        """An id that no other producer has or will have; KafkaError while the store is
+        unavailable.
+        """
         while not self.is_ready:
             await self.prepare()
         return self.take()
@@ -64,8 +66,8 @@ class ProducerIds:
         return self._next < self._end
 
     async def prepare(self) -> None:
-        """Fetch the next block if this one is used up; others may take from it before the caller
-        does. KafkaError, which producers try again after, while the store can't be had.
+        """Fetch the next block if this one is used up; other calls may take ids from it before the
+        caller does. KafkaError, which producers retry, while the store is unavailable.
         """
         async with self._one_at_a_time:
             if not self.is_ready:
@@ -80,8 +82,8 @@ class ProducerIds:
                 self._end = self._next + BLOCK_SIZE
 
     async def skip_to(self, least: int) -> None:
-        """Give out no id below this any more, here; and nowhere once all brokers were asked.
-        KafkaError while the store can't be had.
+        """Allocate no id below this any more, on this broker; in the cluster, once all brokers were
+        asked. KafkaError while the store is unavailable.
         """
         async with self._one_at_a_time:
             if self._next < least:
@@ -94,30 +96,30 @@ class ProducerIds:
 
     @property
     def offered(self) -> int:
-        """The id that is given out next, of a block that is ready; else -1."""
+        """The next id, if the block has one, else -1."""
         return self._next if self.is_ready else NO_PRODUCER_ID
 
     def given(self, producer_id: int) -> None:
-        """This was offered and may have been given out: if so, it is not offered again."""
+        """The offered id may have been used: if so, it is not offered again."""
         if producer_id == self.offered != NO_PRODUCER_ID:
             self._next += 1
 
     def take(self) -> int:
-        """An id out of a block that is ready."""
+        """Take an id from a block that has one."""
         assert self.is_ready, "ask is_ready in the same turn of the loop"
         self._next += 1
         return self._next - 1
 
 
 class Block(NamedTuple):
-    """Ids that one broker gives out, and the least one that any broker may give out."""
+    """Ids that one broker may allocate, and the smallest one that any broker may allocate."""
 
     first: int
     least: int
 
 
 def take_block(store: Store, broker_id: int) -> Block:
-    """Take the next block for this broker; other brokers may be taking theirs."""
+    """Take the next block for this broker; other brokers may do so at the same time."""
     while True:
         try:
             data, version = store.get(NODE)
@@ -137,7 +139,7 @@ def take_block(store: Store, broker_id: int) -> Block:
 
 
 def skip_blocks(store: Store, broker_id: int, least: int) -> None:
-    """Let the next block begin at this id or above."""
+    """Make the next block begin at this id or above."""
     while True:
         try:
             data, version = store.get(NODE)
@@ -156,7 +158,7 @@ def skip_blocks(store: Store, broker_id: int, least: int) -> None:
 
 
 def _read(data: bytes) -> tuple[int, int]:
-    """The last id of the last block, and the least one that may be given out."""
+    """The last id of the last block, and the smallest one that may be allocated."""
     node = json.loads(data)
     return int(node["block_end"]), int(node.get(LEAST, 0))
 

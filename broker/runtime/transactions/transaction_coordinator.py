@@ -1,10 +1,10 @@
 """Runs the transaction shards: one per partition of __transaction_state, loaded from its log,
-driven by requests and by the clock.
+driven by requests and timers.
 
-The decisions are broker/state's. Here a decided state is appended and taken over, and the markers
-of a prepared transaction are written: at once where all partitions are on this broker, through
-marker_sender.py in a cluster. What a crash leaves prepared is completed by whoever serves the
-partition next.
+broker/state makes the decisions. This file appends and applies a decided state, and writes the
+markers of a prepared transaction: directly if all partitions are on this broker, through
+marker_sender.py in a cluster. After a crash, the next broker that serves the partition completes
+prepared transactions.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = ["TransactionCoordinator", "TransactionPartition"]
 T = TypeVar("T")
 LOGGER = logging.getLogger(__name__)
 MIN_IN_SYNC = 2
-"""In a cluster, where nothing is set and there are replicas enough."""
+"""The default in a cluster if there are enough replicas."""
 RETRY_SECONDS = 1.0
-"""How long an answer is held up by markers that can't be written."""
+"""How long an answer waits for markers that cannot be written."""
 EXPIRED_PER_TURN = 500
 
 
 class TransactionPartition(CoordinatorPartition):
-    """One partition of __transaction_state: its place and its shard."""
+    """One partition of __transaction_state: its log and its shard."""
 
     def __init__(self, coordinator: TransactionCoordinator, place: TopicPartition) -> None:
         super().__init__(coordinator.topic, coordinator.writer, place)
@@ -64,12 +64,12 @@ class TransactionPartition(CoordinatorPartition):
 
     @property
     def coordinator_epoch(self) -> int:
-        """The epoch in the markers: it grows with each new leader of the partition."""
+        """The epoch in the markers: it increases with each new leader of the partition."""
         partition = self.writer.partition(self.place)
         return 0 if partition is None else partition.leader_epoch
 
     async def replay_log(self) -> None:
-        """Take over every record of the log."""
+        """Apply every record of the log."""
         async for record in read_records(self.log):
             key_bytes, value_bytes = record.key, record.value
             key = None if key_bytes is None else decode_transaction_key(key_bytes)
@@ -78,20 +78,20 @@ class TransactionPartition(CoordinatorPartition):
                 self.shard.replay(TransactionRecord(key, value))
 
     def loaded(self) -> None:
-        """Complete what is prepared."""
+        """Complete prepared transactions."""
         for transaction in self.shard.prepared():
             self._coordinator.complete_later(self, transaction.transactional_id)
 
     def take(self, transaction: Transaction) -> None:
-        """Append a decided state and take it over. KafkaError if it can't be appended: then
-        nothing has changed.
+        """Append and apply a decided state. KafkaError if it cannot be appended: then nothing has
+        changed.
         """
         self.append([self.shard.record_of(transaction)])
         self.shard.commit(transaction)
 
     def append(self, records: Iterable[TransactionRecord]) -> None:
-        """Append records; KafkaError in a coordinator's terms."""
-        self.check()  # not if it was given up, and is led anew meanwhile
+        """Append records; KafkaError with an error of a coordinator."""
+        self.check()  # not if it was unloaded and is led again meanwhile
         batch = build_batch(
             [
                 (
@@ -105,20 +105,20 @@ class TransactionPartition(CoordinatorPartition):
         self.writer.append(self.place, batch, self.append_ended)
 
     def is_settled(self) -> bool:
-        """Whether all that was decided so far can't be lost any more, as far as that is asked
-        for; KafkaError if this broker does not lead.
+        """Whether earlier decisions can no longer be lost, as far as the settings require it;
+        KafkaError if this broker does not lead.
         """
         return self.writer.to_be_committed(self.place) is None
 
     async def settled(self, timeout_s: float | None = COMMIT_SECONDS) -> None:
-        """Wait until all that was decided so far is on the disk, if that is asked for, and with the
-        followers in sync; KafkaError if that is not to be, or not in time.
+        """Wait until earlier decisions are on the disk, if the settings require it, and on the
+        in-sync replicas; KafkaError if that fails or takes too long.
         """
         await self.writer.committed(self.place, timeout_s)
 
 
 class TransactionCoordinator(Coordinator[TransactionPartition]):
-    """All transaction partitions of this broker, and what is common to them."""
+    """All transaction partitions of this broker, and what they share."""
 
     def __init__(
         self,
@@ -132,13 +132,13 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self.settings = _settings(node.config)
         self.producer_ids = producer_ids
         self.waits = topic.replicated or writer.durable
-        """Whether a decision counts only once followers, or the disk, have it."""
+        """Whether a decision takes effect only once followers, or the disk, have it."""
         self.now_ms = node.now_ms
         self._config = node.config
         self._markers = markers
 
     def begin(self) -> None:
-        """There are transactions: look now and then for what has run out of time."""
+        """Transactions exist: check periodically for those past their timeout."""
         config = self._config
         overdue_ms = config["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
         expiry_ms = config["transaction.remove.expired.transaction.cleanup.interval.ms"]
@@ -146,12 +146,12 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self._every(expiry_ms / 1000, self._forget_expired)
 
     async def close(self) -> None:
-        """Stop loading, timers and what is under way: the next start takes it up again."""
+        """Stop loading, timers and work in progress: the next start resumes it."""
         await self._markers.close()
         await super().close()
 
     def new_topic(self) -> NewTopic:
-        """__transaction_state, as the settings want it."""
+        """__transaction_state as the settings specify it."""
         topic = self.topic.as_configured(
             "transaction.state.log.num.partitions",
             "transaction.state.log.replication.factor",
@@ -162,7 +162,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             topic = topic._replace(configs={**topic.configs, "min.insync.replicas": str(in_sync)})
         return topic
 
-    # ---- who is asked ----
+    # ---- partitions ----
 
     def partition(self, transactional_id: str) -> TransactionPartition:
         """The loaded partition that keeps a transactional id; KafkaError if there is none."""
@@ -171,17 +171,17 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         return found
 
     async def settled(self, transactional_id: str) -> None:
-        """Wait until what was decided on the transactional id can't be lost any more, as far as
-        that is asked for; KafkaError if it may be.
+        """Wait until earlier decisions about the transactional id can no longer be lost, as far as
+        the settings require it; KafkaError if they may be.
         """
         partition = self.partition(transactional_id)
         if self.waits and not partition.is_settled():
             await partition.settled()
 
-    # ---- decisions made to happen ----
+    # ---- executing decisions ----
 
     def with_producer_id(self, decide: Callable[[], T]) -> T | Awaitable[T]:
-        """Decide now, or, if no producer id is at hand, once there is one."""
+        """Decide now, or, if no producer id is available, once one is."""
         if self.producer_ids.is_ready:
             return decide()
         return self._decide_later(decide)
@@ -219,7 +219,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         places: frozenset[TopicPartition],
         client_version: int,
     ) -> int:
-        """Add partitions to the transaction; an error code."""
+        """Add partitions to the transaction; returns an error code."""
         try:
             partition = self.partition(transactional_id)
             decision = partition.shard.handle_add(
@@ -234,7 +234,9 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def verify_partitions(
         self, transactional_id: str, claim: Claim, places: frozenset[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Whether the partitions are in the transaction; an error code for each."""
+        """Check whether the partitions belong to the transaction; returns an error code for
+        each.
+        """
         try:
             shard = self.partition(transactional_id).shard
         except KafkaError as error:
@@ -260,15 +262,15 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def _carry_out(
         self, partition: TransactionPartition, decision: Decision
     ) -> Decision | Awaitable[Decision]:
-        """Append what was decided; a prepared transaction's markers follow before the answer, so
-        that who reads it and who goes on with the next transaction finds it done.
+        """Append a decision. The markers of a prepared transaction are written before the answer,
+        so that readers, and the producer's next transaction, find it completed.
         """
         transaction = decision.transaction
         if transaction is not None:
             partition.take(transaction)
             if partition.shard.is_prepared(transaction.transactional_id):
                 return self._end(partition, transaction, decision)
-        # What was answered rests on what was decided before, too.
+        # The answer also depends on earlier decisions.
         if partition.is_settled():
             return decision
         return self._when_settled(partition, decision)
@@ -295,7 +297,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         assert decision.transaction is not None
         work = self.spawn(self._complete(partition, decision.transaction.transactional_id))
         await partition.settled()
-        # It is decided: a partition that can't be written now does not hold the answer up for long.
+        # It is decided: a partition that cannot be written now delays the answer only briefly.
         await asyncio.wait({work}, timeout=RETRY_SECONDS)
         return decision
 
@@ -304,7 +306,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def complete_later(
         self, partition: TransactionPartition, transactional_id: str, delay_s: float = 0.0
     ) -> None:
-        """Write the markers of a prepared transaction beside the requests."""
+        """Write the markers of a prepared transaction in the background."""
 
         async def wait_and_complete() -> None:
             await asyncio.sleep(delay_s)
@@ -313,14 +315,15 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self.spawn(wait_and_complete())
 
     async def _complete(self, partition: TransactionPartition, transactional_id: str) -> None:
-        """Write the markers of a prepared transaction until all are written, or another broker has
-        to.
+        """Write the markers of a prepared transaction until all are written, or another broker is
+        responsible.
         """
         if transactional_id in partition.completing:
             return
         partition.completing.add(transactional_id)
         try:
-            # Not before the decision is safe: a marker without it would be half a transaction.
+            # Only after the decision is durable: a marker without it would leave half a
+            # transaction.
             await partition.settled(timeout_s=None)
             prepared = partition.shard.transactions[transactional_id]
             retry_s = self._markers.retry_s
@@ -349,10 +352,10 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             return False
         return True
 
-    # ---- by the clock ----
+    # ---- periodic work ----
 
     async def _abort_overdue(self) -> None:
-        """Abort transactions that have run out of time, and fence their producers."""
+        """Abort transactions past their timeout, and fence their producers."""
         slices = Slices()
         for partition in self._loaded():
             try:
@@ -373,7 +376,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             self.complete_later(partition, transactional_id)
 
     async def _forget_expired(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Forget transactional ids that were not used for long."""
         for partition in self._loaded():
             known = list(partition.shard.transactions)
             for begin in range(0, len(known), EXPIRED_PER_TURN):
@@ -389,7 +392,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         return [item for item in self.partitions if item.error_code == ErrorCode.NONE]
 
     def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it now and then; a failure is told, and the next time comes."""
+        """Run it periodically; a failure is reported, and it runs again at the next time."""
 
         async def again() -> None:
             while True:
