@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: `import kstore` itself does no work."""
+    """Import an attribute on first use, so that `import kstore` does no work."""
     if name == "__version__":
         from kstore.version import installed_version
 

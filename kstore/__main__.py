@@ -1,8 +1,7 @@
-"""The ``kstore`` command. It only chooses what to import: a start of ``kstore serve`` must not pay
-for the other commands, nor for the library that reads their command lines.
+"""The ``kstore`` command. It chooses which module to import, so that ``kstore serve`` starts
+without the other commands and without the command line library.
 
-The commands are in kstore/cli; the broker's start is kstore/cli/serve.py, everything else
-kstore/cli/app.py.
+``kstore serve`` is in kstore/cli/serve.py, everything else in kstore/cli/app.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""ACLs: the words that a rule is made of, with Kafka's numbers, a rule, and a filter of rules.
+"""ACLs: resource types, operations and other enumerations with Kafka's numbers, a rule, and a
+filter of rules.
 
-Shared by the broker, who keeps and applies them, and by the clients, who manage them; nothing here
-decides.
+The broker stores and applies ACLs; clients manage them. Nothing here decides access.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 ANY_NAME = "*"
-"""The literal name that means every resource of its type."""
+"""The literal name that matches every resource of its type."""
 ANY_HOST = "*"
 ANY_PRINCIPAL = "User:*"
 CLUSTER_NAME = "kafka-cluster"
-"""The one name of the one Cluster resource."""
+"""The name of the only Cluster resource."""
 
 
 class AclResourceType(KafkaNumber):
-    """What an ACL is about, with Kafka's numbers."""
+    """The type of resource that an ACL applies to, with Kafka's numbers."""
 
     UNKNOWN = 0
     ANY = 1
@@ -51,7 +51,7 @@ class AclResourceType(KafkaNumber):
 
 
 class AclPatternType(KafkaNumber):
-    """How a resource's name is meant. ANY and MATCH are for filters only (KIP-290)."""
+    """How the name of a resource is matched. ANY and MATCH are for filters only (KIP-290)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -61,8 +61,8 @@ class AclPatternType(KafkaNumber):
 
 
 class AclOperation(KafkaNumber):
-    """What may be done. 13 means CREATE_TOKENS on a User, and on the Cluster of a kstore broker
-    REPLICATOR_WRITE: to append with given offsets (KIP-391).
+    """What a rule allows or denies. 13 is CREATE_TOKENS on a User. On the Cluster of a kstore
+    broker it is REPLICATOR_WRITE: to append records with given offsets (KIP-391).
     """
 
     UNKNOWN = 0
@@ -85,7 +85,7 @@ class AclOperation(KafkaNumber):
 
 
 class AclPermission(KafkaNumber):
-    """Whether it is allowed. ANY is for filters only."""
+    """Whether the rule allows or denies. ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -95,7 +95,9 @@ class AclPermission(KafkaNumber):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One rule: a principal ("User:name") on a host ("*": all) may or may not do something."""
+    """A rule: a principal ("User:name") on a host ("*" for all) is allowed or denied an
+    operation.
+    """
 
     resource_type: AclResourceType
     resource_name: str
@@ -115,9 +117,9 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which ACLs are meant; None and ANY match all.
+    """Selects ACLs; None and ANY match all.
 
-    The pattern type MATCH finds all rules that apply to resource_name, literal, prefixed and "*".
+    The pattern type MATCH selects all rules that apply to resource_name: literal, prefixed and "*".
     """
 
     resource_type: AclResourceType = AclResourceType.ANY
@@ -129,7 +131,7 @@ class AclFilter:
     pattern_type: AclPatternType = AclPatternType.ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether the rule is one of those meant."""
+        """Whether the filter selects this rule."""
         return (
             self.resource_type in (AclResourceType.ANY, acl.resource_type)
             and self.operation in (AclOperation.ANY, acl.operation)
@@ -177,23 +179,23 @@ def _table() -> Mapping[AclResourceType, frozenset[AclOperation]]:
 
 
 SUPPORTED_OPERATIONS = _table()
-"""The operations that an answer tells of as permitted or not (KIP-430), by resource type."""
+"""The operations that a response reports as permitted or not (KIP-430), by resource type."""
 
 
 def mask_of(operations: Iterable[AclOperation]) -> int:
-    """The operations as the bit field of an answer (KIP-430)."""
+    """The operations as the bit field of a response (KIP-430)."""
     return sum(1 << operation for operation in operations)
 
 
 def operation_name(operation: AclOperation, resource_type: AclResourceType) -> str:
-    """The operation's name where it is meant for this type of resource."""
+    """The operation's name for this type of resource."""
     if operation == AclOperation.REPLICATOR_WRITE and resource_type == AclResourceType.CLUSTER:
         return "REPLICATOR_WRITE"
     return operation.name
 
 
 def operations_of(bits: int) -> frozenset[AclOperation] | None:
-    """The operations of a bit field of an answer; None where it has none (KIP-430)."""
+    """The operations of a response's bit field; None if the response has none (KIP-430)."""
     if bits == -(2**31):
         return None
     return frozenset(operation for operation in AclOperation if bits >> operation & 1)

@@ -1,7 +1,7 @@
-"""A broker as a process of its own: started, waited for until it is ready, ended. `make run`,
-`kstore cluster`, kstore.testing and kstore's own tests start theirs with it.
+"""A broker as a separate process: starts it, waits until it is ready, and stops it. `make run`,
+`kstore cluster`, kstore.testing and kstore's own tests use this module.
 
-It knows no settings and no folders, and it does not restart what has ended.
+It knows no settings and no folders, and it does not restart a broker that has exited.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ __all__ = [
 STOP_TIMEOUT_S = 30.0
 TAIL_BYTES = 4000
 FOR_TESTS = frozenset({"KSTORE_CHECK_INVARIANTS", "KSTORE_LONG_HOLDS_FILE"})
-"""Settings that all brokers have from the environment, since tests put them there."""
+"""Settings that all brokers get from the environment, because tests set them there."""
 
 
 class BrokerProcessError(RuntimeError):
-    """A process was not started, or did not get ready; the message says why."""
+    """A process did not start, or did not become ready; the message says why."""
 
 
 class BrokerEndedError(BrokerProcessError):
-    """It ended before it was ready."""
+    """The process exited before it was ready."""
 
     def __init__(self, process: BrokerProcess, exit_code: int) -> None:
         self.process = process
         self.exit_code = exit_code
         super().__init__(
-            f"{process.name} ended before it was ready (exit code {exit_code})"
+            f"{process.name} exited before it was ready (exit code {exit_code})"
             f"{_and_output(process)}"
         )
 
 
 class BrokerLateError(BrokerProcessError):
-    """Some that were waited for run, and are not ready in time."""
+    """Some processes run, but are not ready in time."""
 
     def __init__(self, processes: Sequence[BrokerProcess]) -> None:
         self.processes = processes
@@ -62,37 +62,38 @@ class BrokerLateError(BrokerProcessError):
 
 
 class Ready(NamedTuple):
-    """What `kstore serve --json` says when clients are answered."""
+    """The line that `kstore serve --json` prints when the broker is ready for clients."""
 
     address: str
     """host:port of its first listener."""
     ready_ms: int
-    """From its process's beginning to then."""
+    """From the start of its process."""
     http: str
-    """The URL of its HTTP API; empty where it has none."""
+    """The URL of its HTTP API; empty if it has none."""
 
 
 class Ended(NamedTuple):
-    """How a process ended; ``was_killed``: it took too long, and was sent SIGKILL."""
+    """How a process exited. ``was_killed``: it took too long and was sent SIGKILL."""
 
     exit_code: int
     was_killed: bool
 
 
 def serve_command(*arguments: str, isolated: bool = True) -> list[str]:
-    """`kstore serve --json` of this Python; ``isolated``: what is in the working directory is not
-    imported.
+    """The command `kstore serve --json` of this Python. ``isolated``: do not import from the
+    working directory.
     """
     flags = ["-P"] if isolated else []
     return [sys.executable, *flags, "-m", "kstore", "serve", "--json", *arguments]
 
 
 class BrokerProcess:
-    """Starts the command when it is made, in a session of its own: Ctrl-C does not reach it.
+    """A running command. The constructor starts it in a session of its own, so Ctrl-C does not
+    reach it.
 
-    Its log, what it writes to stderr, is appended to ``log``; without one it is this process's
-    stderr. The environment is this process's without the settings in it, which would be the same
-    for all brokers (FOR_TESTS are to be). Raises BrokerProcessError.
+    Its log (what it writes to stderr) is appended to ``log``; without one, stderr is that of this
+    process. The environment is that of this process, without broker settings, which would be the
+    same for all brokers (FOR_TESTS are kept). Raises BrokerProcessError.
     """
 
     def __init__(
@@ -107,13 +108,13 @@ class BrokerProcess:
         has_ready_line: bool = True,
         new_session: bool = True,
     ) -> None:
-        """``has_ready_line``: a line on stdout says that it is ready; without, stdout is a part of
-        the log.
+        """``has_ready_line``: a line on stdout reports that it is ready. Otherwise stdout is part
+        of the log.
         """
         self.name = name
         self.log = log
         self.ready_line = ""
-        """What it said; empty until then."""
+        """The ready line; empty until it is ready."""
         if environment is None:
             environment = {
                 name: value
@@ -141,18 +142,18 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return self.process.poll() is None
 
     @property
     def ready(self) -> Ready:
-        """Its ready line, of `serve --json`."""
+        """The ready line of `serve --json`."""
         said = json.loads(self.ready_line)
         return Ready(said["address"], said["ready_ms"], said.get("http", ""))
 
     def wait_ready(self, deadline_s: float) -> None:
-        """Return once it is ready. BrokerEndedError; BrokerLateError at a time of
-        time.monotonic(). It goes on running then: `end` it.
+        """Return when the process is ready. Raises BrokerEndedError, or BrokerLateError at
+        ``deadline_s`` (of time.monotonic()). The process still runs then: call `end`.
         """
         for _ in each_ready([self], deadline_s):
             pass
@@ -160,12 +161,12 @@ class BrokerProcess:
     def end(
         self, number: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S
     ) -> Ended:
-        """Send it a signal and wait until it has ended; SIGKILL if that takes too long, or if the
-        wait is interrupted.
+        """Send a signal and wait until the process has exited. Sends SIGKILL if that takes too
+        long, or if the wait is interrupted.
         """
         if self.is_running:
             self.process.send_signal(number)
-            self.process.send_signal(signal.SIGCONT)  # one that is paused ends now
+            self.process.send_signal(signal.SIGCONT)  # a stopped process must continue to exit
         was_killed = False
         try:
             self.process.wait(timeout_s)
@@ -179,19 +180,20 @@ class BrokerProcess:
         return Ended(self.process.returncode, was_killed)
 
     def release(self) -> None:
-        """Close the pipes to it, and leave it running."""
+        """Close the pipes to the process, and leave it running."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
 
     def output(self) -> str:
-        """The end of its log; empty without one."""
+        """The end of its log; empty if it has none."""
         return "" if self.log is None else end_of_file(self.log)
 
 
 def each_ready(starting: Collection[BrokerProcess], deadline_s: float) -> Iterator[BrokerProcess]:
-    """Each of them, as soon as it is ready. BrokerEndedError for the first that has ended;
-    BrokerLateError for those that are not ready at a time of time.monotonic().
+    """Yield each process as soon as it is ready. Raises BrokerEndedError for the first process that
+    exits, and BrokerLateError for processes that are not ready at ``deadline_s`` (of
+    time.monotonic()).
     """
     waiting = {_stdout(process): process for process in starting}
     while waiting:
@@ -214,7 +216,7 @@ def _stdout(process: BrokerProcess) -> IO[bytes]:
 
 
 def end_of_file(path: Path, start: int = 0) -> str:
-    """The last 4,000 bytes of a log file as text, those from an offset on; empty without a file."""
+    """The last 4,000 bytes of a log file as text, from an offset on; empty if there is no file."""
     try:
         with open(path, "rb") as file:
             file.seek(max(start, file.seek(0, os.SEEK_END) - TAIL_BYTES))

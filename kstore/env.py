@@ -1,7 +1,8 @@
-"""What the outside world is to kstore: time, randomness and the file system, each replaceable.
+"""The interface to the outside world: time, randomness and the file system. Each part can be
+replaced.
 
-Tests and the simulation pass their own; everything else uses ``SystemEnv``. Nothing here knows
-what a log is. LMDB's own files are the one exception: LMDB opens and maps them itself.
+Tests and the simulation pass their own; all other code uses ``SystemEnv``. Nothing here knows what
+a log is. LMDB is the exception: it opens and maps its own files.
 """
 
 from __future__ import annotations
@@ -25,30 +26,32 @@ F = TypeVar("F")
 
 
 def sync_data(descriptor: int) -> None:
-    """Wait until the disk has a file's data. On macOS fsync leaves it in the disk's own cache."""
+    """Wait until the disk has a file's data. On macOS, fsync leaves the data in the disk's
+    cache.
+    """
     if sys.platform == "darwin":
         try:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        except OSError:  # a file system that does not know it
+        except OSError:  # a file system that does not support it
             os.fsync(descriptor)
     else:
         os.fdatasync(descriptor)
 
 
 class Clock(Protocol):
-    """Wall time for timestamps, and a time that never goes back for intervals."""
+    """Wall time for timestamps, and a monotonic time for intervals."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some point; never goes back."""
+        """Seconds since some point; monotonic."""
         ...
 
 
 class Random(Protocol):
-    """Where ids and jitter come from."""
+    """The source of ids and jitter."""
 
     def uuid(self) -> uuid.UUID:
         """A new random id."""
@@ -60,12 +63,14 @@ class Random(Protocol):
 
 
 class FileSystem(Protocol):
-    """Every file-system call that a log makes. Methods raise OSError as the os module does."""
+    """The file-system calls of a log. Methods raise OSError as the os module does."""
 
     def open_segment(
         self, factory: Callable[..., F], path: str, *, writable: bool, create: bool
     ) -> F:
-        """Open a segment file by ``factory(path, writable=.., create=..)``, or a stand-in."""
+        """Open a segment file by ``factory(path, writable=.., create=..)``, or a replacement for
+        it.
+        """
         ...
 
     def listdir(self, path: str) -> list[str]:
@@ -73,19 +78,21 @@ class FileSystem(Protocol):
         ...
 
     def mkdir(self, path: str, mode: int = 0o777) -> None:
-        """Make a directory, and its parents with the usual mode; fine if it is there."""
+        """Create a directory, and its parents with the usual mode. An existing directory is no
+        error.
+        """
         ...
 
     def replace(self, source: str, target: str) -> None:
-        """Rename, over an existing target too."""
+        """Rename a file; an existing target is replaced."""
         ...
 
     def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Delete a file."""
         ...
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file."""
+        """Truncate a file."""
         ...
 
     def rmdir(self, path: str) -> None:
@@ -105,22 +112,22 @@ class FileSystem(Protocol):
         ...
 
     def read_file(self, path: str) -> bytes:
-        """A small file's content."""
+        """The content of a small file."""
         ...
 
     def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """Write a small file so that it has either its old or its new content; durably, or when
-        the system gets to it.
+        """Write a small file so that it has either its old or its new content after a crash.
+        ``durable``: return when the new content is durable.
         """
         ...
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Write over the beginning of a small file that is there, in place."""
+        """Overwrite the beginning of an existing small file, in place."""
         ...
 
 
 class Env(Protocol):
-    """The three together."""
+    """The clock, the randomness and the file system."""
 
     @property
     def clock(self) -> Clock:
@@ -146,7 +153,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds since some point; never goes back."""
+        """Seconds since some point; monotonic."""
         return time.monotonic()
 
 
@@ -176,22 +183,24 @@ class SystemFileSystem:
         return os.listdir(path)
 
     def mkdir(self, path: str, mode: int = 0o777) -> None:
-        """Make a directory, and its parents with the usual mode; fine if it is there."""
+        """Create a directory, and its parents with the usual mode. An existing directory is no
+        error.
+        """
         try:
             os.mkdir(path, mode)
-        except OSError:  # it is there, or its parents are not
+        except OSError:  # it exists, or its parents do not
             os.makedirs(path, mode, exist_ok=True)
 
     def replace(self, source: str, target: str) -> None:
-        """Rename, over an existing target too."""
+        """Rename a file; an existing target is replaced."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Delete a file."""
         os.unlink(path)
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file."""
+        """Truncate a file."""
         os.truncate(path, size_bytes)
 
     def rmdir(self, path: str) -> None:
@@ -215,7 +224,7 @@ class SystemFileSystem:
         return os.stat(path).st_mtime_ns
 
     def read_file(self, path: str) -> bytes:
-        """A small file's content."""
+        """The content of a small file."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             parts = []
@@ -226,7 +235,7 @@ class SystemFileSystem:
             os.close(descriptor)
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Write over the beginning of a small file that is there, in place."""
+        """Overwrite the beginning of an existing small file, in place."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.pwrite(descriptor, content, 0)
@@ -234,8 +243,8 @@ class SystemFileSystem:
             os.close(descriptor)
 
     def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """Write a small file so that it has either its old or its new content; durably, or when
-        the system gets to it.
+        """Write a small file so that it has either its old or its new content after a crash.
+        ``durable``: return when the new content is durable.
         """
         temporary = path + ".tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -257,7 +266,7 @@ class SystemFileSystem:
 
 
 class SystemEnv:
-    """The real world. Parts may be replaced one by one."""
+    """The real system. Each part can be replaced."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""What a call that takes several things accepts: types that a str and a mapping do not match, and
-the checks that say in a sentence what to pass instead.
+"""Types and checks of arguments that take several items. The types exclude str and mappings; each
+check's message says what to pass instead.
 
 A str is a sequence of strs, so `delete_topics("xyz")` would delete x, y and z.
 """
@@ -26,25 +26,25 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Listed(Protocol[T_co]):
-    """A list, a tuple, or another sequence; not str or bytes, whose `in` takes only their own kind,
-    and no mapping, which has no `count`.
+    """A list, a tuple, or another sequence. Not str or bytes, whose `in` takes only their own type,
+    and not a mapping, which has no `count`.
     """
 
     def __contains__(self, value: object, /) -> bool:
-        """Whether it is one of them."""
+        """Whether it is one of the items."""
 
     def __iter__(self) -> Iterator[T_co]:
-        """One after the other."""
+        """Iterate over the items."""
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of items."""
 
     def count(self, value: Any, /) -> int:
-        """How often it is one of them."""
+        """How often the value occurs."""
 
 
 Items = Listed[T] | AbstractSet[T] | ValuesView[T] | Iterator[T]
-"""Several things: a list, tuple, set, view of a dict, or generator of them."""
+"""Several items: a list, tuple, set, view of a dict, or generator."""
 
 Headers = Mapping[str, "Buffer | None"] | Listed[tuple[str, "Buffer | None"]]
 """A record's headers: (key, value) pairs, or a mapping."""
@@ -53,8 +53,8 @@ _Kinds = type | tuple[type, ...]
 
 
 def check_items(name: str, given: object, what: str) -> None:
-    """TypeError for one thing in place of several, and for a mapping. `what` names the things, in
-    the plural.
+    """Raise TypeError for a single item, and for a mapping. `what` names the items, in the
+    plural.
     """
     is_one = isinstance(given, (str, bytes, bytearray, memoryview)) or hasattr(given, "_fields")
     if is_one or not isinstance(given, Iterable):
@@ -66,29 +66,29 @@ def check_items(name: str, given: object, what: str) -> None:
 
 
 def check_name(what: str, given: object) -> None:
-    """TypeError for a name that is no text. `what` is whose name it is."""
+    """Raise TypeError for a name that is not text. `what` names what has the name."""
     if not isinstance(given, str):
         raise TypeError(f"{what} is {_shown(given)}: pass its name as a str")
 
 
 def items_of(name: str, given: Iterable[T], kinds: _Kinds, what: str) -> list[T]:
-    """The things as a list; TypeError, too, where one is none of `kinds`."""
+    """The items as a list. Also raises TypeError if one is not of `kinds`."""
     check_items(name, given, what)
     found = list(given)
     for item in found:
         if not isinstance(item, kinds):
-            raise TypeError(f"{name} has {_shown(item)} in it: pass a list of {what}")
+            raise TypeError(f"{name} contains {_shown(item)}: pass a list of {what}")
     return found
 
 
 def partitions_of(name: str, given: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The same for partitions; a plain (topic, partition) is one, too."""
+    """The same for partitions; a plain (topic, partition) also counts as one."""
     rows = items_of(name, given, (tuple, list), "TopicPartition")
     return [_partition(name, row) for row in rows]
 
 
 def mapping_of(name: str, given: Mapping[K, T], what: str) -> Mapping[K, T]:
-    """The mapping; TypeError for anything else. `what` says from what to what."""
+    """The mapping; TypeError for anything else. `what` describes its keys and values."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{name} is {_shown(given)}: pass a dict of {what}")
     return given
@@ -97,20 +97,20 @@ def mapping_of(name: str, given: Mapping[K, T], what: str) -> Mapping[K, T]:
 def by_partition(
     name: str, given: Mapping[TopicPartition, T], what: str, kinds: _Kinds = object
 ) -> dict[TopicPartition, T]:
-    """A mapping from partitions, plain (topic, partition) among them; `what` says to what, and
-    values are of `kinds`.
+    """A mapping whose keys are partitions, or plain (topic, partition) tuples. `what` describes the
+    values, which are of `kinds`.
     """
     rows = mapping_of(name, given, f"TopicPartition -> {what}")
     for value in rows.values():
         if not isinstance(value, kinds):
             raise TypeError(
-                f"{name} has {_shown(value)} in it: pass a dict of TopicPartition -> {what}"
+                f"{name} contains {_shown(value)}: pass a dict of TopicPartition -> {what}"
             )
     return {_partition(name, key): value for key, value in rows.items()}
 
 
 def check_config(key: str, value: object) -> None:
-    """TypeError for a config's value that is no text, but a number, say."""
+    """Raise TypeError for the value of a config that is not text, such as a number."""
     if not isinstance(value, (str, type(None))):
         raise TypeError(f"{key} is {_shown(value)}: pass text, or None for the default")
 
@@ -118,7 +118,7 @@ def check_config(key: str, value: object) -> None:
 def _partition(name: str, given: Sequence[Any]) -> TopicPartition:
     is_one = isinstance(given, (tuple, list)) and len(given) == 2
     if not is_one or not isinstance(given[0], str) or not isinstance(given[1], int):
-        raise TypeError(f"{name} has {_shown(given)} in it: pass TopicPartition(topic, partition)")
+        raise TypeError(f"{name} contains {_shown(given)}: pass TopicPartition(topic, partition)")
     return TopicPartition(*given)
 
 

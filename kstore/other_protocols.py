@@ -1,5 +1,5 @@
-"""What the first bytes of a connection say that is no Kafka connection: TLS or HTTP. Both ends use
-it, to name a client or a port that was mistaken for another.
+"""Recognizes TLS or HTTP by the first bytes of a connection. Both ends use it to name a client or a
+port that speaks another protocol than expected.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ OTHER_CLIENTS = {
     "TLS": "it speaks TLS, and this listener does not: give the client a security.protocol of "
     "PLAINTEXT or SASL_PLAINTEXT, or the port of a listener with TLS",
 }
-"""What a broker tells its operator of a client on a port without TLS."""
+"""What a broker logs about such a client on a port without TLS."""
 
 SIZE_LIMITS = (
     "socket.request.max.bytes",
     "sasl.server.max.receive.size, until it is authenticated",
 )
-"""What bounds a request, and what does before it is known whose it is."""
+"""The setting that limits a request, and the one that does before the client is authenticated."""
 
 _HTTP = (
     b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ",
@@ -30,7 +30,7 @@ HTTP_REFUSAL = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_TEXT), _TEXT)
 )
-"""What an HTTP client is told."""
+"""The answer to an HTTP client."""
 
 
 def other_protocol(first: bytes) -> str | None:

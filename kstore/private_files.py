@@ -1,7 +1,7 @@
-"""Files and folders for their owner alone: how they are made, opened and looked at. No symbolic
-link is followed, and a file that others may read or write is made private again.
+"""Creates, opens and checks files and folders that only their owner may access. Symbolic links are
+not followed. A file that others may read or write is made private again.
 
-The rule for folders is OpenSSH's: others are everybody but the process's user and root, and a group
+The rule for folders is OpenSSH's: others are all users but the process's user and root. A group
 counts as the user's own if it has the user's name and no other member (umask 002).
 """
 
@@ -22,7 +22,7 @@ PRIVATE_FOLDER = 0o700
 
 
 class UnsafeFileError(PermissionError):
-    """A file or folder that others can change, or could have put there; says what to do."""
+    """A file or folder that others can change, or may have created; the message says what to do."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(errno.EPERM, sentence)
@@ -32,9 +32,9 @@ class UnsafeFileError(PermissionError):
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a regular file, made with mode 0600 where ``flags`` make it; its descriptor.
+    """Open a regular file; its descriptor. If ``flags`` create the file, it gets mode 0600.
 
-    UnsafeFileError for a symbolic link, and for what is no regular file.
+    Raises UnsafeFileError for a symbolic link, and if it is not a regular file.
     """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
@@ -51,8 +51,9 @@ def open_private(path: str, flags: int) -> int:
 
 
 def make_private(path: str) -> None:
-    """Before a library opens a file by its name: UnsafeFileError for a symbolic link, and a file
-    that is there gets mode 0600. It is not opened here, because closing it would end LMDB's locks.
+    """Call this before a library opens a file by its name. Raises UnsafeFileError for a symbolic
+    link; an existing file gets mode 0600. This function does not open the file, because closing it
+    would release LMDB's locks.
     """
     try:
         found = os.lstat(path)
@@ -62,8 +63,8 @@ def make_private(path: str) -> None:
 
 
 def make_private_folder(path: str) -> None:
-    """Make a folder of mode 0700, or give that mode to one that is there; UnsafeFileError for a
-    symbolic link.
+    """Create a folder of mode 0700, or give that mode to an existing one. Raises UnsafeFileError
+    for a symbolic link.
     """
     refuse_link(path)
     os.makedirs(path, PRIVATE_FOLDER, exist_ok=True)
@@ -71,11 +72,11 @@ def make_private_folder(path: str) -> None:
 
 
 def refuse_link(path: str) -> None:
-    """UnsafeFileError if the path is a symbolic link."""
+    """Raise UnsafeFileError if the path is a symbolic link."""
     if os.path.islink(path):
         raise UnsafeFileError(
-            f"{path} is a symbolic link to {os.readlink(path)!r}, which may lead to a file of "
-            "somebody else: look at what it is, and remove the link"
+            f"{path} is a symbolic link to {os.readlink(path)!r}, which may point to another "
+            "user's file: check the target, and remove the link"
         )
 
 
@@ -88,7 +89,7 @@ def _tighten(
     if stat.S_ISLNK(found.st_mode):
         refuse_link(path)
     if not is_right(found.st_mode):
-        raise UnsafeFileError(f"{path} is of another kind than it should be: move it away")
+        raise UnsafeFileError(f"{path} is not of the expected type: move it away")
     mode = stat.S_IMODE(found.st_mode)
     if not mode & 0o077:
         return
@@ -102,7 +103,9 @@ def _tighten(
 
 
 def others_write(path: str) -> str | None:
-    """How others may write to a folder and what to do about it, in words; None if they may not."""
+    """A sentence about how others may write to a folder, and how to prevent it; None if they may
+    not.
+    """
     found = os.stat(path)
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid not in {0, os.geteuid()}:
@@ -115,12 +118,12 @@ def others_write(path: str) -> str | None:
 
 
 def check_folder(path: str, holds: str) -> str | None:
-    """UnsafeFileError for a folder that others may write to; a warning in words where others may
-    read it, else None. ``holds``: what is in it.
+    """Raise UnsafeFileError for a folder that others may write to. Returns a warning if others may
+    read it, else None. ``holds`` names its content.
     """
     problem = others_write(path)
     if problem is not None:
-        raise UnsafeFileError(f"{holds} can't be kept where others may write: {problem}")
+        raise UnsafeFileError(f"{holds} can't be stored where others may write: {problem}")
     found = os.stat(path)
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o007 or (mode & 0o070 and not _is_own_group(found.st_gid)):

@@ -1,4 +1,4 @@
-"""The small value types that every layer shares. No behaviour beyond names and shapes."""
+"""Small value types that all layers share: only names and shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class KafkaNumber(IntEnum):
-    """Kafka's numbers for something. One that only later versions know is UNKNOWN, 0."""
+    """Kafka's numbers for something. A number that only later versions know is UNKNOWN, 0."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self:
@@ -43,11 +43,11 @@ class Header(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group commits for a partition: the next offset to read, and a text of the user's.
+    """What a group commits for a partition: the next offset to read, and a text of the user.
 
-    ``leader_epoch`` is that of the last record before the offset (KIP-320), -1 for unknown.
-    ``offset_epoch`` is opaque and says which life of the partition the offset belongs to
-    (KIP-232); None for unknown.
+    ``leader_epoch`` is the epoch of the last record before the offset (KIP-320), -1 if unknown.
+    ``offset_epoch`` is opaque and identifies the incarnation of the partition that the offset
+    belongs to (KIP-232); None if unknown.
     """
 
     offset: int
@@ -57,7 +57,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a moment: its offset and timestamp in ms, and the epochs as in
+    """The first record at or after a time: its offset, its timestamp in ms, and the epochs as in
     OffsetAndMetadata.
     """
 
@@ -68,8 +68,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """The member that commits offsets in a transaction (KIP-447). Generation or member epoch -1 and
-    an empty member id: not a member of the group.
+    """The member that commits offsets in a transaction (KIP-447). A generation or member epoch of
+    -1 with an empty member id means no member of the group.
     """
 
     group_id: str
@@ -79,20 +79,20 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class DecodeOptions(TypedDict, total=False):
-    """Which records of a buffer of batches are wanted: what every way of decoding takes by name,
-    with `kstore.record.decode`'s defaults.
+    """Which records of a buffer of batches to decode: the keyword arguments of all decoding
+    functions, with `kstore.record.decode`'s defaults.
     """
 
     verify: bool
     """Check each batch's CRC."""
     start_offset: int
-    """Records before it are left out."""
+    """Records before this offset are skipped."""
     end_offset: int | None
-    """Records at or after it are left out."""
+    """Records at or after this offset are skipped."""
     control: bool
-    """Control batches too."""
+    """Include control batches."""
     aborted: Iterable[tuple[int, int]] | None
-    """(producer id, first offset) of a Fetch response: their records are left out
-    (read_committed)."""
+    """(producer id, first offset) of a Fetch response; these records are skipped (read_committed).
+    """
     max_decompressed_bytes: int
-    """The bound of one batch; below 0: 256 MiB."""
+    """The maximum size of a batch; below 0: 256 MiB."""

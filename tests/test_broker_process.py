@@ -91,7 +91,7 @@ def test_a_port_in_use_is_told_with_the_last_lines(start: Start, tmp_path: Path)
             process.wait_ready(deadline())
     assert problem.value.exit_code == 1
     words = str(problem.value)
-    assert words.startswith("broker 7 ended before it was ready (exit code 1):\nkstore: ")
+    assert words.startswith("broker 7 exited before it was ready (exit code 1):\nkstore: ")
     assert f"{port} is in use by another process" in words
 
 

@@ -51,7 +51,7 @@ def test_who_counts_as_another(
     if refused:
         assert f"mode {mode:04o}" in str(problem)
         assert f"chmod 700 {tmp_path}" in str(problem)
-        with pytest.raises(UnsafeFileError, match="a secret can't be kept where others may write"):
+        with pytest.raises(UnsafeFileError, match="a secret can't be stored where others"):
             check_folder(str(tmp_path), "a secret")
         return
     warning = check_folder(str(tmp_path), "a secret")

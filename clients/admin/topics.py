@@ -279,7 +279,7 @@ def _new_topics(topics: Items[NewTopic | str] | Mapping[str, int]) -> list[NewTo
         for name, count in topics.items():
             if not isinstance(name, str) or not isinstance(count, int):
                 raise TypeError(
-                    f"topics has {name!r}: {count!r} in it: pass a dict of topic name -> number of "
+                    f"topics contains {name!r}: {count!r}: pass a dict of topic name -> number of "
                     "partitions, or a list of NewTopic"
                 )
         return [NewTopic(name, count) for name, count in topics.items()]

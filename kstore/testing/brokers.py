@@ -176,7 +176,7 @@ class Broker(Server):
             process.wait_ready(deadline)
         except (BrokerEndedError, BrokerLateError) as error:
             is_late = isinstance(error, BrokerLateError)
-            words = "was not ready in time" if is_late else "ended before it was ready"
+            words = "was not ready in time" if is_late else "exited before it was ready"
             self.stop()
             raise BrokerError(f"broker {self.node_id} {words}:\n{self.output()}") from None
         self.address, self.ready_ms, self.http_url = process.ready

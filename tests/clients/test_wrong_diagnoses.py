@@ -119,7 +119,7 @@ def test_values_of_another_kind_are_refused_in_a_sentence(broker: KstoreBroker) 
     text: Any = "57"  # not offset "5" with the metadata "7"
     with (
         Consumer(bootstrap_servers=broker.bootstrap, group_id="kinds") as consumer,
-        pytest.raises(TypeError, match=r"^offsets has the str '57' in it: pass a dict of"),
+        pytest.raises(TypeError, match=r"^offsets contains the str '57': pass a dict of"),
     ):
         consumer.commit({TopicPartition("kinds", 0): text})
 

@@ -82,7 +82,7 @@ def test_a_reader_follows_no_link_to_an_index(tmp_path: Path) -> None:
 
 def test_the_lock_is_no_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".lock")
-    with pytest.raises(LogStorageError, match="of another kind"):
+    with pytest.raises(LogStorageError, match="not of the expected type"):
         kstore.open_log(tmp_path)
 
 

@@ -189,7 +189,7 @@ def test_a_broker_that_does_not_start_says_why(project: pytest.Pytester) -> None
     project.makepyfile("def test_it(kstore_broker): pass")
     result = run(project, "--kstore-setting", "num.partitions=0")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*BrokerError: broker 1 ended before it was ready:*",
+    result.stdout.fnmatch_lines(["*BrokerError: broker 1 exited before it was ready:*",
                                  "*num.partitions*at least 1*"])  # fmt: skip
 
 
