@@ -119,7 +119,7 @@ def test_one_that_ends_is_told_though_others_still_start(start: Start) -> None:
     slow = start(*script("import time; time.sleep(600)"), name="slow")
     bad = start(*script("raise SystemExit('no disk')"), name="bad")
     with pytest.raises(
-        BrokerEndedError, match=r"bad ended .* \(exit code 1\):\nno disk"
+        BrokerEndedError, match=r"bad exited .* \(exit code 1\):\nno disk"
     ) as problem:
         list(each_ready([slow, bad], deadline()))
     assert problem.value.process is bad

@@ -1,7 +1,7 @@
-"""The commands of ``kstore``. serve.py starts a broker with as few imports as possible; app.py
-holds all the others.
+"""The commands of ``kstore``. serve.py starts a broker with as few imports as possible; app.py has
+all other commands.
 
-Nothing below kstore.__main__ imports this package.
+Only kstore.__main__ imports this package.
 
 May import: kstore.broker.app, kstore.broker.runtime, kstore.broker_process,
     kstore.clients, kstore.config, kstore.errors, kstore.private_files, kstore.types,

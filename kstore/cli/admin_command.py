@@ -1,5 +1,5 @@
-"""A command of an admin client: what gives it -b, -X, --profile and --json, makes the client, and
-turns errors into sentences and exit codes.
+"""Makes a function a command of an admin client: adds -b, -X, --profile and --json, creates the
+client, and turns errors into messages and exit codes.
 
 The function takes `admin` (an AdminClient) and `out` (an Output) first, then its own parameters.
 """
@@ -19,7 +19,7 @@ from kstore.cli.output import Output
 
 __all__ = ["admin_command", "with_admin"]
 
-# Every such command's last parameters: its name in the signature -> annotation and default.
+# The last parameters of every such command: name -> annotation and default.
 _SHARED: dict[str, tuple[Any, Any]] = {
     "bootstrap": (Servers, None),
     "properties": (Properties, None),
@@ -30,7 +30,9 @@ _GIVEN = ("admin", "out")
 
 
 def with_admin(function: Callable[..., None], timeout_ms: int = TIMEOUT_MS) -> Callable[..., None]:
-    """The function as typer takes it: without admin and out, with the shared options."""
+    """The function with the signature that typer needs: without admin and out, with the shared
+    options.
+    """
     hints = get_type_hints(function, localns={"AdminClient": Any}, include_extras=True)
     own = [
         parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
@@ -61,8 +63,8 @@ def with_admin(function: Callable[..., None], timeout_ms: int = TIMEOUT_MS) -> C
 def admin_command(
     app: typer.Typer, name: str, example: str, timeout_ms: int = TIMEOUT_MS
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register the function as a command of the app; its docstring is the help. It gives up after
-    timeout_ms, unless the user says otherwise.
+    """Register the function as a command of the app; its docstring is the help. The command fails
+    after timeout_ms, unless the user sets another timeout.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:

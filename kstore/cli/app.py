@@ -1,8 +1,8 @@
-"""Every command of ``kstore``, put together with typer. The commands themselves are in
-files of their own, which are imported when they are called.
+"""Puts the commands of ``kstore`` together with typer. The commands are in other modules, which are
+imported when they are called.
 
-``kstore serve`` with a plain command line does not come through here (see kstore.__main__), so that
-it starts without typer and rich.
+A plain ``kstore serve`` does not use this module (see kstore.__main__), so that it starts without
+typer and rich.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ LazyGroup.modules = {
     "serve": CommandModule(
         "kstore.cli.serve_command", "Start a broker and run it until Ctrl-C.", "serve"
     ),
-    "token": CommandModule("kstore.cli.admin.token", "Delegation tokens."),
+    "token": CommandModule(
+        "kstore.cli.admin.token", "Create, list, renew and expire delegation tokens."
+    ),
     "share": CommandModule(
         "kstore.cli.share.commands",
         "Read topics as a member of a share group.",
@@ -125,7 +127,7 @@ def run(arguments: Sequence[str]) -> int:
 def options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """A log you can pip install: a broker that speaks Kafka's protocol, and tools for it."""
+    """A log that you can pip install: a broker that speaks Kafka's protocol, and tools for it."""
     if version:
         print(f"kstore {installed_version()}")
         raise typer.Exit

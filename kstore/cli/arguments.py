@@ -1,4 +1,4 @@
-"""How words, partitions, moments and lengths of time are written on the command line."""
+"""Parses enumerations, partitions, times and durations of the command line."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ISO = re.compile(
 
 
 def one_of(name: str, value: str, *known: str) -> str:
-    """The value, if it is one of these. Raises typer.BadParameter."""
+    """The value, if it is one of these; otherwise raises typer.BadParameter."""
     if value not in known:
         raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
     return value
 
 
 def parse_partition(text: str) -> TopicPartition:
-    """Read TOPIC:PARTITION; typer.BadParameter if it is not."""
+    """Parse TOPIC:PARTITION; raises typer.BadParameter if it is not."""
     topic, colon, number = text.rpartition(":")
     if not colon or not topic or not number.isascii() or not number.isdigit():
         raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION, such as orders:0")
@@ -42,7 +42,7 @@ def parse_partition(text: str) -> TopicPartition:
 
 
 def parse_partitions(text: str) -> tuple[str, list[int] | None]:
-    """Read TOPIC or TOPIC:0,1,2: a topic, and which of its partitions (None: all)."""
+    """Parse TOPIC or TOPIC:0,1,2: a topic and some of its partitions (None: all)."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
@@ -50,7 +50,7 @@ def parse_partitions(text: str) -> tuple[str, list[int] | None]:
 
 
 def parse_ids(text: str) -> list[int]:
-    """Read numbers with commas between them; typer.BadParameter if they are not."""
+    """Parse numbers separated by commas; raises typer.BadParameter if they are not."""
     parts = text.split(",")
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise typer.BadParameter(f"{text!r} is not a list of numbers, such as 0,1,2")
@@ -58,13 +58,13 @@ def parse_ids(text: str) -> list[int]:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Read 90s, 15m, 2h, 7d (or several, 1h30m) or ISO 8601 (P1DT2H); in milliseconds."""
+    """Parse 90s, 15m, 2h, 7d (or several, 1h30m) or ISO 8601 (P1DT2H); in milliseconds."""
     parts = _SHORT.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
         return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
     match = _ISO.fullmatch(text)
     if match is None or not any(match.groups()):
-        raise typer.BadParameter(f"{text!r} is not a length of time, such as 90s, 2h or P1DT2H")
+        raise typer.BadParameter(f"{text!r} is not a duration, such as 90s, 2h or P1DT2H")
     units = ("w", "d", "h", "m", "s")
     return int(_sum_ms(zip(match.groups(), units, strict=True)))
 
@@ -74,14 +74,14 @@ def _sum_ms(parts: Iterable[tuple[str | None, str]]) -> float:
 
 
 def parse_datetime_ms(text: str) -> int:
-    """Read an ISO 8601 moment (UTC where it names no zone) or ms since 1970."""
+    """Parse an ISO 8601 time (UTC if it has no zone) or ms since 1970."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not a moment, such as 2026-03-01T12:00:00+01:00 or 1770000000000"
+            f"{text!r} is not a time, such as 2026-03-01T12:00:00+01:00 or 1770000000000"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -1,8 +1,7 @@
-"""The options by which a command finds its cluster: -b, -X and --profile; and their meeting.
+"""The options with which a command finds its cluster: -b, -X and --profile, and how they combine.
 
-Every user of a machine sees the arguments of its processes, so a secret has better ways in: a
-profile, or ${env:NAME} and ${file:PATH} in place of a value (the words of Kafka's config
-providers).
+All users of a machine can see the arguments of its processes, so do not pass secrets as arguments:
+use a profile, or ${env:NAME} and ${file:PATH} in place of a value (as Kafka's config providers do).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ ProfileName = Annotated[
 
 
 def key_values(items: Sequence[str] | None, example: str) -> dict[str, str]:
-    """Read KEY=VALUE items; typer.BadParameter for one that is not."""
+    """Parse KEY=VALUE items; raises typer.BadParameter for an item that is not one."""
     found: dict[str, str] = {}
     for item in items or ():
         key, equals, value = item.partition("=")
@@ -75,11 +74,11 @@ def client_config(
     profile: str | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A client's settings. The nearest wins: the command's own options (to be laid over this by the
-    command), then -b, -X, --profile, KSTORE_BOOTSTRAP_SERVER, KSTORE_PROFILE, the defaults.
-    Without any servers those of ./kstore-cluster that run are asked.
+    """A client's settings. Order of precedence: the command's own options (the command adds them),
+    -b, -X, --profile, KSTORE_BOOTSTRAP_SERVER, KSTORE_PROFILE, the defaults. If no servers are
+    named, the running brokers of ./kstore-cluster are used.
 
-    Raises ConfigError for a profile that is not there, or one with an unknown setting.
+    Raises ConfigError for a profile that does not exist, or one with an unknown setting.
     """
     config: dict[str, Any] = dict(defaults or {})
     if kind != "producer":
@@ -106,7 +105,9 @@ def client_config(
 
 
 def _find_servers(config: dict[str, Any]) -> None:
-    """Brokers of a cluster's folder: where one is named, and where nothing is."""
+    """Replace a cluster's folder by its brokers, and use ./kstore-cluster if no servers are
+    named.
+    """
     given = config.get("bootstrap.servers")
     if given is None:
         found = _folder_servers()
@@ -117,16 +118,16 @@ def _find_servers(config: dict[str, Any]) -> None:
 
 
 def _folder_servers() -> str | None:
-    """The running brokers of the folder that `kstore cluster` uses by default; None for none."""
+    """The running brokers of `kstore cluster`'s default folder; None if there are none."""
     if not any(Path(DEFAULT_FOLDER).glob("broker*/server.properties")):
         return None
     return _running(DEFAULT_FOLDER)
 
 
 def _named_servers(servers: str) -> str:
-    """Servers as they are named; a folder stands for its brokers.
+    """The servers; a folder is replaced by its brokers.
 
-    ClusterError for a folder without a cluster, or with one of which no broker runs.
+    Raises ClusterError for a folder without a cluster, or if none of its brokers runs.
     """
     if ":" in servers or not Path(servers).is_dir():
         return servers
@@ -155,14 +156,14 @@ def _warn_of_secrets(own: Mapping[str, str]) -> None:
         is_secret = row is not None and row.type is ConfigType.PASSWORD
         if is_secret and not _ELSEWHERE.fullmatch(value):
             typer.echo(
-                f"{name} is seen by every user of this machine while the command runs: write "
+                f"{name} can be seen by all users of this machine while the command runs: write "
                 f"-X '{name}=${{env:NAME}}', or use a profile",
                 err=True,
             )
 
 
 def _looked_up(name: str, value: Any) -> Any:
-    """What ${env:NAME} or ${file:PATH} stands for; every other value as it is."""
+    """The value of ${env:NAME} or ${file:PATH}; any other value unchanged."""
     found = _ELSEWHERE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return value
@@ -174,13 +175,13 @@ def _looked_up(name: str, value: Any) -> Any:
     try:
         return Path(where).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(f"{name} is {value}: {reason}", key=name) from None
 
 
 def _shorten_requests(config: dict[str, Any]) -> None:
-    """A command gives up sooner than a client would; so each of its requests, to leave time for
-    another broker.
+    """A command has a shorter timeout than a client. Each of its requests also has, to leave time
+    for another broker.
     """
     timeout_ms = config.get("default.api.timeout.ms")
     try:

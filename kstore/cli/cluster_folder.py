@@ -1,5 +1,5 @@
-"""The folder of a cluster on one machine, and the processes of its brokers: what `kstore cluster`
-writes, starts, finds and ends. The commands themselves are in the room cluster.
+"""The folder of a cluster on one machine, and its brokers' processes: `kstore cluster` creates,
+starts, finds and stops them here. The commands are in the room cluster.
 
     <folder>/coordination             the store that the brokers share
     <folder>/broker1/server.properties, data, log, pid
@@ -33,7 +33,7 @@ PAUSE_S = 0.01
 
 
 class ClusterError(Exception):
-    """What a `kstore cluster` command can't do; the message says why and what to do."""
+    """Why a `kstore cluster` command failed; the message says what to do."""
 
 
 class Started(NamedTuple):
@@ -46,7 +46,7 @@ class Started(NamedTuple):
 
 
 class BrokerFolder:
-    """One broker's part of the folder, and its process."""
+    """The part of the folder that belongs to one broker, and its process."""
 
     def __init__(self, path: Path, node_id: int) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class BrokerFolder:
         self.pid_file = path / "pid"
 
     def config(self) -> BrokerConfig:
-        """Its settings as they stand in its file; ConfigError."""
+        """The settings in its file. Raises ConfigError."""
         return BrokerConfig.load(self.properties, environ={})
 
     def address(self) -> str:
@@ -66,14 +66,14 @@ class BrokerFolder:
         return f"{host}:{first.port}"
 
     def pid(self) -> int | None:
-        """The process that runs it, however it was started; None if none does."""
+        """The process that runs the broker, however it was started; None if none does."""
         lock = Path(self.config()["log.dirs"][0]) / ".lock"
         with contextlib.suppress(OSError, ValueError, IndexError):
             holder = int(lock.read_text().split()[1])  # "pid 123 (...)"
             if _is_alive(holder) and is_locked(lock):
                 return holder
         with contextlib.suppress(OSError, ValueError):
-            spawned = int(self.pid_file.read_text())  # it may not have come to its lock yet
+            spawned = int(self.pid_file.read_text())  # it may not have locked its folder yet
             if str(self.properties) in Path(f"/proc/{spawned}/cmdline").read_text():
                 return spawned
         return None
@@ -86,12 +86,12 @@ class BrokerFolder:
         return process
 
     def end(self, number: signal.Signals) -> int | None:
-        """Send its process a signal; the process, or None if none runs."""
+        """Send a signal to the process; returns the process, or None if none runs."""
         pid = self.pid()
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-                os.kill(pid, signal.SIGCONT)  # a stopped one ends now, not once it continues
+                os.kill(pid, signal.SIGCONT)  # a stopped process exits now, not when it continues
         return pid
 
     def last_words(self) -> str:
@@ -107,7 +107,7 @@ class ClusterFolder:
         self.path = Path(path).resolve()
 
     def brokers(self) -> list[BrokerFolder]:
-        """The brokers whose settings are there, in the order of their ids."""
+        """The brokers that have settings in the folder, by id."""
         found = []
         for properties in self.path.glob("broker*/server.properties"):
             name = properties.parent.name.removeprefix("broker")
@@ -116,17 +116,17 @@ class ClusterFolder:
         return sorted(found, key=lambda broker: broker.node_id)
 
     def existing(self) -> list[BrokerFolder]:
-        """The same; ClusterError if there is none."""
+        """The same. Raises ClusterError if there are none."""
         found = self.brokers()
         if not found:
             raise ClusterError(
-                f"{self.path} holds no cluster: make one with "
+                f"{self.path} has no cluster: create one with "
                 f"`kstore cluster start --dir {self.path}`"
             )
         return found
 
     def broker(self, node_id: int) -> BrokerFolder:
-        """One broker; ClusterError if there is no such."""
+        """One broker. Raises ClusterError if it does not exist."""
         for broker in self.existing():
             if broker.node_id == node_id:
                 return broker
@@ -136,8 +136,8 @@ class ClusterFolder:
     def make(
         self, node_id: int, host: str, port: int, brokers: int, overrides: Mapping[str, str]
     ) -> BrokerFolder:
-        """Write the settings of a new broker, of a cluster of so many; how many brokers other
-        machines have, which share a ZooKeeper with this one, nobody knows here.
+        """Write the settings of a new broker in a cluster of so many brokers on this machine. Other
+        machines may have more brokers of the same ZooKeeper cluster; their number is not known.
         """
         broker = BrokerFolder(self.path / f"broker{node_id}", node_id)
         settings = {
@@ -155,11 +155,11 @@ class ClusterFolder:
                 "transaction.state.log.min.isr": str(min(2, replicas)),
             }
         settings |= overrides
-        BrokerConfig.load(None, settings, {})  # a mistake is told before anything is written
+        BrokerConfig.load(None, settings, {})  # report a mistake before anything is written
         make_private_folder(str(broker.path))  # its settings may hold passwords
         lines = [
-            "# Written by `kstore cluster`, and yours to change.",
-            f"# This broker alone: kstore serve {broker.properties}",
+            "# Written by `kstore cluster`. You can change it.",
+            f"# To start only this broker: kstore serve {broker.properties}",
             *(f"{name}={_escaped(value)}" for name, value in settings.items()),
         ]
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -171,9 +171,9 @@ class ClusterFolder:
 def start_all(
     brokers: Sequence[BrokerFolder], timeout_s: float, tell: Callable[[Started], None]
 ) -> list[Started]:
-    """Start the brokers at one time and wait until all are ready; ``tell`` hears of each.
+    """Start the brokers at the same time and wait until all are ready; ``tell`` is called for each.
 
-    ClusterError if one does not get ready; then none of them is left running.
+    Raises ClusterError if one does not become ready; then all of them are stopped.
     """
     begun: dict[BrokerProcess, BrokerFolder] = {}
     try:
@@ -215,7 +215,9 @@ def _await_ready(
 
 
 def wait_for_end(pids: Mapping[int, int], timeout_s: float) -> dict[int, int]:
-    """Wait until the processes (broker to pid) have ended; those that have not, in time."""
+    """Wait until the processes (broker to pid) have exited; returns those that still run at the
+    timeout.
+    """
     deadline = time.monotonic() + timeout_s
     left = dict(pids)
     while True:
@@ -226,7 +228,7 @@ def wait_for_end(pids: Mapping[int, int], timeout_s: float) -> dict[int, int]:
 
 
 def memory_bytes(pid: int) -> int:
-    """What a process has in memory that is its own; pages that it shares count by its share."""
+    """The process's own memory. Shared pages count by its share (PSS)."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,7 +1,8 @@
-"""What the shell completes: names of the cluster that the command line so far leads to, and the
-words that an option takes.
+"""What the shell completes: names in the cluster that the command line refers to, and the values of
+options.
 
-The shell waits for it: a cluster that does not answer in time gives nothing, and no error.
+The shell waits for the answer. If the cluster does not answer in time, there are no completions and
+no error.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ __all__ = [
 ]
 
 ANSWER_MS = 350
-"""How long the cluster may take; a second is too long, and Python takes half of it to start."""
+"""The time that the cluster has to answer. A user notices a second, and starting Python takes half
+of it.
+"""
 CLOSE_S = 0.05
 
 Completer = Callable[[typer.Context, str], list[str]]
@@ -114,7 +117,7 @@ def broker_configs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def resource_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What there is of the kind that stands before."""
+    """The resources of the kind that the command line names."""
     kind = ctx.params.get("kind")
     if kind in {"broker", "broker-logger"}:
         return [*brokers(ctx, incomplete), *_begin(["default"], incomplete)]
@@ -122,12 +125,14 @@ def resource_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def resource_keys(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The names of the configs of the resource that stands before, as the cluster knows them."""
+    """The names of the configs of the resource that the command line names, as the cluster reports
+    them.
+    """
     return _begin(_keys_of(ctx), incomplete)
 
 
 def resource_configs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """KEY=VALUE of the configs of the resource that stands before."""
+    """KEY=VALUE of the configs of the resource that the command line names."""
     return _pairs(str(ctx.params.get("kind")), _keys_of(ctx), incomplete)
 
 
@@ -170,7 +175,7 @@ def _pairs(kind: str, names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _with_values(names: Iterable[str], rows: Mapping[str, ConfigDef], incomplete: str) -> list[str]:
-    """NAME= for the names, and with the equals sign typed the values that the setting takes."""
+    """NAME= for each name; after the equals sign, the values that the setting takes."""
     name, equals, _ = incomplete.partition("=")
     if not equals:
         return _begin((f"{each}=" for each in names), incomplete)
@@ -183,8 +188,8 @@ def _begin(found: Iterable[str], incomplete: str) -> list[str]:
 
 
 def asked(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:
-    """What the cluster says, by the -b, -X and --profile that stand before; nothing where it does
-    not answer within ANSWER_MS.
+    """The cluster's answer, with the -b, -X and --profile of the command line so far; nothing if it
+    does not answer within ANSWER_MS.
     """
     from kstore.clients import AdminClient
 
@@ -194,7 +199,7 @@ def asked(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> li
         found.extend(_answer(AdminClient, ctx.params, ask))
 
     logging.disable(logging.CRITICAL)
-    # A thread, since not all that a client does ends in time: the process does.
+    # A daemon thread: a client may not stop in time, but the process must exit.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(ANSWER_MS / 1000 + CLOSE_S)
@@ -222,4 +227,4 @@ def _answer(
     except (
         KafkaError, ConfigError, ClusterError, OSError, typer.BadParameter, CancelledError,
     ):  # fmt: skip
-        return []  # Nothing to offer; the command itself will say why.
+        return []  # No completions. The command itself reports the error.

@@ -1,5 +1,5 @@
-"""How a command fails: one sentence on stderr and an exit code; a traceback only for a defect of
-kstore's own.
+"""How a command fails: a message on stderr and an exit code. Only defects of kstore print a
+traceback.
 """
 
 from __future__ import annotations
@@ -25,28 +25,30 @@ TERMINATED = 143
 
 
 class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM. It ends a command as Ctrl-C does: clients close, and consumers leave their group."""
+    """SIGTERM. It stops a command as Ctrl-C does: clients close, and consumers leave their
+    group.
+    """
 
 
 def fail(sentence: str, code: int = FAILED) -> int:
-    """Write the sentence to stderr, after the command's name, and return the exit code."""
+    """Write the message to stderr, after the command's name, and return the exit code."""
     print(f"kstore: {sentence}", file=sys.stderr)
     return code
 
 
 def explain(error: BaseException, log: Callable[[str], object] | None = None) -> int:
-    """Turn an error that a user can do something about into a sentence and an exit code. ``log``
-    is given the sentence, where it is not for stderr.
+    """Turn an error that a user can fix into a message and an exit code. ``log`` is called with the
+    message if it does not belong on stderr.
 
-    Raises the error again if it is none of those: then it is a defect, and the traceback helps.
+    Raises all other errors again: they are defects, and the traceback helps.
     """
     from kstore.config import ConfigError
 
     if isinstance(error, KeyboardInterrupt):
         return TERMINATED if isinstance(error, _TerminatedError) else INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        # The reader of our output has gone (`kstore consume | head`). Nothing may be written at
-        # exit.
+        # The reader of the output has closed the pipe (`kstore consume | head`). Nothing must be
+        # written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     if isinstance(error, ConfigError):
@@ -67,7 +69,7 @@ def _tell(sentence: str, code: int, log: Callable[[str], object] | None) -> int:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether the error is one of kstore's own typed errors, whose text is for users."""
+    """Whether the error is one of kstore's own types, whose text is for users."""
     modules = (
         "kstore.backup",
         "kstore.cli",
@@ -83,7 +85,7 @@ def _is_ours(error: BaseException) -> bool:
 
 @contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    """Unless something else handles SIGTERM already."""
+    """Handle SIGTERM unless something else already does."""
 
     def end(*_: object) -> None:
         raise _TerminatedError
@@ -100,7 +102,7 @@ def _sigterm_raises() -> Iterator[None]:
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command so that its errors end as explain() says."""
+    """Wrap a command so that its errors are handled by explain()."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,5 +1,5 @@
-"""The top of the command tree: a command's module is imported when the command is called, so that
-`kstore --help`, and each command, start without the others.
+"""The root of the command tree. A command's module is imported when the command is called, so that
+`kstore --help` and each command start without the others.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _OF_ANY = {
 
 
 class CommandModule(NamedTuple):
-    """Where a command is, and what `kstore --help` says of it.
+    """A command's module, and its description in `kstore --help`.
 
-    Its module has `app`, a Typer; or, where a function is named, that and EXAMPLE.
+    The module has `app`, a Typer, or the named function and EXAMPLE.
     """
 
     module: str
@@ -60,13 +60,13 @@ class CommandModule(NamedTuple):
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands are in `modules`, beside those that are registered as usual."""
+    """A group with the commands of `modules`, in addition to the registered ones."""
 
     modules: ClassVar[dict[str, CommandModule]] = {}
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        # Their names have to be here for a mistyped one to be told the nearest.
+        # The names are needed to suggest the nearest one for a mistyped name.
         self.commands: dict[str, Any] = {**dict.fromkeys(self.modules), **self.commands}
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -74,7 +74,7 @@ class LazyGroup(TyperGroup):
         return sorted(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, imported now."""
+        """The command; imports its module."""
         found = self.modules.get(cmd_name)
         if found is None:
             return super().get_command(ctx, cmd_name)
@@ -104,7 +104,7 @@ class LazyGroup(TyperGroup):
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The list in `--help`, without importing any."""
+        """The list in `--help`; imports no command."""
         rows = []
         for name in self.list_commands(ctx):
             if name in self.modules:

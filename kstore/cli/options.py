@@ -10,12 +10,12 @@ from kstore.cli import completion
 
 __all__ = ["DEFAULT_FOLDER", "TIMEOUT_MS", "Bootstrap", "DryRun", "Header", "Json", "Topic"]
 
-# How long a command looks for a broker before it says that there is none.
+# How long a command tries to find a broker.
 TIMEOUT_MS = 10_000
-# The folder of the cluster that a command means where none is named.
+# The cluster folder of a command that names none.
 DEFAULT_FOLDER = "kstore-cluster"
 
-Topic = Annotated[str, typer.Argument(help="Which topic.", autocompletion=completion.topics)]
+Topic = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=completion.topics)]
 Bootstrap = Annotated[
     str,
     typer.Option(

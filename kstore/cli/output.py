@@ -1,4 +1,6 @@
-"""What commands print: rows as a table, or as JSON, one object a line; and errors item by item."""
+"""The output of commands: rows as a table, or as JSON, one object per line; errors for single
+items.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ class Output:
         self.json = json
 
     def say(self, data: Mapping[str, Any], sentence: str) -> None:
-        """One thing, as an object or as a sentence."""
+        """Print one object, or a sentence."""
         print(json_text.dumps(data) if self.json else sentence)
 
     def table(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        """Rows; the columns are keys of theirs. JSON has all keys of a row."""
+        """Print rows. The columns are keys of the rows; JSON has all keys of a row."""
         rows = list(rows)
         if self.json:
             for row in rows:
@@ -40,7 +42,9 @@ class Output:
     def report(
         self, results: Results[K, T], tell: Callable[[K, T], tuple[Mapping[str, Any], str]]
     ) -> None:
-        """What was done, item by item; then what was not, which ends the command with FAILED."""
+        """Print the successful items, then the failed ones. Failures make the command exit with
+        FAILED.
+        """
         for item, result in results.items():
             self.say(*tell(item, result))
         for error in results.errors.values():
@@ -50,7 +54,7 @@ class Output:
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
-    """The lines of a table with a line of titles; none without rows."""
+    """The lines of a table with a title line; nothing if there are no rows."""
     lines = [[title.replace("_", " ").upper() for title in columns]]
     lines += [[_cell(row[key]) for key in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -1,6 +1,7 @@
-"""What other users of the machine see of this process's command line: secrets are struck out there.
+"""Hides secrets of this process's command line from other users of the machine.
 
-Linux only; elsewhere, and where the kernel does not let it, the command line stays as it was.
+Linux only. On other systems, and if the kernel does not permit it, the command line does not
+change.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from contextlib import suppress
 __all__ = ["hide_secrets", "strike_out"]
 
 SECRET_WORDS = ("password", "jaas", "secret", "token", "store.key", "credential")
-"""A setting with one of these in its name may hold a secret, whether it is known or not."""
+"""A setting with one of these in its name may be a secret, whether kstore knows it or not."""
 
 ARGUMENTS_START, ARGUMENTS_END = 45, 46
-"""Fields 48 and 49 of /proc/self/stat, counted from behind the command's name."""
+"""Fields 48 and 49 of /proc/self/stat, counted from the end of the command's name."""
 
 
 def hide_secrets(overrides: Mapping[str, str]) -> None:
-    """Strike out the secrets among settings of the command line, and warn of each: until then, and
-    in the shell's history, others can read them.
+    """Overwrite the secrets among the settings of the command line, and warn of each: others could
+    read them until now, and can read them in the shell's history.
     """
     found = {
         name: value
@@ -38,7 +39,9 @@ def hide_secrets(overrides: Mapping[str, str]) -> None:
 
 
 def strike_out(secrets: Collection[str]) -> bool:
-    """Overwrite these words of the command line with asterisks; whether that could be done."""
+    """Overwrite these words of the command line with asterisks; returns whether that was
+    possible.
+    """
     words = {secret.encode() for secret in secrets if secret}
     done = False
     with suppress(OSError, ValueError, IndexError):

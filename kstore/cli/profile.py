@@ -1,4 +1,4 @@
-"""``kstore profile``: the named client settings that --profile takes."""
+"""``kstore profile``: named client settings for --profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(help="Show named client settings, for --profile.", no_args_is_
 @app.command("list", epilog="Example: kstore profile list")
 @guarded
 def list_profiles(json: Json = False) -> None:
-    """List the profiles, and the file that has them."""
+    """List the profiles, and the file that contains them."""
     found = profiles()
     if not found and not json:
         print(f"there are no profiles in {profiles_path()}")
@@ -36,7 +36,7 @@ def list_profiles(json: Json = False) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="The profile's name.")], json: Json = False
 ) -> None:
-    """Show a profile's settings; secrets stay hidden."""
+    """Show a profile's settings; secrets are hidden."""
     found = {key: shown(key, value) for key, value in sorted(profile(name).items())}
     text = "\n".join(f"{key}={value}" for key, value in found.items())
     Output(json).say({"name": name, "settings": found}, text)

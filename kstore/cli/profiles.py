@@ -4,9 +4,9 @@
     bootstrap.servers = "a.example:9092,b.example:9092"
     security.protocol = "SASL_SSL"
 
-A profile serves all commands: what another kind of client understands is left out, what none
-understands is an error. Values that are secret are never shown; ${env:NAME} and ${file:PATH} stand
-for what is there. A file with secrets that others may read is warned of.
+A profile is for all commands: settings of another kind of client are ignored, unknown settings are
+errors. Secrets are never shown. ${env:NAME} and ${file:PATH} are replaced by a variable's or a
+file's content. There is a warning for a file with secrets that others may read.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SECRET_WORDS = ("password", "secret", "jaas", "keystore.key", "token")
 
 
 def profiles_path() -> Path:
-    """Where the profiles are."""
+    """The path of the profiles file."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
     return Path(base).expanduser() / "kstore" / "profiles.toml"
 
 
 def profiles() -> dict[str, dict[str, Any]]:
-    """All profiles by name, each with dotted names; none where there is no file.
+    """All profiles by name, each with dotted names; empty if there is no file.
 
-    Raises ConfigError for a file that is not as it should be.
+    Raises ConfigError for a malformed file.
     """
     path = profiles_path()
     try:
@@ -55,7 +55,7 @@ def profiles() -> dict[str, dict[str, Any]]:
 
 
 def _warn_of_readers(path: Path, content: Any) -> None:
-    """Tell of a file whose secrets others can read."""
+    """Warn of a file whose secrets others can read."""
     if not path.stat().st_mode & 0o077 or not isinstance(content, dict):
         return
     names = [
@@ -66,11 +66,11 @@ def _warn_of_readers(path: Path, content: Any) -> None:
         if shown(name, value) == HIDDEN and not str(value).startswith("${")
     ]
     if names:
-        print(f"{path} holds {names[0]}, and others may read it: chmod 600 {path}", file=sys.stderr)
+        print(f"{path} has {names[0]}, and others may read it: chmod 600 {path}", file=sys.stderr)
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names, which TOML reads as tables in tables."""
+    """Dotted names, which TOML parses as nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -79,7 +79,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def profile(name: str) -> dict[str, Any]:
-    """One profile; ConfigError, which names those that there are, if it is none of them."""
+    """One profile. Raises ConfigError if it does not exist; the message lists the profiles."""
     found = profiles()
     if name not in found:
         there = ", ".join(sorted(found)) or "no profiles"
@@ -88,7 +88,7 @@ def profile(name: str) -> dict[str, Any]:
 
 
 def for_kind(kind: ClientKind, settings: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """What a kind of client understands of a profile's settings."""
+    """The settings of a profile that a kind of client understands."""
     for name in settings:
         if name not in NO_EFFECT and all(name not in rows for rows in CLIENT_CONFIGS.values()):
             raise ConfigError(f"{source}: {name} is not a client setting")

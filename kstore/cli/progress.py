@@ -1,5 +1,5 @@
-"""How far a long command is: a line with a bar on a terminal (rich), lines now and then in a pipe,
-events with --json. And what it says meanwhile.
+"""The progress of a long command: a bar on a terminal (rich), lines now and then in a pipe, events
+with --json. Also prints messages meanwhile.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ EVENTS_S = 0.9
 
 @dataclass(frozen=True, slots=True)
 class HowFar:
-    """What was done, in all and of what; `to_go` is None where nobody knows."""
+    """What is done and what is left, in a unit; `to_go` is None if unknown."""
 
     done: int
     to_go: int | None
     unit: str = "records"
     bytes: int | None = None
     more: str = ""
-    """What else a person wants to know."""
+    """More for people to read."""
 
     def text(self, seconds: float) -> str:
         """One line, without the time left."""
@@ -43,15 +43,15 @@ class HowFar:
         return ", ".join([*parts, self.more] if self.more else parts)
 
     def seconds_left(self, seconds: float) -> float | None:
-        """At the rate so far; None where it can't be told."""
+        """The time left at the average rate so far; None if unknown."""
         if self.to_go is None or not self.done:
             return None
         return self.to_go * seconds / self.done
 
 
 class Progress:
-    """What one command tells while it runs. Times begin when it is made. Events come once a second,
-    none before `first_event_s`.
+    """Reports of one command while it runs. Times count from its creation. There is one event per
+    second, and none before `first_event_s`.
     """
 
     def __init__(self, as_json: bool, first_event_s: float = 0.0) -> None:
@@ -63,22 +63,22 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """Seconds since its creation."""
         return time.monotonic() - self._began
 
     def say(self, text: str) -> None:
-        """A line for people, on stderr."""
+        """Print a line for people, on stderr."""
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             print(text, file=sys.stderr, flush=True)
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """A line of JSON, on stdout."""
+        """Print a line of JSON, on stdout."""
         print(json_text.dumps({"event": kind} | dict(data)), flush=True)
 
     def show(self, how_far: HowFar, data: Mapping[str, Any]) -> None:
-        """Tell how far it is; `data` is what an event has beside the times."""
+        """Report the progress; `data` is what an event has in addition to the times."""
         seconds = self.seconds
         left = how_far.seconds_left(seconds)
         if self.as_json:
@@ -114,7 +114,7 @@ class Progress:
         self._bar.update(task, description=text, completed=how_far.done, total=total)
 
     def end(self) -> None:
-        """Take the bar away; what comes now is the result."""
+        """Remove the bar before the result is printed."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

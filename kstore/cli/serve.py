@@ -1,8 +1,8 @@
-"""``kstore serve``: read the settings, start the broker, say when it is ready.
+"""``kstore serve``: read the settings, start the broker, and report when it is ready.
 
-serve_command.py has the command as all others are, with its help. A start does not load it: a plain
-command line is read here, because a library for that would cost a tenth of the time that a start
-may take. The broker itself is kstore.broker.app.
+serve_command.py has the command with its help. A plain start does not load it: this module parses a
+plain command line, because a command line library would cost a tenth of the start time. The broker
+itself is kstore.broker.app.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ServeArguments", "milliseconds_since_start", "plain_arguments", "ser
 
 
 class ServeArguments(NamedTuple):
-    """What stood on the command line."""
+    """The parsed command line."""
 
     path: str | None
     overrides: dict[str, str]
@@ -28,8 +28,8 @@ class ServeArguments(NamedTuple):
 
 
 def plain_arguments(arguments: Sequence[str]) -> ServeArguments | None:
-    """Read the arguments after ``serve`` where nothing is to be said about them; None for those
-    that the command line's parser has to look at: --help, shortened options, all that is wrong.
+    """Parse the arguments after ``serve`` if they are simple. None if the full parser is needed:
+    for --help, abbreviated options, and all errors.
     """
     paths: list[str] = []
     overrides: dict[str, str] = {}
@@ -53,7 +53,7 @@ def plain_arguments(arguments: Sequence[str]) -> ServeArguments | None:
 
 
 def serve(given: ServeArguments) -> int:
-    """Run ``kstore serve`` and return its exit code; returns when the broker has stopped."""
+    """Run ``kstore serve`` until the broker has stopped, and return the exit code."""
     try:
         return _serve(given)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explain() raises defects
@@ -94,7 +94,7 @@ def _warn(config: BrokerConfig) -> None:
 
 
 def run_broker(config: BrokerConfig, *, as_json: bool) -> int:
-    """Serve until told to stop, and print the one line that says where and since when."""
+    """Serve until a signal stops it, and print the ready line."""
     from kstore.broker.app import serve as serve_broker
 
     def on_ready(host: str, port: int, api_url: str | None) -> None:
@@ -115,7 +115,7 @@ def run_broker(config: BrokerConfig, *, as_json: bool) -> int:
 
 
 def print_config(config: BrokerConfig, *, as_json: bool) -> None:
-    """Write every setting with its value and source, one a line."""
+    """Print every setting with its value and source, one per line."""
     rows = [(name, config.text(name), str(config.source(name))) for name, _ in config.items()]
     if as_json:
         import json
@@ -128,12 +128,12 @@ def print_config(config: BrokerConfig, *, as_json: bool) -> None:
 
 
 def milliseconds_since_start() -> int:
-    """How long this process has existed, the interpreter's own start included (to 10 ms)."""
+    """How long this process has existed, including the start of the interpreter (to 10 ms)."""
     import os
 
     try:
         with open("/proc/self/stat", encoding="ascii") as stat:
-            # Field 22, counted from after the command's name, which may hold blanks.
+            # Field 22, counted from the end of the command's name, which may contain blanks.
             ticks = int(stat.read().rpartition(")")[2].split()[19])
     except OSError:
         return round(time.process_time() * 1000)

@@ -1,5 +1,5 @@
-"""``kstore serve`` as a command among the others: its help, its errors and its completion. What it
-does is in serve.py, which a start with a plain command line goes to without this.
+"""The command ``kstore serve`` with its help, its errors and its completion. serve.py does the
+work, and runs without this module for a plain command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a command waits for, on stderr, once it has waited for some seconds."""
+"""Reports on stderr what a command waits for, after some seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Teller(logging.Handler):
         self._tell = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line of what a client waits for."""
+        """One line about what a client waits for."""
         self._tell(record.getMessage())
 
 
@@ -30,7 +30,9 @@ def _on_stderr(text: str) -> None:
 
 @contextmanager
 def telling_waits(tell: Callable[[str], object] = _on_stderr) -> Iterator[None]:
-    """Within it, what the clients wait for is told; an inner one has it told otherwise."""
+    """In this context, what the clients wait for is reported to `tell`. An inner context replaces
+    `tell`.
+    """
     handler, before, level = _Teller(tell), list(_log.handlers), _log.level
     _log.handlers[:] = [handler]
     _log.setLevel(logging.INFO)
@@ -43,7 +45,7 @@ def telling_waits(tell: Callable[[str], object] = _on_stderr) -> Iterator[None]:
 
 @contextmanager
 def waiting_for(what: str, tell: Callable[[str], object] = _on_stderr) -> Iterator[None]:
-    """Say once, after WAIT_S seconds in it, that this waits for `what`."""
+    """Report once, after WAIT_S seconds in this context, that the command waits for `what`."""
     timer = threading.Timer(WAIT_S, tell, [f"waiting for {what}"])
     timer.daemon = True
     timer.start()

@@ -143,7 +143,7 @@ def test_segment_files_are_dumped_and_verified_offline(
     assert b"damaged" in kstore("log", "verify", str(damaged), code=1)
     assert b"damage" in kstore("log", "dump", str(damaged), code=1)
     assert b"No such file" in kstore("log", "verify", str(tmp_path / "none"), code=1)
-    assert b"belongs to --repair" in kstore("log", "verify", str(folder), "--dry-run", code=1)
+    assert b"--dry-run needs --repair" in kstore("log", "verify", str(folder), "--dry-run", code=1)
     assert b"in use by" in kstore("log", "verify", str(folder), "--repair", code=1)
     assert b"0 repairs would be made" in kstore(
         "log", "verify", str(folder), "--repair", "--dry-run"

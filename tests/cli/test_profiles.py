@@ -143,7 +143,7 @@ def test_a_secret_that_others_see_is_warned_of(
 ) -> None:
     client_config("admin", None, ["sasl.password=hunter2", "client.id=me"])
     told = capsys.readouterr().err
-    assert "sasl.password is seen by every user" in told
+    assert "sasl.password can be seen by all users" in told
     assert "hunter2" not in told
     home.chmod(0o644)
     client_config("admin", profile="staging")

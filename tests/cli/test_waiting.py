@@ -104,7 +104,7 @@ def test_consume_of_what_is_not_there_ends(
 
 def test_consume_without_records_says_that_it_waits(broker: KstoreBroker) -> None:
     told = first_line(kstore("consume", "t", "--offset", "end", "-b", broker.bootstrap))
-    assert told == "kstore: waiting for records of t-0, t-1; Ctrl-C ends it\n"
+    assert told == "kstore: waiting for records of t-0, t-1; Ctrl-C to stop\n"
 
 
 def test_produce_tells_its_count(broker: KstoreBroker) -> None:

@@ -1,5 +1,5 @@
 """Commands for administrators: topics, groups, configs, ACLs, quotas, users, features,
-reassignments. They decide nothing: the admin client asks, the broker answers.
+reassignments. The broker makes all decisions.
 
 May import: kstore.acls, kstore.cli, kstore.clients, kstore.errors, kstore.types.
 """

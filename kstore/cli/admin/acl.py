@@ -1,4 +1,4 @@
-"""``kstore acl``: who may do what (with a broker that has an authorizer)."""
+"""``kstore acl``: ACLs of a broker that has an authorizer."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _resource(
     topic: str | None, group: str | None, cluster: bool, transactional_id: str | None,
     user: str | None,
 ) -> tuple[AclResourceType, str] | None:  # fmt: skip
-    """The one resource that is named; None for none."""
+    """The resource that the options name; None if they name none."""
     from kstore.clients.admin import AclResourceType
 
     named = {
@@ -84,7 +84,7 @@ def _resource(
 
 
 def _word(kind: type[E], text: str, what: str) -> E:
-    """A word of an enumeration, as it is written on the command line."""
+    """The member of an enumeration for a word of the command line."""
     known = {
         name.lower().replace("_", "-"): each
         for name, each in kind.__members__.items()  # REPLICATOR_WRITE is a second name of one
@@ -92,7 +92,7 @@ def _word(kind: type[E], text: str, what: str) -> E:
     }
     found = known.get(text.lower().replace("_", "-"))
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no {what}; there are {', '.join(known)}")
+        raise typer.BadParameter(f"{text!r} is not a {what}; use one of {', '.join(known)}")
     return found
 
 
@@ -168,7 +168,7 @@ def _filters(
 def _rights(
     resource: tuple[AclResourceType, str] | None, operations: list[str] | None
 ) -> list[tuple[tuple[AclResourceType, str], list[AclOperation]]]:
-    """What is named, word by word."""
+    """The ACLs that the options describe."""
     from kstore.clients.admin import AclOperation
 
     if resource is None:
@@ -183,7 +183,7 @@ def _rights(
 def _rights_of_client(
     consumer: bool, topic: str | None, group: str | None, transactional_id: str | None
 ) -> list[tuple[tuple[AclResourceType, str], list[AclOperation]]]:
-    """The rights that kafka-acls gives a producer or a consumer."""
+    """The operations that kafka-acls allows a producer or a consumer."""
     from kstore.clients.admin import AclOperation, AclResourceType
 
     describe = AclOperation.DESCRIBE

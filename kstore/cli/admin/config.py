@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Show, set and unset configs; list what has some.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show, set and unset configs; list resources with configs.", no_args_is_help=True
+)
 
 KINDS = ("topic", "broker", "broker-logger", "client-metrics", "group")
 DEFAULT = 5
@@ -69,7 +71,7 @@ def describe(
     ] = False,
     docs: Annotated[bool, typer.Option("--docs", help="Describe each config.")] = False,
 ) -> None:
-    """Show configs with their values and where these come from; secret values stay hidden."""
+    """Show configs with their values and sources. Secret values are hidden."""
     resource, of = _resource(kind, name)
     found = admin.describe_configs(of, resource=resource, keys=key, documentation=docs)
     rows = [
@@ -106,7 +108,9 @@ def set_configs(
     configs: Annotated[
         list[str],
         typer.Argument(
-            metavar="KEY=VALUE", autocompletion=completion.resource_configs, help="What to set."
+            metavar="KEY=VALUE",
+            autocompletion=completion.resource_configs,
+            help="The configs to set.",
         ),
     ],
     append: Annotated[bool, typer.Option("--append", help="Add to lists.")] = False,

@@ -1,4 +1,4 @@
-"""``kstore elect``: leaders elected again."""
+"""``kstore elect``: leader elections."""
 
 from __future__ import annotations
 

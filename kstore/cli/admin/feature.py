@@ -1,4 +1,4 @@
-"""``kstore feature``: what brokers support, and the versions that the cluster has agreed on."""
+"""``kstore feature``: the features that brokers support, and the cluster's finalized versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = typer.Typer(help="Describe and update the cluster's features.", no_args_is
 
 @admin_command(app, "describe", "kstore feature describe")
 def describe(admin: AdminClient, out: Output) -> None:
-    """Show features: the versions that a broker supports, and the one agreed on."""
+    """Show features: the versions that a broker supports, and the cluster's version."""
     found = admin.describe_features()
     rows: list[dict[str, Any]] = []
     for name in sorted({*found.supported, *found.finalized}):
@@ -54,7 +54,7 @@ def update(
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Raise or lower the versions that the cluster has agreed on."""
+    """Change the cluster's feature versions."""
     from kstore.clients.admin import FeatureUpdate
 
     wanted = {}

@@ -1,5 +1,5 @@
-"""``kstore group``: groups of every type, their members and offsets. reset-offsets is in
-group_reset.py, verify in group_verify.py, and what is different for share groups in share_group.py.
+"""``kstore group``: groups of every type, their members and offsets. group_reset.py has
+reset-offsets, group_verify.py has verify, share_group.py what differs for share groups.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _summary(group: GroupDescription) -> dict[str, Any]:
 
 
 def _offsets(admin: AdminClient, group: GroupDescription) -> list[dict[str, Any]]:
-    """What is committed or assigned, with the lag against the high watermark."""
+    """The committed offset or assignment of each partition, with the lag against the high
+    watermark.
+    """
     committed = admin.list_group_offsets(group.group_id, raise_errors=False)
     owners = {tp: member for member in group.members for tp in member.assignment}
     partitions = sorted({*committed, *owners})
@@ -149,9 +151,9 @@ def members(
     remove_instance: Annotated[
         list[str] | None, typer.Option(metavar="INSTANCE_ID", help="Remove this static member.")
     ] = None,
-    remove_all: Annotated[bool, typer.Option("--remove-all", help="Remove all.")] = False,
+    remove_all: Annotated[bool, typer.Option("--remove-all", help="Remove all members.")] = False,
 ) -> None:
-    """Show a group's members and what they have; or remove members."""
+    """Show the members of a group and their partitions, or remove members."""
     from kstore.clients.admin import GroupMember
 
     going = [GroupMember(member_id) for member_id in remove or ()]

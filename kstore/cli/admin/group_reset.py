@@ -1,6 +1,6 @@
-"""``kstore group reset-offsets``: where a group that has stopped is to continue.
+"""``kstore group reset-offsets``: new offsets for a group without members.
 
-Without --execute it only shows what it would do.
+Without --execute it only shows them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Topics = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Make it a command of the app."""
+    """Add the command to the app."""
     admin_command(app, "reset-offsets", EXAMPLE)(reset_offsets)
 
 
@@ -124,8 +124,9 @@ def _within(
     wanted: dict[TopicPartition, int],
     listed: Sequence[Mapping[TopicPartition, ListedOffset]],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The new offsets, within the log: its start and end were listed first. Each is of the oldest
-    topic, if there was another one of that name meanwhile: its commit is refused.
+    """The new offsets, limited to the log's start and end, which are listed first. They have the
+    offset epoch of the oldest topic of that name, so the commit is refused if the topic was created
+    again meanwhile.
     """
     starts, ends = listed[:2]
     return {
@@ -148,7 +149,7 @@ def _refuse_other_lives(
     committed: dict[TopicPartition, OffsetAndMetadata],
     listed: Mapping[TopicPartition, ListedOffset],
 ) -> None:
-    """Committed offsets of another topic of the same name are no offsets of this one (KIP-232)."""
+    """Offsets committed in an earlier topic of the same name do not count (KIP-232)."""
     from kstore.clients.core.consumer.offset_epoch import partition_epoch_of
 
     others = []
@@ -158,8 +159,8 @@ def _refuse_other_lives(
             others.append(f"{tp.topic}:{tp.partition}")
     if others:
         sentence = (
-            f"the offsets committed for {', '.join(others)} belong to a topic of that name that was"
-            " deleted: use --to-earliest, --to-latest, --to-offset or a time"
+            f"the offsets committed for {', '.join(others)} belong to an earlier topic of that "
+            "name: use --to-earliest, --to-latest, --to-offset or a time"
         )
         raise SystemExit(fail(sentence))
 

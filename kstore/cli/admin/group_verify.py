@@ -1,4 +1,4 @@
-"""``kstore group verify``: whether the log still has what groups have processed."""
+"""``kstore group verify``: check that the log still has the records that groups have processed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Groups = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Make it a command of the app."""
+    """Add the command to the app."""
     admin_command(app, "verify", "kstore group verify billing")(verify)
 
 

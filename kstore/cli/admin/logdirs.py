@@ -1,4 +1,4 @@
-"""``kstore logdirs``: which broker has what in which folder, and moves between folders."""
+"""``kstore logdirs``: the replicas in each log dir, and moves between log dirs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def move(
         typer.Argument(
             metavar="TOPIC:PARTITION",
             autocompletion=completion.topic_partitions,
-            help="Which replicas.",
+            help="The replicas to move.",
         ),
     ],
     broker: Annotated[
@@ -108,7 +108,9 @@ def move(
         ),
     ],
 ) -> None:
-    """Move replicas to another log dir of their broker; the move outlasts the command."""
+    """Move replicas to another log dir of their broker; the move continues after the command
+    exits.
+    """
     from kstore.clients.admin import ReplicaOnBroker
 
     wanted = [ReplicaOnBroker(*parse_partition(text), broker) for text in partitions]

@@ -1,4 +1,4 @@
-"""``kstore quota``: how much users, client ids and addresses may send, fetch and ask."""
+"""``kstore quota``: limits on the requests of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def list_quotas(
     client_id: ClientId = None,
     ip: Address = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Leave out quotas that name another part too.")
+        bool, typer.Option("--strict", help="Show only quotas of exactly these parts.")
     ] = False,
 ) -> None:
     """List quotas, all or those that match; '*' matches any name."""
@@ -109,7 +109,7 @@ def set_quotas(
 def remove(
     admin: AdminClient,
     out: Output,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Which quotas.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The quotas to remove.")],
     user: User = None,
     client_id: ClientId = None,
     ip: Address = None,

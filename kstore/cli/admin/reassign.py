@@ -1,4 +1,4 @@
-"""``kstore reassign``: partitions moved to other brokers."""
+"""``kstore reassign``: move partitions to other brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def start(
         ),
     ],
 ) -> None:
-    """Begin to move partitions; the moves continue after the command has ended."""
+    """Start to move partitions; the moves continue after the command exits."""
     wanted = {
         parse_partition(text): parse_ids(ids)
         for text, ids in key_values(targets, "orders:0=1,2,3").items()
@@ -68,7 +68,7 @@ def cancel(
         typer.Argument(
             metavar="TOPIC:PARTITION",
             autocompletion=completion.topic_partitions,
-            help="Which moves.",
+            help="The partitions whose moves to cancel.",
         ),
     ],
 ) -> None:

@@ -1,4 +1,4 @@
-"""What ``kstore group`` does for share groups: their start offsets have requests of their own."""
+"""``kstore group`` for share groups: their start offsets have their own requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["alter_offsets", "delete_offsets", "is_share", "offsets", "start_offs
 
 
 def is_share(admin: AdminClient, group: str) -> bool:
-    """Whether a group is a share group; a group that is not there is none."""
+    """Whether the group exists and is a share group."""
     try:
         return group in admin.describe_share_groups([group], raise_errors=False)
     except (GroupIdNotFoundError, UnsupportedVersionError):
@@ -25,7 +25,7 @@ def is_share(admin: AdminClient, group: str) -> bool:
 
 
 def offsets(admin: AdminClient, group: GroupDescription) -> list[dict[str, Any]]:
-    """A row for each partition: where the group starts, what is not done, and who reads it."""
+    """A row for each partition: the group's start offset, the lag, and the members that read it."""
     found = admin.list_share_group_offsets(group.group_id, raise_errors=False)
     owners: dict[TopicPartition, list[str]] = {}
     for member in group.members:
@@ -45,7 +45,7 @@ def offsets(admin: AdminClient, group: GroupDescription) -> list[dict[str, Any]]
 
 
 def start_offsets(admin: AdminClient, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The start offsets in the form of committed ones."""
+    """The start offsets, in the form of committed offsets."""
     rows = admin.list_share_group_offsets(group)
     return {tp: OffsetAndMetadata(row.start_offset) for tp, row in rows.items()}
 
@@ -53,14 +53,14 @@ def start_offsets(admin: AdminClient, group: str) -> dict[TopicPartition, Offset
 def alter_offsets(
     admin: AdminClient, group: str, wanted: dict[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, KafkaError]:
-    """Set them; the errors."""
+    """Set the start offsets; returns the errors."""
     return admin.alter_share_group_offsets(group, wanted, raise_errors=False).errors
 
 
 def delete_offsets(
     admin: AdminClient, group: str, topics: list[tuple[str, list[int] | None]]
 ) -> Results[str, None]:
-    """Delete those of whole topics."""
+    """Delete the start offsets of whole topics."""
     for name, indexes in topics:
         if indexes is not None:
             raise typer.BadParameter(

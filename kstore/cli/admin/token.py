@@ -1,5 +1,5 @@
-"""``kstore token``: delegation tokens. A secret is printed once, by ``create``; other commands name
-a token by its id, so that no secret is among a process's arguments.
+"""``kstore token``: delegation tokens. ``create`` prints a secret once; other commands name a token
+by its id, so that no secret is in a process's arguments.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _find(admin: AdminClient, token_id: str) -> DelegationToken:
     for token in admin.describe_delegation_tokens():
         if token.token_id == token_id:
             return token
-    raise typer.BadParameter(f"there is no token {token_id!r} that you may see: kstore token list")
+    raise typer.BadParameter(
+        f"you may see no token {token_id!r}: kstore token list shows your tokens"
+    )
 
 
 @admin_command(app, "create", "kstore token create --renewer User:bob --max-lifetime 2d")
@@ -79,7 +81,7 @@ def create(
         ),
     ] = None,
 ) -> None:
-    """Create a token and print its secret, which is the SCRAM password to log in with it."""
+    """Create a token and print its secret: the SCRAM password of the token."""
     life_ms = None if max_lifetime is None else parse_duration_ms(max_lifetime)
     token = admin.create_delegation_token(
         renewers=renewer or (), max_lifetime_ms=life_ms, owner=owner
@@ -116,7 +118,7 @@ def renew(
         ),
     ] = None,
 ) -> None:
-    """Put off a token's end."""
+    """Extend the lifetime of a token."""
     period_ms = None if period is None else parse_duration_ms(period)
     end = _time(admin.renew_delegation_token(_find(admin, token_id), period_ms=period_ms))
     out.say({"token_id": token_id, "expires": end}, f"{token_id} expires at {end}")
@@ -135,7 +137,7 @@ def expire(
         ),
     ] = None,
 ) -> None:
-    """End a token: at once, or after a while."""
+    """Expire a token: now, or after some time."""
     period_ms = None if period is None else parse_duration_ms(period)
     end = _time(admin.expire_delegation_token(_find(admin, token_id), period_ms=period_ms))
     words = "is removed" if period_ms is None else f"expires at {end}"

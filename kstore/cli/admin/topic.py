@@ -28,8 +28,8 @@ app = typer.Typer(help="Create, delete, list, describe and change topics.", no_a
 _SET_ON_TOPIC = 1
 
 CHANGE_TIMEOUT_MS = 60_000
-"""A new number of partitions can wait for the next controller (up to a session timeout), and then
-for kstore.expansion.timeout.ms. A request has half of this time.
+"""A change of the number of partitions can wait for a new controller (up to a session timeout), and
+then for kstore.expansion.timeout.ms. A request may take half of this time.
 """
 
 Config = Annotated[
@@ -157,7 +157,9 @@ def describe(
     out: Output,
     topics: Annotated[
         list[str],
-        typer.Argument(metavar="TOPIC", help="Which topics.", autocompletion=completion.topics),
+        typer.Argument(
+            metavar="TOPIC", help="The topics to describe.", autocompletion=completion.topics
+        ),
     ],
 ) -> None:
     """Show a topic's id, its own configs, and its partitions with leaders and offsets."""
@@ -294,7 +296,9 @@ def offsets(
     out: Output,
     topics: Annotated[
         list[str],
-        typer.Argument(metavar="TOPIC", help="Which topics.", autocompletion=completion.topics),
+        typer.Argument(
+            metavar="TOPIC", help="The topics to look at.", autocompletion=completion.topics
+        ),
     ],
     at: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""``kstore txn``: transactions, and those that hang."""
+"""``kstore txn``: transactions, and hanging transactions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def producers(
         typer.Argument(
             metavar="TOPIC:PARTITION",
             autocompletion=completion.topic_partitions,
-            help="Which partitions.",
+            help="The partitions to show.",
         ),
     ],
 ) -> None:
@@ -203,7 +203,9 @@ def _abort_on_partition(
         sentence = f"no transaction on {tp.topic}:{tp.partition} begins at {start_offset}"
         raise SystemExit(fail(sentence))
     (row,) = found
-    coordinator_epoch = max(row.coordinator_epoch, 0)  # -1: it has never written a marker there
+    coordinator_epoch = max(
+        row.coordinator_epoch, 0
+    )  # -1: the coordinator has never written a marker there
     admin.abort_transaction(AbortSpec(tp, row.producer_id, row.producer_epoch, coordinator_epoch))
     out.say(
         {"aborted": start_offset} | _producer_row(tp, row),

@@ -1,5 +1,5 @@
-"""``kstore user``: SCRAM credentials. A password is read from the terminal or stdin, and hashed
-before it leaves.
+"""``kstore user``: SCRAM credentials. The command reads a password from the terminal or stdin, and
+sends only its hash.
 """
 
 from __future__ import annotations

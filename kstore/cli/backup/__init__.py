@@ -1,5 +1,4 @@
-"""``kstore backup``: finding what is to be backed up, and telling what was done. The work is done
-by kstore.backup.
+"""``kstore backup``: finds what to back up, and reports what was done. kstore.backup does the work.
 
 May import: kstore.backup, kstore.broker.coordination, kstore.cli, kstore.clients,
     kstore.config, kstore.log.segments, kstore.version.

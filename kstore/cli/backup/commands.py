@@ -1,4 +1,4 @@
-"""``kstore backup``: the commands. Each ends with 0, with 1 and a sentence, or with 130 after
+"""``kstore backup``: the commands. Each exits with 0, with 1 and a message, or with 130 after
 Ctrl-C.
 """
 
@@ -136,7 +136,7 @@ def show(destination: Destination, json: Json = False) -> None:
 @app.command(epilog="Example: kstore backup verify /mnt/backups")
 @guarded
 def verify(destination: Destination, backup: Name = None, json: Json = False) -> None:
-    """Read all of a backup: every SHA-256, every batch. Exit code 1 if anything is wrong."""
+    """Read a whole backup: every SHA-256, every batch. Exit code 1 if anything is wrong."""
     from kstore.backup.restore import verify as check
 
     folder = _folder(destination)
@@ -170,7 +170,9 @@ def restore(
     folder = _folder(destination)
     manifest = folder.manifest(backup)
     if zookeeper is not None and manifest.kind != "cluster":
-        raise typer.BadParameter(f"backup {manifest.name} is of no cluster: leave --zookeeper out")
+        raise typer.BadParameter(
+            f"backup {manifest.name} is not of a cluster: leave out --zookeeper"
+        )
     with _telling(json, manifest.bytes) as tell:
         put_back(folder, manifest, to, _put_tree(zookeeper), tell, zookeeper=zookeeper)
     Output(json).say(
@@ -239,7 +241,7 @@ def _row(manifest: Manifest) -> dict[str, Any]:
 
 @contextmanager
 def _telling(json: bool, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Tell how far it is, in bytes."""
+    """Report the progress, in bytes."""
     from kstore.cli.progress import FIRST_LINE_S, HowFar, Progress
 
     progress = Progress(json, FIRST_LINE_S)

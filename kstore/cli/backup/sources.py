@@ -1,5 +1,5 @@
-"""What `kstore backup create` is to back up: found by a cluster's folder, by log dirs, by settings
-files, or by asking a running cluster where its files are.
+"""Finds what `kstore backup create` backs up: by a cluster's folder, log dirs, settings files, or
+the file paths that a running cluster reports.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ ReadTree = Callable[[], Mapping[str, bytes]]
 
 
 def source_of_folders(folders: Sequence[str]) -> Source:
-    """A cluster's folder, or the log dirs of one broker that is alone, or an embedded log dir."""
+    """A cluster's folder, the log dirs of a single broker, or an embedded log dir."""
     for folder in folders:
         if not os.path.isdir(folder):
-            raise BackupError(f"{folder} is no folder: name a cluster's folder, or log dirs")
+            raise BackupError(f"{folder} is not a folder: give a cluster's folder, or log dirs")
     paths = [os.path.abspath(folder) for folder in folders]
     cluster = ClusterFolder(paths[0]).brokers()
     if cluster:
         if len(paths) > 1:
-            raise BackupError(f"{paths[0]} is a cluster's folder: name it alone")
+            raise BackupError(f"{paths[0]} is a cluster's folder: give only this folder")
         return source_of_configs([str(broker.properties) for broker in cluster])
     own = [path for path in paths if os.path.isdir(os.path.join(path, STORE_FOLDER))]
     if own:
@@ -49,11 +49,11 @@ def source_of_folders(folders: Sequence[str]) -> Source:
         if os.path.exists(os.path.join(path, META)):
             raise BackupError(
                 f"{path} is a log dir of a broker in a cluster, and its topics and settings are "
-                "elsewhere: name the cluster's folder, or its brokers' settings files by --config"
+                "elsewhere: give the cluster's folder, or its brokers' settings files with --config"
             )
         if not any(parse_directory_name(name) is not None for name in os.listdir(path)):
             raise BackupError(
-                f"{path} holds no cluster and no logs: name a cluster's folder (of `kstore "
+                f"{path} has no cluster and no logs: give a cluster's folder (of `kstore "
                 "cluster`), or the log dirs of a broker"
             )
     if len(paths) > 1:
@@ -76,7 +76,7 @@ def source_of_configs(paths: Sequence[str]) -> Source:
 
 
 def source_of_cluster(admin: AdminClient) -> Source:
-    """A running cluster whose brokers all are on this machine."""
+    """A running cluster whose brokers all run on this machine."""
     brokers, stores = [], []
     for node_id, dirs in sorted(admin.describe_log_dirs().items()):
         paths = tuple(sorted(dirs))
@@ -96,25 +96,29 @@ def source_of_cluster(admin: AdminClient) -> Source:
 
 
 def _source(brokers: Sequence[BrokerSource], stores: Sequence[Mapping[str, str]]) -> Source:
-    """Brokers that share a store; or one that has its own, in its first log dir."""
+    """Brokers that share a coordination store, or one broker with its own store in its first log
+    dir.
+    """
     first = {name: stores[0].get(name) or "" for name in STORE_SETTINGS}
     for broker, store in zip(brokers, stores, strict=True):
         if {name: store.get(name) or "" for name in STORE_SETTINGS} != first:
             raise BackupError(
                 f"brokers {brokers[0].node_id} and {broker.node_id} have different coordination "
-                f"stores, so they are not of one cluster: look at {' and '.join(STORE_SETTINGS)}"
+                f"stores, so their clusters differ: check {' and '.join(STORE_SETTINGS)}"
             )
     if first["kstore.coordination.dir"]:
         return Source("cluster", tuple(brokers), _folder_tree(first["kstore.coordination.dir"]))
     if first["zookeeper.connect"]:
         return Source("cluster", tuple(brokers), _zookeeper_tree(first["zookeeper.connect"]))
     if len(brokers) > 1:
-        raise BackupError("these brokers share no coordination store: back them up one by one")
+        raise BackupError(
+            "these brokers do not share a coordination store: back them up one by one"
+        )
     return Source("alone", tuple(brokers), _own_tree(brokers[0].log_dirs[0]))
 
 
 def _properties(node_id: int, configs: Mapping[str, ConfigEntry]) -> bytes:
-    """What the broker was started with, as a settings file. Passwords are not told."""
+    """The settings that the broker was started with, as a settings file without passwords."""
     from kstore.clients.admin import ConfigSource
 
     lines = [

@@ -1,4 +1,4 @@
-"""`kstore cluster`: a cluster of processes in one folder, started, watched and ended. It reaches
+"""`kstore cluster`: starts, watches and stops the broker processes of one folder. It connects to
 brokers as any client does.
 
 May import: kstore.cli, kstore.clients, kstore.errors, kstore.net.

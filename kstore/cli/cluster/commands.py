@@ -1,6 +1,6 @@
-"""``kstore cluster``: start, watch and end the brokers of a cluster on this machine.
+"""``kstore cluster``: start, watch and stop the brokers of a cluster on this machine.
 
-Every broker is a `kstore serve` of its own; nothing stays behind to look after them.
+Every broker is a separate `kstore serve`; no other process watches them.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def add(
     timeout: Timeout = 60.0,
     json: Json = False,
 ) -> None:
-    """Add a broker and start it; partitions move to it only when they are reassigned."""
+    """Add a broker and start it. Partitions move to it only when you reassign them."""
     folder = ClusterFolder(directory)
     known = folder.existing()
     node_id = known[-1].node_id + 1
@@ -172,7 +172,7 @@ def add(
 @app.command(epilog="Example: kstore cluster status --dir ./cluster --json")
 @guarded
 def status(directory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
-    """Show the brokers, which run, and which of them is the controller; exit code 1 unless all
+    """Show the brokers, whether they run, and which one is the controller. Exit code 1 unless all
     run.
     """
     folder = ClusterFolder(directory)
@@ -188,7 +188,7 @@ def status(directory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
     down = [str(row["broker"]) for row in rows if row["pid"] is None]
     if down:
         raise ClusterError(
-            f"{len(down)} of {len(rows)} brokers don't run: {', '.join(down)}; "
+            f"{len(down)} of {len(rows)} brokers do not run: {', '.join(down)}; "
             f"`kstore cluster start --dir {directory}` starts them"
         )
 
@@ -224,7 +224,7 @@ def kill(broker: BrokerId, directory: Folder = DEFAULT_FOLDER, json: Json = Fals
     if pid is None:
         raise ClusterError(f"broker {broker} does not run")
     if wait_for_end({broker: pid}, STOP_TIMEOUT_S):
-        raise ClusterError(f"broker {broker} (pid {pid}) does not end")
+        raise ClusterError(f"broker {broker} (pid {pid}) does not exit")
     found.pid_file.unlink(missing_ok=True)
     print(json_text.dumps({"killed": broker, "pid": pid}) if json else f"killed broker {broker}")
 
@@ -297,7 +297,7 @@ def _with_rack(rack: str | None, overrides: dict[str, str]) -> dict[str, str]:
 
 
 def _refuse_used_port(host: str, port: int, node_id: int) -> None:
-    """ListenError, before anything is written, if a broker could not listen there."""
+    """Raise ListenError, before anything is written, if a broker could not listen there."""
     from kstore.net.transport import ListenError, bind
 
     if port > 65535:
@@ -307,7 +307,7 @@ def _refuse_used_port(host: str, port: int, node_id: int) -> None:
             sock.close()
     except ListenError as problem:
         raise ClusterError(
-            f"port {port} for broker {node_id} can't be had ({problem}): give another --port"
+            f"port {port} for broker {node_id} is not available ({problem}): give another --port"
         ) from None
 
 
@@ -323,7 +323,7 @@ def _row(broker: BrokerFolder) -> dict[str, Any]:
 
 
 def _controller(addresses: list[str]) -> int:
-    """Who the controller is, by what the brokers say; -1 if none of them answers."""
+    """The controller's id as the brokers report it; -1 if none of them answers."""
     from kstore.clients import AdminClient
     from kstore.errors import KafkaError
 

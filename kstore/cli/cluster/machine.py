@@ -1,5 +1,5 @@
-"""What `kstore cluster start --brokers auto` asks the machine: how many cores this process may use,
-and what to call the machine. It reads; it starts nothing.
+"""Facts about the machine for `kstore cluster start --brokers auto`: how many cores this process
+may use, and a name for the machine. It reads; it starts nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ NOBODYS_NAMES = frozenset({"", "localhost", "localhost.localdomain"})
 
 
 def usable_cores() -> int:
-    """The cores that the scheduler gives this process, or as many whole ones as its cgroups (a
-    container's limit of CPU time) let it use, if that is less; 1 at least.
+    """The number of cores that the scheduler gives this process. If its cgroups (a container's
+    limit of CPU time) allow fewer whole cores, that number; at least 1.
     """
-    known = hasattr(os, "sched_getaffinity")  # macOS ties no process to cores
+    known = hasattr(os, "sched_getaffinity")  # macOS cannot bind a process to cores
     cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     limits = [limit for folder in _own_cgroups() if (limit := _limit(folder)) is not None]
     return max(1, int(min([cores, *limits])))
 
 
 def machine_name() -> str:
-    """Its host name; the machine's id where the name says nothing, for then others have it too."""
+    """The host name, or the machine's id if the host name is one that many machines have."""
     name = socket.gethostname()
     if name in NOBODYS_NAMES and MACHINE_ID.exists():
         name = MACHINE_ID.read_text().strip()
@@ -35,8 +35,8 @@ def machine_name() -> str:
 
 
 def _own_cgroups() -> list[Path]:
-    """The folders of the cgroups that this process is in, and of those around them: each limits
-    it. Version 2 has one tree, version 1 one for each kind of limit.
+    """The folders of this process's cgroups and of their parents; each of them limits the process.
+    Version 2 has one tree, version 1 one for each kind of limit.
     """
     found: list[Path] = []
     if not OWN_CGROUP.exists():
@@ -55,7 +55,7 @@ def _own_cgroups() -> list[Path]:
 
 
 def _limit(folder: Path) -> float | None:
-    """How many cores' time the cgroup has; None for no limit."""
+    """The CPU time of the cgroup, in cores; None for no limit."""
     if (limit := folder / "cpu.max").exists():
         quota, period = limit.read_text().split()
         return None if quota == "max" else int(quota) / int(period)

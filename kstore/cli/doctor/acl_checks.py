@@ -38,7 +38,7 @@ _OPTIONS = {
 
 
 def acls(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Each rule that has no effect; there are none without an authorizer."""
+    """Each rule that has no effect; none without an authorizer."""
     try:
         rules = view.acls
     except SecurityDisabledError:
@@ -52,7 +52,7 @@ def acls(view: ClusterView, limits: Limits) -> Iterator[Finding]:
 
 
 def why_never(acl: Acl, others: Sequence[Acl], super_users: frozenset[str]) -> str | None:
-    """Why the rule never decides anything; None where it can."""
+    """Why the rule never decides anything; None if it can."""
     return _name_problem(acl) or _asker_problem(acl, super_users) or _rule_problem(acl, others)
 
 
@@ -77,9 +77,9 @@ def _asker_problem(acl: Acl, super_users: frozenset[str]) -> str | None:
     if kind != "User":
         return f"Every client's principal begins with 'User:'; no client is a {kind!r}."
     if acl.principal in super_users:
-        return "The principal is in super.users, who may do everything. No ACL is looked at."
+        return "The principal is in super.users, so it may do everything. ACLs do not apply to it."
     if acl.host != ANY_HOST and not _is_address(acl.host):
-        return "Clients are known by their addresses. A host name matches none."
+        return "The broker compares addresses. A host name matches no client."
     return None
 
 

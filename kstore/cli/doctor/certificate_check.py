@@ -1,4 +1,4 @@
-"""The check of brokers' TLS certificates, as this client gets them."""
+"""The check of brokers' TLS certificates, as this client receives them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kstore.cli.doctor.findings import Finding, Limits, Severity
 
 __all__ = ["CERTIFICATES_ABOUT", "certificates"]
 
-CERTIFICATES_ABOUT = "TLS certificates that end soon, or that are refused"
+CERTIFICATES_ABOUT = "TLS certificates that expire soon, or that are refused"
 DAY_S = 86_400
 
 
 def certificates(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Of each broker; nothing where the client does not speak TLS."""
+    """The certificate of each broker; nothing if the client does not use TLS."""
     context = view.tls_context()
     for broker in view.cluster.brokers if context is not None else ():
         assert context is not None
@@ -34,18 +34,18 @@ def certificates(view: ClusterView, limits: Limits) -> Iterator[Finding]:
             )  # fmt: skip
             continue
         except OSError:
-            continue  # advertised-listeners has a finding about it
+            continue  # advertised-listeners reports it
         days = (ends_s - time.time()) / DAY_S
         if days < limits.certificate_days:
             yield Finding(
-                Severity.WARNING, subject, f"its certificate ends in {days:.1f} days",
+                Severity.WARNING, subject, f"its certificate expires in {days:.1f} days",
                 "After that no client connects to it.",
-                f"put a new certificate into ssl.keystore.location of broker {broker.node_id}",
+                f"install a new certificate in ssl.keystore.location of broker {broker.node_id}",
             )  # fmt: skip
 
 
 def _ends_s(context: ssl.SSLContext, host: str, port: int) -> float:
-    """When the broker's certificate ends, in seconds since 1970."""
+    """When the broker's certificate expires, in seconds since 1970."""
     with (
         socket.create_connection((host, port), CONNECT_S) as plain,
         context.wrap_socket(plain, server_hostname=host) as secured,

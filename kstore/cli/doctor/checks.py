@@ -1,4 +1,4 @@
-"""The tables of all checks, and the run over them."""
+"""The tables of all checks, and the loop that runs them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["BROKER_CHECKS", "CLIENT_CHECKS", "CLUSTER_CHECKS", "Result", "examin
 
 T = TypeVar("T")
 Result = tuple[str, Finding | NotChecked | None]
-"""The check's name, and one thing that it found; None: it was made, and all is well."""
+"""The check's name and one finding; None: the check found nothing."""
 
 BROKER_CHECKS: tuple[Check[Machine], ...] = (*SETTINGS_CHECKS, *MACHINE_CHECKS, *PORT_CHECKS)
-"""What needs the settings of a broker of this machine, and no running broker."""
+"""Checks that need the settings of a broker of this machine, but no running broker."""
 CLUSTER_CHECKS: tuple[Check[ClusterView], ...] = (
     Check("answer", "whether a broker answers", brokers_answer),
     Check("clock", CLOCK_ABOUT, clock),
@@ -37,7 +37,7 @@ CLUSTER_CHECKS: tuple[Check[ClusterView], ...] = (
     *PROGRESS_CHECKS,
     *ACL_CHECKS,
 )
-"""What needs a way to the cluster."""
+"""Checks that need a connection to the cluster."""
 NEEDS_NO_ANSWER = frozenset({"answer", "bootstrap", "clock"})
 
 
@@ -48,7 +48,7 @@ def examine(
     only: Collection[str] = (),
     done: Collection[str] = (),
 ) -> Iterator[Result]:
-    """Make the checks (``only`` these, if it names any) that are not done, one after the other."""
+    """Run the checks one after the other: all, or ``only`` these."""
     answers = True
     for check in checks:
         if check.name in done:

@@ -1,5 +1,5 @@
-"""Checks of a client's settings, as they stand in a properties file: those that nobody knows, those
-that are refused, and those that contradict each other.
+"""Checks of a client's settings file: unknown settings, settings that are refused, and settings
+that contradict each other.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 JAVA_ONLY = frozenset(
     {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}
 )
-"""A file that a Java client reads too has them."""
+"""Settings of a file that a Java client also reads."""
 
 
 class ClientFile:
-    """The settings of a client.properties. ConfigError for a file that is not one."""
+    """The settings of a client.properties. Raises ConfigError for a file that is not one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class ClientFile:
         self.given = {entry.key: entry.value for entry in entries}
 
     def of(self, kind: ClientKind) -> dict[str, str]:
-        """What a client of this kind understands."""
+        """The settings of this kind of client."""
         return {name: text for name, text in self.given.items() if name in CLIENT_CONFIGS[kind]}
 
 
@@ -135,14 +135,14 @@ CLIENT_RULES: tuple[ClientRule, ...] = (
             config["security.protocol"].endswith("SSL")
             and not config["ssl.endpoint.identification.algorithm"]
         ),
-        WARNING, "The broker's name is not compared with its certificate: anybody can pose as it.",
+        WARNING, "The broker's name is not checked against its certificate: others can pose as it.",
         "remove ssl.endpoint.identification.algorithm",
     ),
 )  # fmt: skip
 
 
 def settings(client: ClientFile, limits: Limits) -> Iterator[Finding]:
-    """Names that nobody knows, values that are refused, settings without effect."""
+    """Unknown names, values that are refused, and settings without effect."""
     for name, text in client.given.items():
         where = f"{client.path} line {client.lines[name]}"
         if name in NO_EFFECT:
@@ -166,12 +166,12 @@ def _refusal(name: str, text: str, where: str) -> Iterator[Finding]:
 
 
 def contradictions(client: ClientFile, limits: Limits) -> Iterator[Finding]:
-    """Each rule that is broken by what the file says; defaults alone break none."""
+    """Each rule that the settings in the file violate; defaults alone violate none."""
     for rule in CLIENT_RULES:
         try:
             config = client_settings(rule.kind, client.of(rule.kind))
         except ConfigError:
-            continue  # `settings` has a finding about it
+            continue  # `settings` reports it
         if rule.contradict(config):
             yield Finding(
                 rule.severity, f"{rule.kind} {rule.settings[0]}",

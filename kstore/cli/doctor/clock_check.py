@@ -11,18 +11,18 @@ __all__ = ["CLOCK_ABOUT", "clock", "clock_finding", "kernel_clock_state"]
 
 CLOCK_ABOUT = "whether the clock is synchronised"
 TIME_ERROR = 5
-"""What adjtimex returns while nothing keeps the clock synchronised."""
+"""What adjtimex returns if nothing keeps the clock synchronised."""
 TIMEX_BYTES = 512
-"""More than its struct needs; all zero asks and changes nothing."""
+"""Larger than its struct. All zero reads without a change."""
 
 
 def kernel_clock_state() -> int:
-    """What adjtimex says: 0 to 4 for a synchronised clock, -1 where it may not be asked."""
+    """What adjtimex returns: 0 to 4 for a synchronised clock, -1 if it is not permitted."""
     return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES)))
 
 
 def clock_finding(state: int) -> Iterator[Finding]:
-    """What a state of the clock means."""
+    """The meaning of a state of the clock."""
     if state == TIME_ERROR:
         yield Finding(
             Severity.WARNING, "clock",
@@ -33,5 +33,5 @@ def clock_finding(state: int) -> Iterator[Finding]:
 
 
 def clock(_: object, limits: Limits) -> Iterator[Finding]:
-    """Whether the kernel says that something keeps the clock right."""
+    """Whether the kernel reports that the clock is synchronised."""
     return clock_finding(kernel_clock_state())

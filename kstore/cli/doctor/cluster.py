@@ -1,4 +1,4 @@
-"""A running cluster, as an admin client sees it from this machine. Everything is asked once, when
+"""A running cluster, as an admin client sees it from this machine. Each request is sent once, when
 the first check needs it.
 """
 
@@ -28,8 +28,8 @@ __all__ = ["ClusterView", "name_of"]
 
 
 class ClusterView:
-    """What the brokers say. ``servers``: host:port of those to ask first. With ``max_groups`` only
-    so many groups are described, the first by name.
+    """The brokers' answers. ``servers``: host:port of the brokers to ask first. With
+    ``max_groups``, only so many groups are described, the first by name.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class ClusterView:
     ) -> None:
         self.admin = admin
         self.settings = settings
-        """The client's, with all defaults; None where they do not matter."""
+        """The client's settings, with all defaults; None if no check needs them."""
         self.servers = servers
         self.max_groups = max_groups
         self.left_out_groups = 0
-        """How many groups were not described."""
+        """The number of groups that were not described."""
 
     @cached_property
     def unreachable(self) -> dict[str, str | None]:
-        """Of each address to ask first why no connection is made; None where one is."""
+        """For each address to ask first, why no connection is possible; None if it is."""
         return {each: connect_problem(*split_address(each)) for each in self.servers}
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """How this client speaks TLS; None where it does not. ConfigError."""
+        """The client's TLS settings; None if it does not use TLS. Raises ConfigError."""
         if self.settings is None or not self.settings["security.protocol"].endswith("SSL"):
             return None
         from kstore.net.tls import client_context
@@ -63,12 +63,12 @@ class ClusterView:
 
     @cached_property
     def cluster(self) -> ClusterDescription:
-        """The brokers that are alive, and the controller."""
+        """The live brokers, and the controller."""
         return self.admin.describe_cluster()
 
     @cached_property
     def alive(self) -> frozenset[int]:
-        """The ids of the brokers that are alive."""
+        """The ids of the live brokers."""
         return frozenset(broker.node_id for broker in self.cluster.brokers)
 
     @cached_property
@@ -78,7 +78,7 @@ class ClusterView:
 
     @cached_property
     def partitions(self) -> list[TopicPartition]:
-        """All partitions that have a leader which is alive."""
+        """All partitions that have a live leader."""
         return [
             TopicPartition(topic.name, row.partition)
             for topic in self.topics
@@ -97,7 +97,7 @@ class ClusterView:
 
     @cached_property
     def broker_configs(self) -> dict[int, dict[str, ConfigEntry]]:
-        """The configs of each broker that is alive."""
+        """The configs of each live broker."""
         from kstore.clients.admin import ConfigResource
 
         wanted = [ConfigResource("broker", str(node_id)) for node_id in sorted(self.alive)]
@@ -106,7 +106,7 @@ class ClusterView:
 
     @cached_property
     def log_dirs(self) -> Mapping[int, Mapping[str, LogDirDescription]]:
-        """The log dirs of each broker that is alive, by path."""
+        """The log dirs of each live broker, by path."""
         return self.admin.describe_log_dirs(sorted(self.alive))
 
     @cached_property
@@ -152,7 +152,7 @@ class ClusterView:
 
     @cached_property
     def acls(self) -> list[Acl]:
-        """All ACLs. SecurityDisabledError where there is no authorizer."""
+        """All ACLs. Raises SecurityDisabledError if there is no authorizer."""
         return list(self.admin.describe_acls())
 
     def topic_int(self, topic: str, name: str, default: int = -1) -> int:
@@ -161,7 +161,7 @@ class ClusterView:
         return default if entry is None or entry.value is None else int(entry.value)
 
     def broker_value(self, name: str) -> Any:
-        """A setting of the first broker that tells it; None where none does."""
+        """A setting of the first broker that reports it; None if none does."""
         for entries in self.broker_configs.values():
             if name in entries:
                 return entries[name].value
@@ -169,5 +169,5 @@ class ClusterView:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """As commands take it."""
+    """The partition as commands take it."""
     return f"{tp.topic}:{tp.partition}"

@@ -1,4 +1,4 @@
-"""``kstore doctor`` as a command: which checks are made, of what, and the exit code."""
+"""The command ``kstore doctor``: selects the checks, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def doctor(
         str, typer.Option(metavar="TIME", help="Report transactions that are open for longer.")
     ] = "5m",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 1 for warnings, and for checks not made.")
+        bool,
+        typer.Option(
+            "--strict", help="Exit code 1 also for warnings and for checks that could not run."
+        ),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show checks that found nothing too.")
@@ -163,7 +166,7 @@ def _check_broker(
 
 
 def _check_client(report: Report, path: Path, limits: Limits, only: list[str]) -> dict[str, str]:
-    """Check a client's settings; those by which an administrator connects."""
+    """Check the client settings with which an administrator connects."""
     from kstore.cli.doctor.client_checks import ClientFile
 
     file = ClientFile(path)

@@ -1,4 +1,4 @@
-"""Addresses: their parts, and whether a connection to one can be made from here."""
+"""Parses addresses, and tries to connect to them from here."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CONNECT_S = 3.0
 
 
 def connect_problem(host: str, port: int, timeout_s: float = CONNECT_S) -> str | None:
-    """Why nothing can be sent to this address from here; None where a connection is made."""
+    """Why no connection to this address is possible from here; None if it is."""
     try:
         socket.create_connection((host, port), timeout_s).close()
     except socket.gaierror as problem:
-        return f"{host} has no address here: {problem.strerror}"
+        return f"{host} cannot be resolved here: {problem.strerror}"
     except TimeoutError:
         return f"no answer from {host}:{port} within {timeout_s:g} s"
     except OSError as problem:
@@ -24,7 +24,7 @@ def connect_problem(host: str, port: int, timeout_s: float = CONNECT_S) -> str |
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name means the machine that asks."""
+    """Whether the name refers to the local machine."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -1,5 +1,5 @@
-"""Settings of a broker that contradict each other, as a table of rules. A value that alone is wrong
-is refused when the settings are read.
+"""Settings of a broker that contradict each other, as a table of rules. A value that is invalid
+alone is refused when the settings are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rule(NamedTuple):
 
 
 def _more(larger: str, smaller: str) -> Callable[[BrokerConfig], bool]:
-    """Whether one setting is more than another; -1 and None stand for no limit."""
+    """Whether one setting is more than another; -1 and None mean no limit."""
 
     def compare(config: BrokerConfig) -> bool:
         left, right = config[larger], config[smaller]
@@ -94,7 +94,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("message.max.bytes", "socket.request.max.bytes"),
         _more("message.max.bytes", "socket.request.max.bytes"), ERROR,
-        "Batches between the two sizes are allowed, but their requests end the connection.",
+        "Batches between the two sizes are allowed, but their requests fail.",
         "raise socket.request.max.bytes above message.max.bytes",
     ),
     Rule(
@@ -130,24 +130,24 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         ("super.users", "authorizer.class.name"), _nobody_may, ERROR,
-        "No principal has any right, and no principal can add an ACL to change that.",
+        "No principal may do anything, and none may add an ACL to change that.",
         "set super.users=User:NAME",
     ),
     Rule(
         ("advertised.listeners", "listeners"), _loopback, WARNING,
-        "Clients and brokers on other machines are told to connect to themselves.",
+        "Clients and brokers on other machines are sent to an address of their own machine.",
         "set advertised.listeners=PLAINTEXT://NAME:PORT with a name that they can reach",
     ),
     Rule(
         ("kstore.http.listener", "kstore.http.token"), _open_http, ERROR,
-        "The broker does not start: others reach this address, and there is no token.",
+        "The broker does not start: other machines can reach this address, and there is no token.",
         "set kstore.http.token, or listen on http://127.0.0.1:PORT",
     ),
 )  # fmt: skip
 
 
 def contradictions(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """Each rule that is broken."""
+    """Each rule that is violated."""
     for rule in RULES:
         if rule.contradict(machine.config):
             shown = [f"{name}={_shown(machine.config, name)}" for name in rule.settings]
@@ -162,7 +162,7 @@ def _shown(config: BrokerConfig, name: str) -> str:
 
 
 def unknown_settings(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """What reading the settings warns of."""
+    """Warnings from reading the settings."""
     for warning in machine.config.warnings:
         name = warning.split(" ", 1)[0]
         yield Finding(
@@ -172,7 +172,7 @@ def unknown_settings(machine: Machine, limits: Limits) -> Iterator[Finding]:
 
 
 def refused_settings(problem: ConfigError) -> Finding:
-    """The one finding where the settings cannot be read."""
+    """The only finding if the settings cannot be read."""
     return Finding(
         ERROR, problem.key or "settings", str(problem),
         "A broker does not start with these settings. Nothing else was checked.",

@@ -1,4 +1,4 @@
-"""What a check is and what it finds. Data only: nothing here looks at anything."""
+"""What a check is and what it finds. Only data."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Severity(StrEnum):
     ERROR = "error"
     """Something does not work, or records can be lost now."""
     WARNING = "warning"
-    """It works now. It will fail later, or it costs more than it has to."""
+    """It works now. It will fail later, or it costs more than necessary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong."""
+    """A problem."""
 
     severity: Severity
     subject: str
-    """What it is about: a topic, a broker, a folder, a setting."""
+    """The subject: a topic, a broker, a folder, a setting."""
     evidence: str
     """What was measured or read."""
     meaning: str
-    """What follows from it."""
+    """The consequence."""
     fix: str
     """A command, or the change to make."""
 
@@ -47,41 +47,41 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NotChecked:
-    """A check that could not be made, and why."""
+    """A check that could not run, and why."""
 
     check: str
     reason: str
 
 
 class Check(NamedTuple, Generic[T]):
-    """One row of a table of checks. ``find`` yields nothing where all is well."""
+    """A row of a table of checks. ``find`` yields nothing if all is well."""
 
     name: str
     about: str
-    """What it looks at, in a few words."""
+    """What it checks, in a few words."""
     find: Callable[[T, Limits], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From which value on something is a finding."""
+    """The values from which on something is a finding."""
 
     free_percent: float = 15.0
-    """Free space below this is a warning, below a third of it an error."""
+    """Less free space is a warning, less than a third of it an error."""
     lag_records: int = 10_000
     transaction_ms: int = 300_000
-    """A transaction that is open for longer."""
+    """A transaction that has been open for longer."""
     hanging_ms: int | None = None
-    """A transaction that no coordinator knows and that was last written to before so long; None:
+    """A transaction that no coordinator knows, and that has not been written to for longer; None:
     the brokers' transaction.max.timeout.ms.
     """
     sync_ms: float = 100.0
-    """The median of some forced writes of 4 KB."""
+    """The median of several forced writes of 4 KB."""
     open_files: int = 10_000
     memory_maps: int = 65_530
     future_ms: int = 3_600_000
-    """A record whose timestamp is so far ahead of this machine's clock."""
+    """A record whose timestamp is farther ahead of this machine's clock."""
     certificate_days: float = 14.0
-    """A certificate that ends sooner."""
+    """A certificate that expires sooner."""
     clock_ms: int = 2_000
-    """A broker's clock that is so far ahead of this machine's."""
+    """A broker's clock that is farther ahead of this machine's."""

@@ -1,5 +1,5 @@
 """The machine of one broker, as its settings describe it: its log dirs, limits, file systems and
-ports. It works before the broker runs, and beside a running one.
+ports. It works whether or not the broker runs.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Machine:
     def __init__(self, config: BrokerConfig, path: str) -> None:
         self.config = config
         self.path = path
-        """Of the file with the settings."""
+        """The path of the settings file."""
 
     @cached_property
     def log_dirs(self) -> list[str]:
-        """The folders of the broker's data; they need not exist."""
+        """The broker's log dirs; they need not exist."""
         return [os.path.abspath(each) for each in self.config["log.dirs"]]
 
     @cached_property
     def pid(self) -> int | None:
-        """The process that has the first log dir in use; None where none has."""
+        """The process that uses the first log dir; None if none does."""
         return holder(self.log_dirs[0])
 
     @cached_property
@@ -49,7 +49,7 @@ class Machine:
         return read_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
 
     def open_files(self) -> tuple[int, int]:
-        """How many files are open in the broker's process (0 where none runs), and how many it may
+        """How many files the broker's process has open (0 if none runs), and how many it may
         open.
         """
         if self.pid is None:
@@ -62,11 +62,11 @@ class Machine:
         return len(os.listdir(f"/proc/{self.pid}/fd")), int(soft) if soft.isdigit() else 1 << 20
 
     def segment_files(self) -> int:
-        """How many segment files the log dirs hold."""
+        """The number of segment files in the log dirs."""
         return sum(1 for each in self.log_dirs for _ in Path(each).glob("*/*.log"))
 
     def memory_maps(self) -> tuple[int, int]:
-        """How many memory maps the broker's process has (0 where none runs), and the limit."""
+        """The number of memory maps of the broker's process (0 if none runs), and the limit."""
         limit = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
         if self.pid is None:
             return 0, limit
@@ -75,7 +75,7 @@ class Machine:
 
 
 def holder(directory: str) -> int | None:
-    """The process that its lock file names and that runs; None where there is none."""
+    """The running process that the lock file names; None if there is none."""
     from kstore.cli.cluster_folder import is_locked
 
     lock = Path(directory) / ".lock"
@@ -87,7 +87,7 @@ def holder(directory: str) -> int | None:
 
 
 def existing_folder(path: str) -> str:
-    """The folder itself, or the nearest one above it that exists."""
+    """The folder itself, or its nearest existing parent."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
@@ -101,14 +101,14 @@ def read_mounts(text: str) -> list[Mount]:
         fields, more = before.split(), after.split()
         if len(fields) < 6 or len(more) < 3:
             continue
-        folder = fields[4].encode().decode("unicode_escape")  # \040 is a space there
+        folder = fields[4].encode().decode("unicode_escape")  # \040 is a space
         options = frozenset((*fields[5].split(","), *more[2].split(",")))
         found.append(Mount(folder, more[0], options, more[1]))
     return found
 
 
 def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
-    """The file system that a folder is on: the longest mount point above it, the last of them."""
+    """The file system of a folder: the longest mount point above it, the last one of several."""
     real = os.path.realpath(path)
     best: Mount | None = None
     for mount in mounts:

@@ -23,13 +23,15 @@ IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
 def open_files(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """Each connection is a file, and each segment that is read or written."""
+    """Each connection uses a file descriptor, and so does each segment that is read or written."""
     used, limit = machine.open_files()
     segments = machine.segment_files()
     of = f"process {machine.pid} has {used:,} files open" if used else "no broker runs here"
     evidence = f"limit {limit:,}; {of}; the log dirs hold {segments:,} segment files"
     if used > 0.8 * limit or segments > limit:
-        meaning = "The broker refuses connections and new partitions when no file is left."
+        meaning = (
+            "The broker refuses connections and new partitions when it can open no more files."
+        )
         yield Finding(ERROR, "open files", evidence, meaning, _RAISE_FILES)
     elif limit < limits.open_files:
         meaning = f"A broker should be allowed to open {limits.open_files:,} files or more."
@@ -47,7 +49,7 @@ def memory_maps(machine: Machine, limits: Limits) -> Iterator[Finding]:
     evidence = f"vm.max_map_count is {limit:,}" + (f", {used:,} are in use" if used else "")
     fix = "sysctl -w vm.max_map_count=262144"
     if used > 0.8 * limit:
-        meaning = "The broker ends when the system refuses it another memory map."
+        meaning = "The broker exits when the system refuses another memory map."
         yield Finding(ERROR, "memory maps", evidence, meaning, fix)
     elif limit < limits.memory_maps:
         meaning = f"This is below the system's usual {limits.memory_maps:,}."
@@ -55,7 +57,7 @@ def memory_maps(machine: Machine, limits: Limits) -> Iterator[Finding]:
 
 
 def log_dirs(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """Whether they can be used, and by whom they are."""
+    """Whether the log dirs can be used, and who uses them."""
     devices: dict[int, str] = {}
     for path in machine.log_dirs:
         folder = existing_folder(path)
@@ -66,21 +68,21 @@ def log_dirs(machine: Machine, limits: Limits) -> Iterator[Finding]:
         if not os.access(folder, os.W_OK | os.X_OK):
             yield Finding(
                 ERROR, path, f"user {os.geteuid()} may not write to {folder}",
-                "A broker of this user cannot start with it.", f"chown {os.geteuid()} {folder}",
+                "This user cannot start a broker with it.", f"chown {os.geteuid()} {folder}",
             )  # fmt: skip
         other = devices.setdefault(os.stat(folder).st_dev, path) if made else path
         if other != path:
             yield Finding(
                 WARNING, path, f"it is on the same file system as {other}",
                 "Two log dirs on one disk share its speed, and both fail with it.",
-                "put each folder of log.dirs on a disk of its own, or name one only",
+                "put each folder of log.dirs on a disk of its own, or use only one",
             )  # fmt: skip
 
 
 def free_space(
     subject: str, total: int, usable: int, limits: Limits, fix: str
 ) -> Iterator[Finding]:
-    """Of one volume, in bytes."""
+    """Free space of one volume, in bytes."""
     percent = 100 * usable / total if total > 0 else 100.0
     if percent >= limits.free_percent:
         return
@@ -100,13 +102,13 @@ def disk_space(machine: Machine, limits: Limits) -> Iterator[Finding]:
         if found.f_files and found.f_favail < found.f_files * 0.01:
             yield Finding(
                 ERROR, path, f"{found.f_favail:,} of {found.f_files:,} inodes are free",
-                "No new segment can be made without an inode.", f"find {path} -xdev | wc -l",
+                "A new segment needs an inode.", f"find {path} -xdev | wc -l",
             )  # fmt: skip
 
 
 def sync_times_ms(folder: str) -> list[float]:
-    """How long forced writes of 4 KB take there, each. The file has no name where that is
-    possible.
+    """How long each of several forced writes of 4 KB takes. The file has no name if the file system
+    allows that.
     """
     times = []
     with tempfile.TemporaryFile(dir=folder, prefix=".kstore-doctor-", buffering=0) as file:
@@ -119,11 +121,11 @@ def sync_times_ms(folder: str) -> list[float]:
 
 
 def disk_speed(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """The median of some forced writes."""
+    """The median of several forced writes."""
     for path in machine.log_dirs:
         folder = existing_folder(path)
         if not os.access(folder, os.W_OK | os.X_OK):
-            continue  # log-dirs has a finding about it
+            continue  # log-dirs reports it
         times = sync_times_ms(folder)
         median = statistics.median(times)
         if median > limits.sync_ms:
@@ -138,7 +140,7 @@ def disk_speed(machine: Machine, limits: Limits) -> Iterator[Finding]:
 
 
 def file_systems(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """What each log dir lies on."""
+    """The file system of each log dir."""
     for path in machine.log_dirs:
         mount = mount_of(existing_folder(path), machine.mounts)
         if mount is None:
@@ -155,7 +157,9 @@ def file_systems(machine: Machine, limits: Limits) -> Iterator[Finding]:
             meaning = "It is in memory: all records are lost when the machine restarts."
             yield Finding(WARNING, path, evidence, meaning, fix)
         elif mount.kind == "overlay":
-            meaning = "It is a container's own layer: the records go when the container goes."
+            meaning = (
+                "It is a container's own layer: the records are lost when the container is removed."
+            )
             yield Finding(WARNING, path, evidence, meaning, "mount a volume there")
 
 
@@ -163,8 +167,8 @@ MACHINE_CHECKS: tuple[Check[Machine], ...] = (
     Check("open-files", "limit on open files", open_files),
     Check("memory-maps", "vm.max_map_count", memory_maps),
     Check("clock", CLOCK_ABOUT, clock),
-    Check("log-dirs", "rights and places of log.dirs", log_dirs),
+    Check("log-dirs", "permissions and paths of log.dirs", log_dirs),
     Check("disk-space", "free space of log.dirs", disk_space),
     Check("disk-speed", "forced writes to log.dirs", disk_speed),
-    Check("file-systems", "what log.dirs lie on", file_systems),
+    Check("file-systems", "file systems of log.dirs", file_systems),
 )

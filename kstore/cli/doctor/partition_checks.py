@@ -24,11 +24,11 @@ ALIKE = (
     "transaction.max.timeout.ms", "transaction.state.log.num.partitions",
     "unclean.leader.election.enable",
 )  # fmt: skip
-"""Settings that all brokers of a cluster should have alike."""
+"""Settings that should be the same on all brokers of a cluster."""
 
 
 def shortened(names: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first names, and how many more there are."""
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -49,7 +49,7 @@ def brokers(view: ClusterView, limits: Limits) -> Iterator[Finding]:
 
 
 def controller(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Whether there is one."""
+    """Whether there is a controller."""
     if view.cluster.controller_id not in view.alive:
         yield Finding(
             ERROR, "controller", f"the controller's id is {view.cluster.controller_id}",
@@ -59,7 +59,7 @@ def controller(view: ClusterView, limits: Limits) -> Iterator[Finding]:
 
 
 def offline_partitions(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Partitions without a leader that is alive."""
+    """Partitions without a live leader."""
     for topic in view.topics:
         rows = [row for row in topic.partitions if row.leader not in view.alive]
         if not rows:
@@ -71,17 +71,17 @@ def offline_partitions(view: ClusterView, limits: Limits) -> Iterator[Finding]:
             ERROR, f"topic {topic.name}", f"no leader: {names}",
             f"No client can read or write them. Broker {ids} had the last in-sync replicas.",
             f"start broker {ids}; if it is lost for good, kstore elect "
-            f"{topic.name}:{rows[0].partition} --unclean takes another replica and loses records",
+            f"{topic.name}:{rows[0].partition} --unclean elects another replica and loses records",
         )  # fmt: skip
 
 
 def _may_lead(row: PartitionDescription) -> tuple[int, ...]:
-    """Who can lead a partition without losing records."""
+    """The replicas that can lead a partition without losing records."""
     return row.isr or row.elr or row.last_known_elr or row.replicas
 
 
 def in_sync(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Partitions with fewer in-sync replicas than replicas, and with fewer than writes need."""
+    """Partitions with fewer in-sync replicas than replicas, or than writes need."""
     for topic in view.topics:
         needed = view.topic_int(topic.name, "min.insync.replicas", 1)
         led = [
@@ -105,12 +105,12 @@ def in_sync(view: ClusterView, limits: Limits) -> Iterator[Finding]:
                 f"{topic.name}:{first.partition} has isr {list(first.isr)} of "
                 f"{list(first.replicas)}",
                 f"{meaning} Broker {', '.join(map(str, missing))} is behind or down.",
-                "kstore cluster describe; start the broker, or see why it cannot follow in its log",
+                "kstore cluster describe; start the broker, or see in its log why it cannot follow",
             )  # fmt: skip
 
 
 def preferred_leaders(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Partitions led by another replica than the first one, which could lead."""
+    """Partitions that are not led by their first replica although it could lead."""
     found = [
         f"{topic.name}:{row.partition}"
         for topic in view.topics
@@ -130,7 +130,7 @@ def preferred_leaders(view: ClusterView, limits: Limits) -> Iterator[Finding]:
 
 
 def single_replicas(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Topics with one copy, in a cluster that could keep more."""
+    """Topics with one replica, in a cluster with more brokers."""
     if len(view.alive) < 2:
         return
     names = [t.name for t in view.topics if any(len(row.replicas) < 2 for row in t.partitions)]
@@ -154,7 +154,7 @@ def topic_settings(view: ClusterView, limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 ERROR, subject,
                 f"min.insync.replicas={needed}, and it has {counted(replicas, 'replica')}",
-                "Writes with acks=all fail always.", f"{change} min.insync.replicas={replicas}",
+                "Writes with acks=all always fail.", f"{change} min.insync.replicas={replicas}",
             )  # fmt: skip
         segment = view.topic_int(topic.name, "segment.bytes")
         retention = view.topic_int(topic.name, "retention.bytes")
@@ -169,7 +169,7 @@ def topic_settings(view: ClusterView, limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 ERROR, subject,
                 f"max.message.bytes={largest}, socket.request.max.bytes={request_bytes}",
-                "Batches between the two sizes are allowed, but their requests end the connection.",
+                "Batches between the two sizes are allowed, but their requests fail.",
                 f"{change} max.message.bytes={request_bytes}",
             )  # fmt: skip
 

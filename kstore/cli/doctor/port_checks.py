@@ -1,6 +1,4 @@
-"""Checks of a broker's listeners on its own machine: ports that are taken, and names that lead
-nowhere.
-"""
+"""Checks of a broker's listeners on its own machine: ports in use, and names without an address."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ HTTP_LISTENERS = ("kstore.http.listener", "kstore.metrics.listener")
 
 
 def ports(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """Whether the broker could listen; a running broker does already."""
+    """Whether the broker could listen; a running broker already does."""
     if machine.pid is not None:
         return
     wanted = [("listeners", each.host, each.port) for each in machine.config.listeners]
@@ -47,14 +45,14 @@ def _refusal(host: str, port: int) -> str | None:
 
 
 def advertised(machine: Machine, limits: Limits) -> Iterator[Finding]:
-    """Whether the names that clients are told have an address."""
+    """Whether the names that clients receive have an address."""
     for listener in machine.config.advertised_listeners:
         try:
             socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM)
         except OSError as problem:
             yield Finding(
                 ERROR, f"advertised.listeners {listener}",
-                f"{listener.host} has no address here: {problem.strerror or problem}",
+                f"{listener.host} cannot be resolved here: {problem.strerror or problem}",
                 "Clients get this name from their first connection, and then cannot connect.",
                 f"getent hosts {listener.host}; then add the name to DNS, or change "
                 "advertised.listeners",

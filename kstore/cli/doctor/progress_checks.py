@@ -1,4 +1,4 @@
-"""Checks of what should continue: groups that read, and transactions that end."""
+"""Checks of progress: groups that lag, and transactions that stay open."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def group_lag(view: ClusterView, limits: Limits) -> Iterator[Finding]:
 
 
 def lost_offsets(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Committed offsets outside the log: records that the group never saw, or that are gone."""
+    """Committed offsets outside the log: the group never saw records, or they no longer exist."""
     for group_id, offsets in view.committed.items():
         known = {tp: at for tp, at in offsets.items() if tp in view.starts and tp in view.ends}
         early = [tp for tp, at in known.items() if at < view.starts[tp]]
@@ -52,13 +52,13 @@ def lost_offsets(view: ClusterView, limits: Limits) -> Iterator[Finding]:
                 ERROR, f"group {group_id}",
                 f"{counted(len(found), 'offset')} {where}: {name_of(tp)} at {known[tp]}, {ends}",
                 "Retention deleted records before the group read them." if found is early
-                else "The topic was created again or lost records. auto.offset.reset decides now.",
+                else "The topic was created again, or lost records. auto.offset.reset applies now.",
                 f"kstore group reset-offsets {group_id} --topic {tp.topic} --to-earliest",
             )  # fmt: skip
 
 
 def long_transactions(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Transactions that their coordinators know and that are open for long."""
+    """Transactions that their coordinators know and that have been open for long."""
     now_ms = round(time.time() * 1000)
     listed = view.admin.list_transactions(min_duration_ms=limits.transaction_ms)
     found = view.admin.describe_transactions(
@@ -72,7 +72,7 @@ def long_transactions(view: ClusterView, limits: Limits) -> Iterator[Finding]:
             WARNING, f"transaction {row.transactional_id}",
             f"{row.state} for {(now_ms - row.start_time_ms) / 1000:,.0f} s on {names}; its "
             f"timeout is {row.timeout_ms / 1000:,.0f} s",
-            "Readers with isolation.level=read_committed wait there for its end.",
+            "Readers with isolation.level=read_committed wait there until it ends.",
             f"kstore txn abort --transactional-id {row.transactional_id} (its producer is fenced)",
         )  # fmt: skip
 

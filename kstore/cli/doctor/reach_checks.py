@@ -1,5 +1,5 @@
-"""Checks of the way from this machine to the brokers: names, ports, advertised listeners, clocks.
-They need no right on the cluster beyond a connection.
+"""Checks of the connections from this machine to the brokers: names, ports, advertised listeners,
+clocks. They need no permissions in the cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 
 def bootstrap(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Each address of bootstrap.servers by itself: a client uses any one that answers."""
+    """Each address of bootstrap.servers. A client uses any one that answers."""
     for address, problem in view.unreachable.items():
         host, port = split_address(address)
         if problem is not None:
@@ -49,14 +49,14 @@ def _no_answer(view: ClusterView, problem: str) -> Finding:
 
 
 def advertised(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Whether each broker can be reached where it says that it listens."""
+    """Whether each broker can be reached at its advertised address."""
     asked_loopback = any(is_loopback(split_address(each)[0]) for each in view.servers)
     for broker in view.cluster.brokers:
         subject = f"broker {broker.node_id}"
         address = f"{broker.host}:{broker.port}"
         if is_loopback(broker.host) and not asked_loopback:
             yield Finding(
-                ERROR, subject, f"it advertises {address}, and was asked at {view.servers[0]}",
+                ERROR, subject, f"it advertises {address}, and answered at {view.servers[0]}",
                 "Clients on other machines connect to themselves and find no broker.",
                 f"set advertised.listeners of broker {broker.node_id} to a name that clients "
                 "reach, and restart it",
@@ -73,7 +73,7 @@ def advertised(view: ClusterView, limits: Limits) -> Iterator[Finding]:
 
 
 def broker_clocks(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Records of internal topics carry their broker's time, which cannot be later than now."""
+    """Records of internal topics have their broker's time, which cannot be later than now."""
     now_ms = round(time.time() * 1000)
     leaders = {
         (topic.name, row.partition): row.leader
@@ -96,7 +96,7 @@ def broker_clocks(view: ClusterView, limits: Limits) -> Iterator[Finding]:
 
 
 def future_records(view: ClusterView, limits: Limits) -> Iterator[Finding]:
-    """Records of users' topics that claim to be from the future."""
+    """Records of users' topics with a time in the future."""
     now_ms = round(time.time() * 1000)
     internal = {topic.name for topic in view.topics if topic.is_internal}
     worst: dict[str, int] = {}

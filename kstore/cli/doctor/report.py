@@ -1,4 +1,4 @@
-"""How findings are shown: one after the other for people, or one JSON object a line."""
+"""Shows findings: as text, or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["Report"]
 
 
 class Report:
-    """Shows results as they come and counts them."""
+    """Shows and counts results as they arrive."""
 
     def __init__(self, *, as_json: bool, verbose: bool) -> None:
         self.as_json = as_json
         self.verbose = verbose
-        """Whether checks that found nothing are shown too."""
+        """Whether to show checks that found nothing."""
         self.errors = 0
         self.warnings = 0
         self.not_checked = 0
         self.checks: set[str] = set()
 
     def show(self, results: Iterable[Result]) -> None:
-        """Each result, flushed, since some checks take seconds."""
+        """Show each result and flush, because some checks take seconds."""
         for name, result in results:
             self.checks.add(name)
             if isinstance(result, Finding):
@@ -36,7 +36,7 @@ class Report:
                 print(text, flush=True)
 
     def end(self) -> None:
-        """The sums."""
+        """The totals."""
         sums = {
             "checks": len(self.checks),
             "errors": self.errors,
@@ -81,5 +81,5 @@ class Report:
         return f"ok  {name}" if self.verbose else ""
 
     def _tells(self, result: NotChecked) -> bool:
-        """What is off is worth a line only to those who ask for all."""
+        """Checks that could not run because no broker answers are shown only if `verbose`."""
         return self.verbose or "no broker answers" not in result.reason

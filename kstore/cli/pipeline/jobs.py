@@ -1,5 +1,5 @@
-"""``kstore pipeline``: the jobs of kstore.pipeline.jobs as commands. Spark is needed by all but
-load, and imported when one of them runs.
+"""``kstore pipeline``: the jobs of kstore.pipeline.jobs as commands. All but load need Spark, and
+import it when they run.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def _sides(
     committed: bool,
     tasks: int,
 ) -> tuple[list[ClusterSide | ArchiveSide], list[str]]:
-    """What is to be compared, the left first, and their names."""
+    """The two sides to compare, the left one first, and their names."""
     from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
     sides: list[ClusterSide | ArchiveSide] = []
@@ -466,7 +466,7 @@ def _is_local(
     *,
     by_key: bool = False,
 ) -> bool:
-    """Whether this process does it alone. Raises typer.BadParameter where it can't."""
+    """Whether this process runs the job without Spark. Raises typer.BadParameter if it can't."""
     from kstore.pipeline.jobs.reports.local_stats import is_small
     from kstore.pipeline.jobs.verification.sides import ClusterSide
 

@@ -1,4 +1,4 @@
-"""Options that several commands of `kstore pipeline` have, and what is read from them."""
+"""Options of several commands of `kstore pipeline`, and how they are parsed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the commands of `kstore pipeline` share: the Spark they run on, what they print, how they
-fail.
-"""
+"""What the commands of `kstore pipeline` share: their Spark session, output and errors."""
 
 from __future__ import annotations
 
@@ -60,12 +58,14 @@ SparkOutput = Annotated[
     typer.Option("--spark-output", help="Show Spark's warnings and its progress bar."),
 ]
 Tasks = Annotated[
-    int, typer.Option(min=0, help="The approximate number of tasks; 0: chosen from Spark's cores.")
+    int, typer.Option(min=0, help="The approximate number of tasks; 0: depends on Spark's cores.")
 ]
 
 
 def spark_command(function: Callable[P, None]) -> Callable[P, None]:
-    """A command that needs Spark: without it, it says so before it imports anything of its own."""
+    """A command that needs Spark. Without Spark, it fails with a message before it imports its own
+    modules.
+    """
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -78,7 +78,7 @@ def spark_command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 class Running:
-    """One job on its way: its Spark, and what it tells."""
+    """A running job: its Spark session and its output."""
 
     def __init__(self, spark: SparkSession | None, json: bool) -> None:
         self.spark_or_none = spark
@@ -87,29 +87,29 @@ class Running:
 
     @property
     def spark(self) -> SparkSession:
-        """Of a job that has one."""
+        """The Spark session of a job that has one."""
         assert self.spark_or_none is not None
         return self.spark_or_none
 
     def say(self, text: str) -> None:
-        """A line of what is going on, on stderr; an event in JSON."""
+        """Report what happens: a line on stderr, or an event in JSON."""
         if self.json:
             self._event("said", {"text": text})
         else:
             self._progress.say(text)
 
     def row(self, data: Mapping[str, Any]) -> None:
-        """One result; only in JSON, since people are told the sum."""
+        """Print one result, only in JSON: text output has only the sum."""
         if self.json:
             self._event("row", data)
 
     def progress(self, found: CopyProgress) -> None:
-        """How far it is."""
+        """Report the progress."""
         row = {"partitions": found.partitions, "offsets": found.offsets, "lag": found.lag}
         self._progress.show(HowFar(found.offsets - found.lag, found.lag, "offsets"), row)
 
     def done(self, data: Mapping[str, Any], sentence: str) -> None:
-        """The end, on stdout."""
+        """Print the final result on stdout."""
         self._progress.end()
         if self.json:
             self._event("done", data)
@@ -129,8 +129,8 @@ def job(
     *clusters: Mapping[str, Any],
     loud: bool = False,
 ) -> Iterator[Running]:
-    """A Spark for one job, ended with it; started once the clusters (settings of consumers) answer,
-    since it takes long. What comes from Spark as an error leaves as JobError.
+    """A Spark session for one job, stopped with it. It starts when the clusters (settings of
+    consumers) answer, because the start takes long. Errors of Spark become JobError.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -158,7 +158,7 @@ def job(
 
 
 def _answers(settings: Mapping[str, Any]) -> None:
-    """Raises KafkaError where no broker of a cluster does."""
+    """Raise KafkaError if no broker of a cluster answers."""
     from kstore.clients import Consumer
 
     with Consumer(settings) as consumer:
@@ -166,7 +166,7 @@ def _answers(settings: Mapping[str, Any]) -> None:
 
 
 def rounds(running: Running, options: ReplicateOptions, *, follow: bool) -> list[str]:
-    """Replicate once, or again and again; the partitions that failed in the last round."""
+    """Replicate once, or repeatedly; returns the partitions that failed in the last round."""
     from kstore.pipeline.jobs.replicate import replicate
 
     while True:

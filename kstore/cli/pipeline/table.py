@@ -1,4 +1,4 @@
-"""``kstore pipeline table``: topics kept as tables of a lake."""
+"""``kstore pipeline table``: topics as tables of a lakehouse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ To = Annotated[
     typer.Option(
         metavar="iceberg:CATALOG/NAMESPACE",
         help="One of Spark's catalogs (--conf spark.sql.catalog.CATALOG.type=...), and a "
-        "namespace, which is created if need be.",
+        "namespace, which is created if it does not exist.",
     ),
 ]
 Rows = Annotated[
@@ -57,7 +57,7 @@ SchemaRegistry = Annotated[
     str | None,
     typer.Option(
         "--schema-registry", metavar="URL",
-        help="With --columns: the registry that has the schemas, by the ids in the values.",
+        help="With --columns: the schema registry. Values have the ids of their schemas.",
     ),
 ]  # fmt: skip
 Subject = Annotated[
@@ -77,7 +77,7 @@ Message = Annotated[
 BadRecords = Annotated[
     str,
     typer.Option(
-        help="fail, or keep: values that are not of their schema stay as bytes in the column "
+        help="fail, or keep: values that do not match their schema stay as bytes in the column "
         "undecoded."
     ),
 ]
@@ -104,10 +104,10 @@ def table(
     on_loss: OnLoss = "fail",
     follow: Follow = False,
     every: Annotated[
-        float, typer.Option(min=0.0, help="Seconds from commit to commit, with --follow.")
+        float, typer.Option(min=0.0, help="With --follow: seconds between commits.")
     ] = 60.0,
     max_offsets: Annotated[
-        int, typer.Option(min=0, help="Of one commit, at most; 0: all that there are.")
+        int, typer.Option(min=0, help="The maximum of one commit; 0: all available records.")
     ] = 0,
     resync: Resync = False,
     columns: Columns = None,
@@ -162,14 +162,16 @@ def _columns(
     kind: str | None, registry: str | None, subject: str | None, schema: Path | None,
     message: str | None, bad_records: str,
 ) -> ColumnOptions | None:  # fmt: skip
-    """How values are read, if not as bytes."""
+    """How values are decoded, if they are not kept as bytes."""
     from kstore.pipeline.columns.decoding import FORMATS
     from kstore.pipeline.jobs.tables.typed import ColumnOptions
 
     keep_bad = one_of("--bad-records", bad_records, "fail", "keep") == "keep"
     if kind is None:
         if registry or subject or schema or message or keep_bad:
-            raise typer.BadParameter("say how values are read: --columns avro, json or protobuf")
+            raise typer.BadParameter(
+                "choose how to decode values: --columns avro, json or protobuf"
+            )
         return None
     one_of("--columns", kind, *FORMATS)
     if (registry is None) == (schema is None):
@@ -181,7 +183,7 @@ def _columns(
 
 
 def _with_iceberg(confs: list[str] | None, package: str) -> list[str]:
-    """The settings, with Iceberg's library among them."""
+    """The settings, with Iceberg's library added."""
     given = list(confs or [])
     jars = [conf for conf in given if conf.startswith(("spark.jars=", "spark.jars.packages="))]
     if any("iceberg" in conf for conf in jars):
@@ -193,7 +195,7 @@ def _with_iceberg(confs: list[str] | None, package: str) -> list[str]:
 
 
 def _rounds(running: Running, options: TableOptions, every_s: float | None) -> None:
-    """One round after the other: until nothing is left, or forever."""
+    """Run rounds until no records are left, or forever."""
     from dataclasses import replace
 
     from kstore.pipeline.jobs.session import passing_trouble
@@ -207,7 +209,7 @@ def _rounds(running: Running, options: TableOptions, every_s: float | None) -> N
         try:
             kept = keep_table(running.spark, options, running.say, catalog)
         except Exception as error:
-            # What fails in the first round may never have worked.
+            # An error of the first round may be one that will not go away.
             trouble = None if not rounds else passing_trouble(error, running.spark)
             if every_s is None or trouble is None:
                 raise

@@ -1,4 +1,4 @@
-"""``kstore pipeline verify`` and ``stats``: their work and what they print."""
+"""``kstore pipeline verify`` and ``stats``: run the job and print its results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_verify(
     allow_behind: bool,
     report: str | None,
 ) -> bool:
-    """Verify and tell; whether nothing was found."""
+    """Verify and print; returns whether nothing was found."""
     from kstore.pipeline.jobs.reports.report import write_verification
     from kstore.pipeline.jobs.verification.key_order import numbered, same_order
     from kstore.pipeline.jobs.verification.verify import Verification, VerifyOptions, verify
@@ -48,7 +48,7 @@ def run_verify(
         for name, side in zip(("left", "right"), sides, strict=False):
             found.findings += numbered(running.spark, topics, side, name, key, number, running.say)
     if report:
-        other = names[1] if right is not None else "nothing: the left is checked by itself"
+        other = names[1] if right is not None else "nothing: only the left one is checked"
         path = write_verification(running.spark_or_none, report, found, names[0], other)
         running.say(f"the report is {path}")
     assert isinstance(found, Verification)
@@ -69,7 +69,7 @@ def run_verify(
     running.done(
         done,
         f"{records} records in {len(found.summaries)} partitions: "
-        + (f"findings: {said}" if said else "nothing was found that must not be"),
+        + (f"findings: {said}" if said else "no problems"),
     )
     return found.is_good
 
@@ -97,7 +97,7 @@ def run_stats(
     top: int,
     report: str | None,
 ) -> None:
-    """Gather and tell."""
+    """Collect and print the statistics."""
     from kstore.pipeline.jobs.reports.local_stats import gather_here
     from kstore.pipeline.jobs.reports.stats import gather
     from kstore.pipeline.jobs.reports.stats_report import show_key, topic_rows, write_stats

@@ -1,4 +1,4 @@
-"""Commands that move or look at records: produce, consume, scan, replicate, verify-order, log. They
+"""Commands that copy or show records: produce, consume, scan, replicate, verify-order, log. They
 keep no state of their own.
 
 May import: kstore, kstore.cli, kstore.clients, kstore.errors, kstore.log,

@@ -1,7 +1,7 @@
-"""Avro with a schema registry, as --key-format and --value-format take it.
+"""Avro with a schema registry, for --key-format and --value-format.
 
-A field is a zero byte, the schema's id in four bytes, and the datum. As text it is Avro's JSON,
-which holds all that Avro has, so that what consume writes can be produced again.
+A field is a zero byte, the schema's id in four bytes, and the datum. Its text is Avro's JSON, which
+keeps all types, so that the output of consume can be produced again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ __all__ = ["avro_coder"]
 
 _PREFIX = struct.Struct(">bI")
 _NOT_AVRO = (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError)
-"""What fastavro raises for data that is not of the schema."""
+"""What fastavro raises for data that does not match the schema."""
 
 
 def avro_coder(url: str, subject: str) -> Coder:
-    """The coder of fields whose schemas are in a registry; new ones take the subject's latest.
+    """The codec of fields whose schemas are in a registry. Encoding uses the subject's latest
+    schema.
 
-    ImportError, which names the extra to install, without the libraries.
+    Raises ImportError without the libraries; the message names the extra to install.
     """
     registry = _Registry(url)
     return Coder(
@@ -34,7 +35,7 @@ def avro_coder(url: str, subject: str) -> Coder:
 
 
 class _Registry:
-    """The schemas of a registry, each asked for once."""
+    """The schemas of a registry; each is requested once."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -69,7 +70,7 @@ class _Registry:
             datum = self._avro.schemaless_reader(io.BytesIO(data[_PREFIX.size :]), found.schema)
             self._avro.json_writer(text, found.schema, [datum])
         except _NOT_AVRO as error:
-            raise RecordFormatError(f"is not of its schema {number}: {error}") from None
+            raise RecordFormatError(f"does not match its schema {number}: {error}") from None
         parsed = json.loads(text.getvalue())
         line = json.dumps(parsed, ensure_ascii=False, separators=(",", ":"))
         return Decoded(line.encode(), parsed, len(data))
@@ -84,7 +85,7 @@ class _Registry:
             self._avro.schemaless_writer(out, schema, datum)
         except _NOT_AVRO as error:
             raise RecordFormatError(
-                f"is not of schema {number}, the latest of {subject}: {error}"
+                f"does not match schema {number}, the latest of {subject}: {error}"
             ) from None
         return out.getvalue()
 

@@ -1,7 +1,7 @@
-"""``kstore consume``: records of topics to stdout, as text or JSON. How they are written is in
-record_text.py and templates.py, where reading starts in start.py, how they are read in reading.py.
+"""``kstore consume``: records of topics to stdout, as text or JSON. record_text.py and templates.py
+format records, start.py finds where to start, reading.py reads.
 
-It reads partitions by itself and commits nothing, or as a member of a group.
+It reads partitions without a group and commits nothing, or as a member of a group.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def consume(
 
 
 def _wanted(topic: str | None, regex: str | None) -> list[str] | re.Pattern[str]:
-    """What to subscribe to; ValueError for no topic, or both a topic and an expression."""
+    """What to subscribe to. Raises ValueError for no topic, or for both a topic and an
+    expression.
+    """
     if (topic is None) == (regex is None):
         raise ValueError("give either a TOPIC or --topic-regex")
     if regex is None:
@@ -99,7 +101,9 @@ def _wanted(topic: str | None, regex: str | None) -> list[str] | re.Pattern[str]
 def _settle_group(
     config: dict[str, Any], group: str | None, properties: list[str] | None, start: Start | None
 ) -> None:
-    """Put the group into the settings, or none; a group.id of a profile is for other commands."""
+    """Set the group in the settings, or remove it: a group.id of a profile is for other
+    commands.
+    """
     if "group.id" in key_values(properties, "client.id=me"):
         raise ValueError("use --group, not group.id")
     config.pop("group.id", None)
@@ -107,7 +111,7 @@ def _settle_group(
         config["group.id"] = group
         if start is not None and start.reset is not None:
             config["auto.offset.reset"] = start.reset
-    config["enable.auto.commit"] = False  # it is committed what was written, not what was polled
+    config["enable.auto.commit"] = False  # commit what was written, not what was polled
 
 
 def _commits(properties: list[str] | None) -> bool:
@@ -119,7 +123,7 @@ def _begin(
     consumer: Consumer, wanted: list[str] | re.Pattern[str], partitions: list[int] | None,
     start: Start,
 ) -> None:  # fmt: skip
-    """Take the partitions, all or those that are named, without a group."""
+    """Assign the partitions, all or those that are named, without a group."""
     if partitions and not isinstance(wanted, re.Pattern):
         consumer.assign([TopicPartition(wanted[0], number) for number in partitions])
     else:
@@ -128,7 +132,7 @@ def _begin(
 
 
 def _check_place(consumer: Consumer, topic: str, partitions: list[int] | None) -> None:
-    """Fail soon where the topic, or one of the partitions, is not there."""
+    """Fail soon if the topic or a partition does not exist."""
     from kstore.errors import UnknownTopicOrPartitionError
 
     if topic not in consumer.topics():
@@ -136,7 +140,7 @@ def _check_place(consumer: Consumer, topic: str, partitions: list[int] | None) -
             consumer.partitions_for(topic, timeout_ms=NEW_TOPIC_MS)  # new, or internal
         except UnknownTopicOrPartitionError:
             raise SystemExit(
-                fail(f"there is no topic {topic!r}: `kstore topic list` shows what there is")
+                fail(f"there is no topic {topic!r}: `kstore topic list` shows the topics")
             ) from None
     count = len(consumer.partitions_for(topic))
     for number in partitions or ():

@@ -1,6 +1,6 @@
-"""What the bytes of a key or value are: --key-format and --value-format of produce and consume.
+"""The formats of keys and values: --key-format and --value-format of produce and consume.
 
-Without one they are bytes, in and out. What Avro needs is in avro_format.py.
+Without a format they are bytes. avro_format.py has the Avro format.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["FieldFormat", "KeyFormat", "Registry", "ValueFormat", "coder"]
 
 
 class FieldFormat(StrEnum):
-    """The formats, as they are written on the command line."""
+    """The names of the formats on the command line."""
 
     STRING = "string"
     JSON = "json"
@@ -27,10 +27,10 @@ class FieldFormat(StrEnum):
 
 _HELP = (
     "string (UTF-8), json, hex, or avro with a schema registry; by default bytes are written as "
-    "they are. The command ends at a record that does not have this format."
+    "they are. The command fails at a record that does not have this format."
 )
 KeyFormat = Annotated[
-    FieldFormat | None, typer.Option("--key-format", help=f"What keys are: {_HELP}")
+    FieldFormat | None, typer.Option("--key-format", help=f"The format of keys: {_HELP}")
 ]
 ValueFormat = Annotated[
     FieldFormat | None,
@@ -53,9 +53,9 @@ Registry = Annotated[
 def coder(
     form: FieldFormat | None, field: str, registry: str | None, topic: str | None = None
 ) -> Coder | None:
-    """The coder of a field, ``key`` or ``value``; None for bytes. A topic is needed to encode Avro.
+    """The codec of a field, ``key`` or ``value``; None for bytes. Encoding Avro needs a topic.
 
-    ValueError for Avro without a registry, ImportError without its libraries.
+    Raises ValueError for Avro without a registry, ImportError without its libraries.
     """
     if form is None:
         return None

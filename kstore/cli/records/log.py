@@ -1,6 +1,4 @@
-"""``kstore log``: look into segment files without a broker. The work is done by
-kstore.log.offline.
-"""
+"""``kstore log``: show segment files without a broker. kstore.log.offline does the work."""
 
 from __future__ import annotations
 
@@ -96,7 +94,7 @@ def _record_line(record: DumpedRecord) -> str:
 
 
 def _text(data: bytes | None) -> str:
-    """Write bytes so that they stay on one line: text as it is, the rest escaped."""
+    """Format bytes on one line: text unchanged, other bytes escaped."""
     return "null" if data is None else data.decode("utf-8", "backslashreplace").encode(
         "unicode_escape"
     ).decode("ascii")  # fmt: skip
@@ -106,7 +104,7 @@ def _text(data: bytes | None) -> str:
 @guarded
 def verify(
     path: Files,
-    records: Annotated[bool, typer.Option(help="Walk every record, not only the batches.")] = True,
+    records: Annotated[bool, typer.Option(help="Check every record, not only the batches.")] = True,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair damage; the damaged bytes are kept in copies.")
     ] = False,
@@ -117,7 +115,7 @@ def verify(
 ) -> None:
     """Check every batch: checksum, framing, offsets, epochs. Exit code 1 if there is damage.
 
-    --repair restores header fields that the neighbours leave no doubt about, and cuts out
+    --repair restores header fields if the neighbouring batches determine them, and removes
     everything else that is damaged. Stop the broker first. Its exit code is 0 if all is good
     afterwards. With --dry-run it is 1 if there is something to repair.
     """
@@ -125,7 +123,7 @@ def verify(
         _repair(path, dry_run=dry_run, json=json)
         return
     if dry_run:
-        raise SystemExit(fail("--dry-run belongs to --repair: add it"))
+        raise SystemExit(fail("--dry-run needs --repair"))
     from kstore.log.offline.verify import verify as check
 
     try:
@@ -158,7 +156,7 @@ def _repair(path: Path, *, dry_run: bool, json: bool) -> None:
             continue
         would = "would " if dry_run else ""
         print(f"{each.segment} at byte {each.position}: {each.reason}")
-        print(f"  {would}{each.action}: {each.detail}; as it was: {each.copy}")
+        print(f"  {would}{each.action}: {each.detail}; copy of the original: {each.copy}")
     if not json:
         print(f"{len(done)} repairs{' would be made' if dry_run else ' made'}")
     sys.stdout.flush()

@@ -1,7 +1,6 @@
-"""``kstore produce``: lines of stdin become records. What a line may hold is in record_text.py.
+"""``kstore produce``: lines of stdin become records. record_text.py parses a line.
 
-Records leave as soon as stdin pauses, so the command can stand at the end of a pipe that never
-ends.
+Records are sent as soon as stdin pauses, so the command can be the end of a pipe that never closes.
 """
 
 from __future__ import annotations
@@ -97,14 +96,14 @@ def produce(
         raise typer.BadParameter(str(error)) from None
     count = 0
     if sys.stdin.isatty():
-        print("kstore: one record a line; Ctrl-D ends it", file=sys.stderr)
+        print("kstore: one record per line; Ctrl-D to stop", file=sys.stderr)
     with producer:
         for line in read_lines(producer):
             try:
                 record = parse(line)
             except RecordFormatError as error:
                 producer.flush()
-                sentence = f"stdin line {count + 1}: {error}; the {count} before it were sent"
+                sentence = f"stdin line {count + 1}: {error}; the {count} lines before it were sent"
                 raise SystemExit(fail(sentence)) from None
             _send(producer, topic, record, partition, timestamp, headers)
             count += 1
@@ -115,7 +114,7 @@ def produce(
 def _parser(
     separator: bytes | None, key: Coder | None, value: Coder | None, *, json: bool
 ) -> Callable[[bytes], InputRecord]:
-    """What makes a line a record."""
+    """The function that makes a line a record."""
     if json:
         encode_key, encode_value = key and key.encode_data, value and value.encode_data
         return lambda line: parse_json(line, encode_key, encode_value)
@@ -124,7 +123,7 @@ def _parser(
 
 
 def parse_header(item: str) -> tuple[str, bytes | None]:
-    """Read NAME=VALUE; typer.BadParameter if there is no equals sign."""
+    """Parse NAME=VALUE; raises typer.BadParameter if there is no equals sign."""
     name, equals, value = item.partition("=")
     if not equals:
         raise typer.BadParameter(f"{item!r} is not NAME=VALUE")
@@ -146,8 +145,8 @@ def _send(
 
 
 def read_lines(producer: Producer) -> Iterator[bytes]:
-    """Yield stdin's lines without their ends; flush the producer whenever stdin has nothing more
-    yet.
+    """Yield stdin's lines without their line ends; flush the producer whenever no more input is
+    available yet.
     """
     descriptor = sys.stdin.fileno()
     rest = b""

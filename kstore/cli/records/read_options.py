@@ -1,4 +1,4 @@
-"""Options of ``kstore consume``: which records it reads, and where it starts and stops."""
+"""Options of ``kstore consume``: which records to read, and where to start and stop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The reading side of ``kstore consume``: polls, writes, and commits for a group what was written.
+"""The read loop of ``kstore consume``: polls, writes, and commits what was written for a group.
 
-A group's offsets are committed only after the records were flushed to stdout: what a reader of the
-pipe did not get is read again.
+A group's offsets are committed only after the records were flushed to stdout: records that did not
+reach the reader of the pipe are read again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Decode = Callable[["ConsumerRecord"], OutputRecord]
 _POLL_MS = 1000
 _COMMIT_S = 1.0
 _NAMED = 10
-"""So many partitions are named one by one."""
+"""Up to this number, partitions are listed one by one."""
 
 
 class Newcomers:
-    """A group's listener: partitions that come begin at the start, where the group has committed
-    nothing; those that go are committed.
+    """A group's rebalance listener. New partitions begin at the start position if the group has
+    committed nothing; revoked partitions are committed.
     """
 
     def __init__(self, consumer: Consumer, start: Start | None, commits: Committing) -> None:
@@ -40,18 +40,18 @@ class Newcomers:
         self._commits = commits
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """These came."""
+        """Partitions were assigned."""
         if self._start is not None and assigned:
             committed = self._consumer.committed(list(assigned))
             fresh = [tp for tp, offset in committed.items() if offset is None]
             place(self._consumer, fresh, self._start)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """These go to others, who read on after what was written."""
+        """Partitions are revoked; their next members continue after what was written."""
         self._commits.give_up(revoked)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """These are others' already."""
+        """Partitions were lost: other members already have them."""
         self._commits.forget(lost)
 
 
@@ -65,7 +65,9 @@ class Committing:
         self._last_s = time.monotonic()
 
     def written(self, records: Iterable[ConsumerRecord]) -> None:
-        """These are out, perhaps none; each second all that are get committed."""
+        """These records, perhaps none, were flushed. Once a second, all such records are
+        committed.
+        """
         if not self._wanted:
             return
         for record in records:
@@ -76,22 +78,22 @@ class Committing:
             self._written = {}
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit the positions of partitions that go."""
+        """Commit the positions of revoked partitions."""
         own = [tp for tp in partitions if self._wanted]
         if own:
             self._consumer.commit({tp: self._consumer.position(tp) for tp in own})
         self.forget(partitions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Others read these now."""
+        """Forget these partitions: other members read them now."""
         self._written = {tp: o for tp, o in self._written.items() if tp not in set(partitions)}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Commit the rest; where all went well up to the positions, behind transaction markers
-        too.
+        """Commit the rest; if all went well, up to the positions, which can be behind transaction
+        markers.
         """
         if kind is None and self._wanted:
             self._consumer.commit()
@@ -103,7 +105,9 @@ def copy(
     consumer: Consumer, write: Write, decode: Decode, commits: Committing, *,
     count: int | None, leave: bool, in_group: bool, source: str,
 ) -> None:  # fmt: skip
-    """Write records until there were ``count`` or, to leave, every partition is at its end."""
+    """Write records until ``count`` is reached or, with --exit, until every partition is at its
+    end.
+    """
     left = count
     idle = _Idle(consumer, source)
     ends: dict[TopicPartition, int] = {}
@@ -111,7 +115,7 @@ def copy(
         if leave and _has_ended(consumer, ends, in_group=in_group):
             return
         records = consumer.poll(_POLL_MS, max_records=500 if left is None else min(left, 500))
-        # What a group's member has polled is the group's: it is written, beyond the end too.
+        # The group has these records as polled: they are written, even beyond the end.
         wanted = records if in_group or not leave else [r for r in records if _is_before(ends, r)]
         idle.polled(bool(records))
         if wanted:
@@ -123,7 +127,7 @@ def copy(
 
 
 def _has_ended(consumer: Consumer, ends: dict[TopicPartition, int], *, in_group: bool) -> bool:
-    """Whether all is read up to the ends, which are looked up where they are not known yet."""
+    """Whether all is read up to the ends. Unknown ends are looked up."""
     assigned = consumer.assignment()
     if not assigned:
         return not in_group
@@ -134,7 +138,9 @@ def _has_ended(consumer: Consumer, ends: dict[TopicPartition, int], *, in_group:
 
 
 class _Idle:
-    """Says once that there are no records, where none has come for some seconds from the start."""
+    """Reports once that there are no records, if none has arrived for some seconds from the
+    start.
+    """
 
     def __init__(self, consumer: Consumer, source: str) -> None:
         self._consumer = consumer
@@ -142,7 +148,7 @@ class _Idle:
         self._began: float | None = time.monotonic()
 
     def polled(self, any_records: bool) -> None:
-        """A poll gave some records, or none."""
+        """A poll returned some records, or none."""
         if any_records:
             self._began = None
         elif self._began is not None and time.monotonic() - self._began >= WAIT_S:
@@ -150,7 +156,7 @@ class _Idle:
             assigned = self._consumer.assignment()
             is_short = 0 < len(assigned) <= _NAMED
             where = ", ".join(map(str, assigned)) if is_short else self._source
-            print(f"kstore: waiting for records of {where}; Ctrl-C ends it", file=sys.stderr)
+            print(f"kstore: waiting for records of {where}; Ctrl-C to stop", file=sys.stderr)
 
 
 def _is_before(ends: dict[TopicPartition, int], record: ConsumerRecord) -> bool:
@@ -159,7 +165,7 @@ def _is_before(ends: dict[TopicPartition, int], record: ConsumerRecord) -> bool:
 
 
 def decoded(key: Coder | None, value: Coder | None) -> Decode:
-    """A function that makes a record what is written of it, its key and value of these formats."""
+    """A function that formats a record, with its key and value in these formats."""
 
     def plain(record: ConsumerRecord) -> OutputRecord:
         return OutputRecord(

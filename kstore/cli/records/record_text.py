@@ -1,8 +1,8 @@
-"""Records as text: what ``kstore produce`` reads and ``kstore consume`` writes. No input or output
-happens here.
+"""Records as text: the input of ``kstore produce`` and the output of ``kstore consume``. No input
+or output happens here.
 
-Lines carry values, or keys and values with a separator; JSON carries everything. In JSON a key or
-value that is not UTF-8 stands under ``key_base64`` or ``value_base64``.
+Lines have values, or keys and values with a separator; JSON has everything. In JSON a key or value
+that is not UTF-8 is in ``key_base64`` or ``value_base64``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Encode = Callable[[Any], bytes]
 
 
 class RecordFormatError(ValueError):
-    """A line of input, or a template, can't be understood; the sentence says what was expected."""
+    """A line of input, or a template, is malformed; the message says what was expected."""
 
 
 class InputRecord(NamedTuple):
-    """A record to be sent; None for a partition or timestamp leaves it to the client."""
+    """A record to send. If the partition or timestamp is None, the client chooses it."""
 
     value: bytes | None
     key: bytes | None = None
@@ -45,7 +45,7 @@ class InputRecord(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """A key or value of a known format: as text, as what JSON has, and how long it was."""
+    """A key or value in a known format: as text, as a JSON value, and its original length."""
 
     text: bytes
     data: Any
@@ -53,13 +53,15 @@ class Decoded(NamedTuple):
 
 
 class Coder(NamedTuple):
-    """How a format is read and written. Each raises RecordFormatError, which says what is wrong."""
+    """How a format is parsed and written. Each method raises RecordFormatError, which says what is
+    wrong.
+    """
 
     decode: Callable[[bytes], Decoded]
     encode_text: Callable[[bytes], bytes]
-    """A part of a line of text."""
+    """Parse a part of a line of text."""
     encode_data: Callable[[Any], bytes]
-    """A value of a line of JSON; never None, which is no key or no value."""
+    """Parse a JSON value; never None, which means no key or no value."""
 
 
 class OutputRecord(NamedTuple):
@@ -78,7 +80,7 @@ def parse_line(
     line: bytes, separator: bytes | None, encode_key: Encode | None = None,
     encode_value: Encode | None = None,
 ) -> InputRecord:  # fmt: skip
-    """Read ``value``, or ``key<separator>value``; RecordFormatError if the separator is
+    """Parse ``value``, or ``key<separator>value``; raises RecordFormatError if the separator is
     missing.
     """
     if separator is None:
@@ -90,7 +92,7 @@ def parse_line(
 
 
 def _encoded(name: str, data: Any, encode: Encode | None) -> bytes:
-    """Data of a line in its format; RecordFormatError begins with the field's name."""
+    """Data of a line in its format. A RecordFormatError begins with the field's name."""
     try:
         found: bytes = data if encode is None else encode(data)
     except RecordFormatError as error:
@@ -101,7 +103,7 @@ def _encoded(name: str, data: Any, encode: Encode | None) -> bytes:
 def parse_json(
     line: bytes, encode_key: Encode | None = None, encode_value: Encode | None = None
 ) -> InputRecord:
-    """Read one JSON object with value, key, headers, partition and timestamp (ms), all
+    """Parse one JSON object with value, key, headers, partition and timestamp (ms), all
     optional.
     """
     try:
@@ -112,11 +114,11 @@ def parse_json(
         raise RecordFormatError(
             'the line must be a JSON object, such as {"key": "a", "value": "b"}'
         )
-    # What consume --json writes can be fed back: topic and offset are known, and not used.
+    # The output of consume --json can be produced again: topic and offset are accepted and ignored.
     unknown = set(given) - _JSON_KEYS - {"topic", "offset"}
     if unknown:
         raise RecordFormatError(
-            f"the object has {sorted(unknown)[0]!r}; it may have {', '.join(sorted(_JSON_KEYS))}"
+            f"unknown field {sorted(unknown)[0]!r}; the fields are {', '.join(sorted(_JSON_KEYS))}"
         )
     headers = given.get("headers") or []
     if isinstance(headers, dict):
@@ -164,7 +166,7 @@ def _integer(given: dict[str, Any], name: str) -> int | None:
 
 
 def to_json(record: OutputRecord) -> bytes:
-    """Write a record as one line of JSON; what is not UTF-8 goes under ``..._base64``."""
+    """Write a record as one line of JSON. Bytes that are not UTF-8 are in ``..._base64``."""
     out: dict[str, Any] = {
         "topic": record.topic, "partition": record.partition, "offset": record.offset,
         "timestamp": record.timestamp,
@@ -180,7 +182,7 @@ def to_json(record: OutputRecord) -> bytes:
 
 
 def json_field(name: str, data: bytes | None) -> tuple[str, str | None]:
-    """A key or a value, and the name it has in JSON."""
+    """A key or a value, with its name in JSON."""
     try:
         return name, None if data is None else data.decode()
     except UnicodeDecodeError:

@@ -37,7 +37,9 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "
 
 
 def parse_rate(text: str | None) -> float | None:
-    """Bytes per second of "10MB", "512KiB", "1000000"; None for None. typer.BadParameter else."""
+    """Bytes per second of "10MB", "512KiB", "1000000"; None for None. Raises typer.BadParameter for
+    anything else.
+    """
     if text is None:
         return None
     number = text.strip().lower().removesuffix("/s").removesuffix("b")
@@ -51,7 +53,7 @@ def parse_rate(text: str | None) -> float | None:
     return rate
 
 
-# A copy outlives a broker that is away for a while.
+# Continue when a broker is unavailable for a while.
 _DEFAULTS = {"client.id": "kstore-replicate", "default.api.timeout.ms": 60_000}
 
 
@@ -130,13 +132,13 @@ def replicate(
 ) -> None:
     """Copy topics from any Kafka to kstore: records at their offsets, configs, committed offsets.
 
-    It keeps no state: kill it at any time and start it again. Two may run at once.
+    It keeps no state: you can kill it at any time and start it again. Two may run at the same time.
     """
     from kstore.clients.replicator import ReplicationOptions, Replicator
     from kstore.clients.replicator.options import names_pattern
 
     if source is None and from_profile is None:
-        raise typer.BadParameter("--from or --from-profile says where to copy from")
+        raise typer.BadParameter("--from or --from-profile is needed: the cluster to copy from")
     one_of("--isolation-level", isolation_level, "read_committed", "read_uncommitted")
     one_of("--on-loss", on_loss, "fail", "skip")
     if (switch and not exact) or (fence_source and not switch):
@@ -187,13 +189,13 @@ def _run(replicator: Replicator, display: _Display, *, until_caught_up: bool, sw
 
 
 class _Display:
-    """Events as lines, and how far it is."""
+    """Print events as lines, and the progress."""
 
     def __init__(self, as_json: bool) -> None:
         self._progress = Progress(as_json)
 
     def event(self, event: Event) -> None:
-        """Tell what happened."""
+        """Print what happened."""
         if not self._progress.as_json:
             self._progress.say(f"{event.kind}: {event.text}")
             return
@@ -205,7 +207,7 @@ class _Display:
         self._progress.event(event.kind, row)
 
     def waiting(self, text: str) -> None:
-        """Tell what it waits for."""
+        """Print what it waits for."""
         if self._progress.as_json:
             self._progress.event("waiting", {"text": text})
         else:
@@ -220,7 +222,7 @@ class _Display:
             self.progress(replicator)
 
     def progress(self, replicator: Replicator, *, final: bool = False) -> None:
-        """How far it is; the last line goes to stdout."""
+        """Print the progress; the last line is written to stdout."""
         found = replicator.progress()
         row = {
             "partitions": found.partitions,

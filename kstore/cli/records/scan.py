@@ -1,5 +1,5 @@
-"""``kstore scan``: the records of a topic that are there now, as a table, JSON, CSV or Parquet.
-They are read as `kstore.scan` reads them, batch by batch; scan_output.py writes them.
+"""``kstore scan``: the records that a topic has now, as a table, JSON, CSV or Parquet. It reads
+batches as `kstore.scan` does; scan_output.py writes them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "js
 
 
 class ScanError(Exception):
-    """What a scan fails with, in the words of the command line."""
+    """The errors of a scan, in the words of the command line."""
 
 
 Topic = Annotated[
@@ -57,7 +57,7 @@ Columns = Annotated[
     str | None,
     typer.Option(
         metavar="NAME,...",
-        help="Of partition, offset, timestamp, key, value, headers; in this order. Default: all.",
+        help="Some of partition, offset, timestamp, key, value, headers. Default: all of them.",
     ),
 ]
 StartOffset = Annotated[int | None, typer.Option(min=0, help="The first offset of each partition.")]
@@ -81,7 +81,9 @@ Limit = Annotated[
 ]  # fmt: skip
 OnLoss = Annotated[
     str,
-    typer.Option(help="fail or skip, if records were deleted or damaged before they were read."),
+    typer.Option(
+        help="fail or skip, if records were deleted or damaged before they could be read."
+    ),
 ]
 To = Annotated[
     str | None,
@@ -91,7 +93,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format", "-f", metavar="table|json|csv|parquet",
-        help="Default: by the ending of --to (.parquet, .csv, .json, .jsonl), else table.",
+        help="Default: by the extension of --to (.parquet, .csv, .json, .jsonl), else table.",
     ),
 ]  # fmt: skip
 
@@ -162,7 +164,7 @@ def _format(form: str | None, to: str | None, json: bool) -> str:
 
 @contextmanager
 def _worded() -> Iterator[None]:
-    """An error's advice with the option of the command. Arrow passes errors on as OSError."""
+    """The error's advice with the command's option. Arrow turns errors into OSError."""
     try:
         yield
     except Exception as error:
@@ -174,8 +176,8 @@ def _worded() -> Iterator[None]:
 
 @contextmanager
 def _output(to: str | None) -> Iterator[BinaryIO]:
-    """Stdout, or a file that has its name once it is complete and on the disk. A device, a pipe or
-    what else is no regular file is written to.
+    """Stdout, or a file that gets its name when it is complete and durable. A device, a pipe or
+    anything else that is not a regular file is written directly.
     """
     if to is None:
         yield sys.stdout.buffer
@@ -198,7 +200,7 @@ def _output(to: str | None) -> Iterator[BinaryIO]:
 
 
 def _limited(reader: pyarrow.RecordBatchReader, most: int) -> Iterator[pyarrow.RecordBatch]:
-    """The batches, with so many rows at the most; 0: all."""
+    """The batches, with at most so many rows; 0: all."""
     left = most
     for batch in reader:
         yield batch.slice(0, left) if most else batch

@@ -1,5 +1,5 @@
-"""How ``kstore scan`` writes batches of records: a function for each format, which gets the
-batches, the names of their columns and a binary file, and returns how many records it has written.
+"""Writers of ``kstore scan``: one function per format. It takes the batches, the names of their
+columns and a binary file, and returns the number of records that it has written.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ __all__ = ["WRITERS"]
 
 Batches = Iterator["pyarrow.RecordBatch"]
 CELL = 60
-"""Characters of a key or a value in a table."""
+"""The maximum length of a key or a value in a table, in characters."""
 
 
 def _rows(batches: Batches) -> Iterator[dict[str, Any]]:
-    """Records in plain types; timestamps in ms, of which Arrow has more than datetime."""
+    """Records in plain types. Timestamps are in ms, because Arrow's range is larger than
+    datetime's.
+    """
     import pyarrow
 
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Where ``kstore consume`` starts in its partitions: what --offset and --from-timestamp say."""
+"""Where ``kstore consume`` starts in its partitions: --offset and --from-timestamp."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ class Start(NamedTuple):
 
     @property
     def reset(self) -> str | None:
-        """The auto.offset.reset that is the same for partitions without a committed offset."""
+        """The auto.offset.reset that has the same effect on partitions without a committed
+        offset.
+        """
         return {"beginning": "earliest", "end": "latest"}.get(self.kind)
 
 
 def parse_start(offset: str | None, moment: str | None) -> Start | None:
-    """Read --offset and --from-timestamp, of which one may be given; None for neither.
+    """Parse --offset and --from-timestamp, of which one may be given; None for neither.
 
-    ValueError for both, or one that can't be read.
+    Raises ValueError for both, or for a malformed one.
     """
     if moment is not None:
         if offset is not None:
@@ -41,7 +43,7 @@ def parse_start(offset: str | None, moment: str | None) -> Start | None:
 
 
 def parse_offset(text: str) -> Start:
-    """Read --offset; ValueError if it is no such place."""
+    """Parse --offset; raises ValueError if it is malformed."""
     if text in _WORDS:
         return Start(_WORDS[text])
     kind = {"-": "last", "@": "time"}.get(text[:1], "offset")
@@ -52,7 +54,7 @@ def parse_offset(text: str) -> Start:
 
 
 def place(consumer: Consumer, partitions: Iterable[TopicPartition], start: Start) -> None:
-    """Put partitions of the consumer at the start."""
+    """Set the consumer's positions in these partitions to the start."""
     chosen = list(partitions)
     kind, number = start
     if not chosen:

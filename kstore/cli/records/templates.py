@@ -1,7 +1,7 @@
-"""How ``kstore consume --format`` writes a record: kstore's own {fields}, or kcat's %letters.
+"""The formats of ``kstore consume --format``: kstore's own {fields}, or kcat's %letters.
 
-A format with one of kstore's {fields} is kstore's, and % has no meaning in it; any other
-format with a % is kcat's. So the formats of both can be used as they are.
+A format with one of kstore's {fields} is kstore's, and % has no meaning in it. Any other format
+with a % is kcat's. So formats of both tools work unchanged.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Part = bytes | Callable[[OutputRecord], bytes]
 
 def template(text: str) -> Callable[[OutputRecord], bytes]:
     r"""Compile an output format such as ``{key}\t{value}\n``, or kcat's ``%k\t%s\n``, to a function
-    from record to bytes; RecordFormatError for one that has what is neither.
+    from record to bytes. Raises RecordFormatError for an unknown field or letter.
 
-    ``\n \t \r \0 \xHH \\`` are escapes; a null key or value is written as nothing. Keys and values
-    come out byte for byte.
+    ``\n \t \r \0 \xHH \\`` are escapes. A null key or value is written as nothing. Keys and values
+    are written byte for byte.
     """
     is_own = any(name in FIELDS for name in _FIELD.findall(text))
     if "%" in text and not is_own:
@@ -41,7 +41,7 @@ def template(text: str) -> Callable[[OutputRecord], bytes]:
 
 
 def _parts(text: str, field: str, part: Callable[[str], Part]) -> list[Part]:
-    """The format in pieces: fields, escapes and what is written as it is."""
+    """The format in pieces: fields, escapes and literal text."""
     found: list[Part] = []
     for piece in re.split(rf"({field}|\\x[0-9a-fA-F]{{2}}|\\[ntr0\\])", text, flags=re.DOTALL):
         if re.fullmatch(field, piece, flags=re.DOTALL):
@@ -92,7 +92,7 @@ def _headers_text(headers: Iterable[tuple[str, bytes | None]], null: bytes) -> b
 
 
 def _size(data: bytes | Decoded | None) -> int:
-    """How many bytes the record has of it; -1 for none."""
+    """The size of the record's key or value in bytes; -1 for null."""
     if data is None:
         return -1
     return data.size if isinstance(data, Decoded) else len(data)
@@ -111,4 +111,4 @@ LETTERS: dict[str, Part] = {
     "R": lambda record: struct.pack(">i", _size(record.value)),
     "%": b"%",
 }
-"""What kcat has: sizes are -1 for null, R is the value's size as four bytes."""
+"""kcat's letters: sizes are -1 for null; R is the value's size as four bytes."""

@@ -1,8 +1,7 @@
-"""``kstore verify-order``: whether records of one key come in the order of their numbers.
+"""``kstore verify-order``: checks that records of one key have ascending numbers.
 
-Three ways to look: a topic as it lies, in the order of each partition's log; as a consumer group
-sees it; or a workload that is generated and read at the same time, while you grow the topic or kill
-brokers.
+It reads a topic in the order of each partition's log, or as a consumer group; or it generates a
+workload and reads it at the same time, while you expand the topic or kill brokers.
 """
 
 from __future__ import annotations
@@ -196,7 +195,7 @@ def _until_idle(
 
 
 class Workload:
-    """Records whose key has its own rising numbers, as values; a header names the run."""
+    """Records whose keys have their own ascending numbers, as values; a header names the run."""
 
     def __init__(
         self, settings: dict[str, Any], topic: str, count: int, keys: int, rate: float | None,
@@ -212,7 +211,7 @@ class Workload:
         self._keys, self._rate = keys, rate
 
     def write(self) -> None:
-        """Write all of them, and wait until they are acknowledged; what fails is in `error`."""
+        """Write all records, and wait until they are acknowledged; `error` has what failed."""
         from kstore.clients import Producer
         from kstore.errors import KafkaError
 
@@ -233,7 +232,7 @@ class Workload:
         self.is_written = True
 
     def wrote(self, record: HasFields) -> bool:
-        """Whether a record is of this run."""
+        """Whether a record belongs to this run."""
         run = self.run.encode()
         return any(h.key == RUN_HEADER and h.value == run for h in record.headers)
 
@@ -262,7 +261,7 @@ def _generated(
         raise work.error
 
 
-# ---- telling ----
+# ---- printing ----
 
 
 def _row(report: OrderReport) -> dict[str, Any]:

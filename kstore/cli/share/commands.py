@@ -1,8 +1,8 @@
-"""``kstore share consume``: records of topics to stdout as a member of a share group. How they are
-written is in cli/records.
+"""``kstore share consume``: records of topics to stdout as a member of a share group. cli/records
+formats them.
 
-A record is acknowledged after it was flushed to stdout: what a reader of the pipe did not get is
-delivered again.
+A record is acknowledged after it was flushed to stdout: records that did not reach the reader of
+the pipe are delivered again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POLL_RECORDS = 500
 
 Topics = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC", help="Which topics.", autocompletion=completion.topics),
+    typer.Argument(metavar="TOPIC", help="The topics to read.", autocompletion=completion.topics),
 ]
 Group = Annotated[
     str,
@@ -52,7 +52,7 @@ Ack = Annotated[
     typer.Option(
         "--ack", autocompletion=completion.words(*ACKS),
         help=
-        "What to do with each record once it is written: accept, release (it is delivered again, "
+        "How to acknowledge each written record: accept, release (it is delivered again, "
         "also to this command) or reject.",
     ),
 ]  # fmt: skip
@@ -105,7 +105,9 @@ def consume(
         config = client_config("share", bootstrap, properties, profile)
         own = {"group.id": group, "share.acknowledgement.mode": "explicit"}
         if count is not None:
-            own["share.acquire.mode"] = "record_limit"  # what is not written is not acquired
+            own["share.acquire.mode"] = (
+                "record_limit"  # do not acquire records that are not written
+            )
         consumer = ShareConsumer(config | own)
     except (ImportError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
@@ -121,7 +123,7 @@ def consume(
 
 
 def _check_topics(config: dict[str, Any], topics: list[str]) -> None:
-    """Fail soon where a topic is not there: the group would wait for it."""
+    """Fail soon if a topic does not exist: the group would wait for it."""
     from kstore.clients import AdminClient
 
     known = {name: value for name, value in config.items() if name in CLIENT_CONFIGS["admin"]}
@@ -130,7 +132,7 @@ def _check_topics(config: dict[str, Any], topics: list[str]) -> None:
             try:
                 admin.describe_topics([topic])
             except UnknownTopicOrPartitionError:
-                sentence = f"there is no topic {topic!r}: `kstore topic list` shows what there is"
+                sentence = f"there is no topic {topic!r}: `kstore topic list` shows the topics"
                 raise SystemExit(fail(sentence)) from None
 
 

@@ -1,7 +1,7 @@
 """For spark-submit: `spark-submit ... kstore_pipeline.py archive ...` is `kstore pipeline archive
 ...` on the Spark that it was submitted to. `kstore pipeline script` prints where this file is.
 
-It has a folder of its own, because Python looks for modules first beside the script that it runs.
+It has a folder of its own, because Python first looks for modules in the folder of the script.
 """
 
 from __future__ import annotations

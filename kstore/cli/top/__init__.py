@@ -1,5 +1,5 @@
 """``kstore top``: what brokers, topics and groups do, live at a terminal, or sample by sample in a
-pipe. It asks the brokers' own APIs, and their HTTP listeners where they are named.
+pipe. It uses the brokers' APIs, and their HTTP listeners if they are named.
 
 May import: kstore.cli, kstore.clients, kstore.errors, kstore.types.
 """

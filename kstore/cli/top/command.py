@@ -1,4 +1,4 @@
-"""``kstore top`` as a command: live at a terminal, lines in a pipe, JSON."""
+"""The command ``kstore top``: live at a terminal, lines in a pipe, JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def top(
     json: Json = False,
 ) -> None:
     """Show what brokers, topics and groups do: rates, lag, CPU and loop holds. At a terminal it is
-    live, and q quits; in a pipe it writes lines, with --json one object per interval.
+    live, and q quits. In a pipe it writes lines, or one object per interval with --json.
     """
     if sort and sort not in SORTS:
         raise typer.BadParameter(f"--sort {sort!r} is not one of {', '.join(SORTS)}")
@@ -83,8 +83,8 @@ def top(
 def _write(
     take: Callable[[], Sample], interval_s: float, order: Order, count: int | None, *, as_json: bool
 ) -> None:
-    """Lines, or an object a line, for each interval. A sample that fails is told on stderr, except
-    the first ones: they end the command.
+    """Print lines, or an object per line, for each interval. An error of the first samples stops
+    the command; a later error is reported on stderr.
     """
     before, written = take(), 0
     due_s = before.monotonic_s

@@ -1,4 +1,6 @@
-"""What a broker's HTTP listener tells: who it is, and its counters in Prometheus's text form."""
+"""What a broker's HTTP listener reports: the broker's id, and its counters in Prometheus's text
+format.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ TIMEOUT_S = 5.0
 MAX_BYTES = 64 << 20
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ([^ ]+)")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
-# Ours -> the metric, of which all rows are added up.
+# Our name -> the metric; all its rows are added up.
 COUNTERS = {
     "cpu_seconds": "process_cpu_seconds_total",
     "requests": "kstore_requests_total",
@@ -30,11 +32,11 @@ HOLD_MAX, HELD_BY = "kstore_loop_hold_max_seconds", "held_by"
 
 
 class HttpPageError(Exception):
-    """An HTTP listener that does not tell its metrics; the message says why."""
+    """An HTTP listener that does not return its metrics; the message says why."""
 
 
 class Page(NamedTuple):
-    """What one listener told."""
+    """The answer of one listener."""
 
     node_id: int
     counters: dict[str, float]
@@ -42,7 +44,7 @@ class Page(NamedTuple):
 
 
 def read_page(url: str, token: str | None) -> Page:
-    """Ask a broker's kstore.http.listener; HttpPageError."""
+    """Request a broker's kstore.http.listener. Raises HttpPageError."""
     node_id = json.loads(_get(url, "cluster", token))["node_id"]
     rows = list(values(_get(url, "metrics", token).decode()))
     counters = {}

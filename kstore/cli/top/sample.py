@@ -1,4 +1,4 @@
-"""What was asked at one moment, and the rates between two of them. Data only: nothing here asks."""
+"""The answers of one moment, and the rates between two of them. Only data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What held a broker's loop, since that broker started."""
+    """What blocked a broker's loop, since that broker started."""
 
     held_by: str
     count: int
@@ -32,7 +32,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSample:
-    """One broker. ``counters``: what its HTTP listener says, by name; empty without one."""
+    """One broker. ``counters``: the values of its HTTP listener, by name; empty without one."""
 
     address: str
     is_controller: bool
@@ -76,7 +76,7 @@ class Sample:
     groups: Mapping[str, GroupSample]
     leaders: Mapping[TopicPartition, int]
     left_out_groups: int = 0
-    """Groups that were not asked, since there are too many."""
+    """Groups that were not asked, because there are too many."""
 
 
 def rows_between(before: Sample, after: Sample) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def rows_between(before: Sample, after: Sample) -> dict[str, Any]:
 def _growth(
     before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """By how much each grew; what shrank, or is new, counts as nothing."""
+    """The increase of each value; a value that decreased, or is new, counts as 0."""
     return {tp: max(value - before[tp], 0) for tp, value in after.items() if tp in before}
 
 
@@ -130,7 +130,7 @@ def _broker_row(
     def rate(name: str) -> float | None:
         if before is None or name not in before.counters or name not in after.counters:
             return None
-        # A broker that was started again counts from zero.
+        # A broker that was restarted counts from zero.
         return max(after.counters[name] - before.counters[name], 0.0) / seconds
 
     cpu = rate("cpu_seconds")

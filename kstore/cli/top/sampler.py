@@ -1,4 +1,4 @@
-"""Asks the cluster, and the HTTP listeners that are named, for one sample."""
+"""Asks the cluster, and the named HTTP listeners, for one sample."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_GROUPS = 200
 
 
 class Sampler:
-    """Of one cluster. ``urls``: HTTP listeners of its brokers."""
+    """Samples one cluster. ``urls``: HTTP listeners of its brokers."""
 
     def __init__(self, admin: AdminClient, urls: Sequence[str] = (), token: str | None = None):
         self._admin = admin
@@ -30,7 +30,7 @@ class Sampler:
         self._token = token
 
     def take(self) -> Sample:
-        """One sample; KafkaError or HttpPageError."""
+        """One sample. Raises KafkaError or HttpPageError."""
         view = ClusterView(self._admin, [], max_groups=MAX_GROUPS)
         pages = {page.node_id: page for page in (read_page(u, self._token) for u in self._urls)}
         leaders = {
@@ -38,7 +38,7 @@ class Sampler:
             for topic in view.topics
             for row in topic.partitions
         }
-        ends = view.ends  # the moment that rates are reckoned from
+        ends = view.ends  # rates count from this moment
         unix_s, monotonic_s = time.time(), time.monotonic()
         return Sample(
             unix_s,

@@ -1,5 +1,5 @@
 """The lines of one screen, for a width and a height: sections of sorted rows. Columns that do not
-fit are left out, the least important first. Nothing here asks or draws.
+fit are omitted, the least important first. Nothing here sends requests or draws.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ HELP = "q quit  r rate  l lag  s size  n name  p pause"
 
 
 class Line(NamedTuple):
-    """One line, and how it is drawn: "", "title", "header", "bad" or "warn"."""
+    """A line, and its style: "", "title", "header", "bad" or "warn"."""
 
     text: str
     style: str = ""
 
 
 class Column(NamedTuple):
-    """A column. The one with the largest ``rank`` is left out first, 0 never."""
+    """A column. The one with the largest ``rank`` is omitted first; 0 never."""
 
     title: str
     key: str
@@ -107,7 +107,7 @@ _HOLDS = (
 
 
 class Section(NamedTuple):
-    """One table of the screen. ``sorts``: order -> what is sorted by, the largest first."""
+    """A table of the screen. ``sorts``: order -> the value to sort by, the largest first."""
 
     key: str
     columns: tuple[Column, ...]
@@ -138,7 +138,7 @@ SORTS = tuple(KEYS.values())
 
 @dataclass
 class Order:
-    """What topics and groups are sorted by. An order changes the sections that know it."""
+    """The sort order of topics and groups. An order changes the sections that have it."""
 
     topics: str = "rate"
     groups: str = "lag"
@@ -151,7 +151,7 @@ class Order:
                 setattr(self, section.key, name)
 
     def of(self, section: Section) -> str:
-        """The order of one section; brokers stay by number."""
+        """The order of one section; brokers are always sorted by id."""
         return str(getattr(self, section.key, ""))
 
 
@@ -187,7 +187,7 @@ def _sorted(section: Section, rows: Sequence[Row], order: Order) -> list[Row]:
 
 
 def _share(wanted: list[int], room: int | None) -> list[int]:
-    """How many rows each section gets: one more for each in turn, while there is room."""
+    """The number of rows of each section: one more for each in turn, while there is room."""
     if room is None:
         return wanted
     given = [0] * len(wanted)

@@ -1,4 +1,4 @@
-"""The live screen of a terminal: draws with rich, and takes keys as they are pressed."""
+"""The live screen of a terminal: draws with rich, and reads keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST = "kstore top: waiting for two samples..."
 
 
 class _Screen:
-    """What rich draws: always as wide and high as the terminal is then."""
+    """What rich draws: always as wide and high as the terminal."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -47,9 +47,9 @@ class _Screen:
 
 
 def watch(take: Callable[[], Sample], interval_s: float, order: Order, count: int | None) -> None:
-    """Draw a sample each interval, until q or Ctrl-C, or so many samples.
+    """Draw a sample per interval, until q or Ctrl-C, or for so many samples.
 
-    The first sample's error is raised; a later one's is shown until a sample succeeds.
+    Raises the error of the first sample; shows a later one until a sample succeeds.
     """
     from rich.console import Console
     from rich.live import Live
@@ -90,7 +90,7 @@ def watch(take: Callable[[], Sample], interval_s: float, order: Order, count: in
 
 
 def _result(pending: Future[Sample], screen: _Screen, *, first: bool) -> Sample | None:
-    """The sample; None where it failed, and then the screen says why."""
+    """The sample; None if it failed, and the screen shows why."""
     try:
         found = pending.result()
     except (KafkaError, HttpPageError, OSError) as problem:
@@ -105,7 +105,7 @@ def _result(pending: Future[Sample], screen: _Screen, *, first: bool) -> Sample 
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits so many seconds for a key; "" for none. Without a terminal at stdin it
+    """A function that waits so many seconds for a key; "" for none. If stdin is not a terminal it
     only waits.
     """
     if not sys.stdin.isatty():
@@ -126,7 +126,7 @@ def _keys() -> Iterator[Callable[[float], str]]:
         ready, _, _ = select.select([descriptor], [], [], seconds)
         found = os.read(descriptor, 64) if ready else None
         if found == b"":
-            return "q"  # the terminal has gone
+            return "q"  # the terminal has closed
         return "" if found is None else found[:1].decode("ascii", "replace")
 
     try:

@@ -1,4 +1,6 @@
-"""What `kstore upgrade check` asks a running cluster: versions, features, settings, replicas."""
+"""What `kstore upgrade check` requests from a running cluster: versions, features, settings,
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def _check_versions(node_id: int, theirs: Mapping[int, tuple[int, int]]) -> Iter
         yield Finding(
             "protocol", f"broker {node_id}: {api.name}", f"{lowest} to {highest}",
             f"{api.min_version} to {api.max_version}", good=False,
-            advice="no version is common: upgrade in steps, by a version between the two",
+            advice="no common version: upgrade in steps, with a version between the two",
         )  # fmt: skip
     if not apart:
         yield Finding(
@@ -101,7 +103,7 @@ def _check_replicas(admin: AdminClient) -> Iterator[Finding]:
 
 
 def check_settings_file(path: str) -> Finding:
-    """Whether this version takes a broker's settings file."""
+    """Whether this version accepts a broker's settings file."""
     from kstore.config import BrokerConfig
 
     try:
@@ -112,6 +114,6 @@ def check_settings_file(path: str) -> Finding:
         return Finding("setting", path, str(error), "all known", good=False, advice="change it")
     gone = [name for name in names if not _is_setting(name)]
     if gone:
-        advice = "remove what is not known: it has no effect"
+        advice = "remove unknown settings: they have no effect"
         return Finding("setting", path, ", ".join(gone), "none", good=False, advice=advice)
     return Finding("setting", path, "all known", "all known", good=True)

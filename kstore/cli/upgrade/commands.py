@@ -66,7 +66,7 @@ def check(
     if bad:
         raise SystemExit(
             fail(
-                f"kstore {installed_version()} can't take over yet: {bad} findings are not good",
+                f"kstore {installed_version()} can't take over yet: {bad} checks failed",
                 FAILED,
             )
         )
@@ -89,7 +89,9 @@ def _of_files(folders: list[str], configs: list[str]) -> Iterator[Finding]:
             log_dirs += _log_dirs(path)
     for log_dir in dict.fromkeys(log_dirs):
         if not Path(log_dir).is_dir():
-            raise SystemExit(fail(f"{log_dir} is no folder: name a log dir, or a cluster's folder"))
+            raise SystemExit(
+                fail(f"{log_dir} is not a folder: give a log dir, or a cluster's folder")
+            )
         yield from check_formats(Path(log_dir))
 
 

@@ -1,4 +1,4 @@
-"""One thing that `kstore upgrade check` looked at."""
+"""A finding of `kstore upgrade check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ __all__ = ["Finding"]
 
 
 class Finding(NamedTuple):
-    """What was looked at, what is there, what is known here, and what to do if it is not good."""
+    """What was checked, what was found, what this version supports, and what to do if it is not
+    good.
+    """
 
     check: str
     item: str

@@ -1,6 +1,7 @@
-"""The formats of the files in a data folder: which each file has, and which this version reads.
+"""The formats of the files in a log dir: the format of each file, and the formats that this version
+reads.
 
-A format is raised when an older version would misread the file. The table is the whole list.
+A format gets a new number when an older version would misread the file. The table has all formats.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ SEGMENT_MAGIC_AT = 16
 
 
 class Format(NamedTuple):
-    """A kind of file: where it is in a log dir, how its format is read, and which are known."""
+    """A kind of file: its place in a log dir, how to read its format, and the known formats."""
 
     kind: str
     pattern: str
     read: Callable[[Path], str | None]
-    """None: the file says nothing, since nothing is in it yet."""
+    """Returns None if the file is empty and has no format yet."""
     known: tuple[str, ...]
     may_be_newer: bool = False
-    """It is created again where it is not understood."""
+    """Whether kstore creates the file again if it does not know the format."""
 
 
 def check_formats(log_dir: Path) -> Iterator[Finding]:
@@ -57,7 +58,7 @@ def _head(path: Path, size: int) -> bytes:
 def _segment(path: Path) -> str | None:
     head = _head(path, SEGMENT_MAGIC_AT + 1)
     if len(head) <= SEGMENT_MAGIC_AT or not any(head):
-        return None  # empty, or space that is taken ahead
+        return None  # empty, or preallocated space
     return str(head[SEGMENT_MAGIC_AT])
 
 
@@ -93,7 +94,7 @@ def _metadata(path: Path) -> str:
 
 
 def _store(path: Path) -> str | None:
-    """Of the root: it is written with every transaction."""
+    """The format of the root, which every transaction writes."""
     import lmdb
 
     try:
@@ -117,6 +118,6 @@ FORMATS = (
     Format("coordination store", ".coordination/data.mdb", _store, ("1",)),
     Format("shared coordination store", "data.mdb", _store, ("1",)),
 )
-"""The index (.kstore.mdb) and the pages of writers (kstore.shared) are created again where they are
-of another format, so nothing depends on theirs.
+"""The index (.kstore.mdb) and the writers' pages (kstore.shared) are created again if their format
+is unknown, so nothing depends on their formats.
 """

@@ -233,8 +233,8 @@ def killed(shell: Shell, chance: random.Random, *arguments: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["create", "b", "--folder", "none"], 1, "none is no folder"),
-        (["create", "b", "--folder", "empty"], 1, "holds no cluster and no logs"),
+        (["create", "b", "--folder", "none"], 1, "none is not a folder"),
+        (["create", "b", "--folder", "empty"], 1, "has no cluster and no logs"),
         (["list", "b"], 1, "holds no backups: make one"),
         (["create", "b", "--folder", "x", "--config", "y"], 2, "use one of --folder, --config and"),
     ],

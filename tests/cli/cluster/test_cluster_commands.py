@@ -78,7 +78,7 @@ def test_a_clusters_life(cluster: Shell) -> None:
     assert cluster("kill", "2") == "killed broker 2\n"
     assert "broker 2 does not run" in cluster("kill", "2", code=1)
     assert [row["pid"] is None for row in cluster.rows(code=1)] == [False, True, False]
-    assert "1 of 3 brokers don't run: 2" in cluster("status", code=1)
+    assert "1 of 3 brokers do not run: 2" in cluster("status", code=1)
     assert f"broker 2 ready on {addresses[1]}" in cluster("start")
     assert f"broker 4 ready on localhost:{port + 3}" in cluster("add")
     assert len(cluster.rows()) == 4
@@ -128,12 +128,12 @@ def test_what_can_not_be_is_one_sentence(
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"port {port} for broker 1 can't be had" in cluster(
+        assert f"port {port} for broker 1 is not available" in cluster(
             "start", "-n", "1", "-p", str(port), code=1
         )
     assert not folder.exists()
-    assert "holds no cluster" in cluster("status", code=1)
-    assert "holds no cluster" in cluster("stop", code=1)
+    assert "has no cluster" in cluster("status", code=1)
+    assert "has no cluster" in cluster("stop", code=1)
     assert "num.partitions" in cluster("start", "--override", "num.partitions=no", code=2)
     assert "is not KEY=VALUE" in cluster("start", "--override", "num.partitions", code=2)
     folder.write_text("in the way")

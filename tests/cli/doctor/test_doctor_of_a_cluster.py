@@ -208,5 +208,5 @@ def test_the_settings_of_a_running_broker_are_checked_beside_it(sick: SickCluste
     }
     assert f"process {broker.pid} has" in found["open-files"].evidence
     assert "are in use" in found["memory-maps"].evidence
-    assert "nowhere.invalid has no address" in found["advertised"].evidence
+    assert "nowhere.invalid cannot be resolved" in found["advertised"].evidence
     assert "ports" not in found

@@ -212,7 +212,7 @@ def test_a_port_that_somebody_has_is_found(tmp_path: Path) -> None:
 def test_an_advertised_name_without_an_address_is_found(tmp_path: Path) -> None:
     settings = {"advertised.listeners": "PLAINTEXT://nowhere.invalid:9092"}
     (found,) = find("advertised", machine(tmp_path, settings))
-    assert "nowhere.invalid has no address here" in found.evidence
+    assert "nowhere.invalid cannot be resolved here" in found.evidence
 
 
 # ---- the command ----

@@ -64,7 +64,7 @@ def test_a_certificate_that_ends_soon_is_found(
     code, (found, _) = rows(broker, folder / "ca.pem", capsys)
     assert (code, found["check"], found["severity"]) == (0, "certificates", "warning")
     assert found["subject"] == f"broker 1 {broker.address}"
-    assert found["evidence"] == "its certificate ends in 3.0 days"
+    assert found["evidence"] == "its certificate expires in 3.0 days"
 
 
 def test_a_certificate_that_this_client_refuses_is_found(

@@ -105,7 +105,7 @@ def test_topics_that_match_are_read_together(kstore: Shell) -> None:
     ("arguments", "sentence"),
     [
         (("t", "-o", "5", "--from-timestamp", "5"), "--offset and --from-timestamp both"),
-        (("t", "--from-timestamp", "noon"), "'noon' is not a moment"),
+        (("t", "--from-timestamp", "noon"), "'noon' is not a time"),
         ((), "give either a TOPIC or --topic-regex"),
         (("t", "--topic-regex", "t"), "give either a TOPIC or --topic-regex"),
         (("--topic-regex", "("), "'(' is not a regular expression"),

@@ -126,7 +126,7 @@ def test_what_is_wrong_with_avro_is_told(
 ) -> None:
     formats = ("--value-format", "avro", "--schema-registry", registry.url)
     errors = kstore("produce", topic, *formats, stdin=b'{"name":"Ada"}\n', code=1)
-    assert f"is not of schema 1, the latest of {topic}-value".encode() in errors
+    assert f"does not match schema 1, the latest of {topic}-value".encode() in errors
     errors = kstore("produce", f"{topic}-x", *formats, stdin=b"{}\n", code=1)
     assert f"has no subject {topic}-x-value".encode() in errors
     kstore("produce", topic, stdin=b"plain\n")

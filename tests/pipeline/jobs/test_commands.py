@@ -75,8 +75,8 @@ def test_without_spark_a_command_says_how_to_get_it(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--subject", "x"], "say how values are read: --columns avro, json or protobuf"),
-        (["--bad-records", "keep"], "say how values are read"),
+        (["--subject", "x"], "choose how to decode values: --columns avro, json or protobuf"),
+        (["--bad-records", "keep"], "choose how to decode values"),
         (["--columns", "xml"], "--columns is avro or json or protobuf"),
         (["--columns", "avro"], "--columns needs either --schema-registry or --schema"),
         (["--columns", "protobuf", "--schema", __file__], "--message goes with"),
@@ -138,7 +138,7 @@ def test_small_clusters_are_verified_without_spark(
         "--report", str(report),
     )  # fmt: skip
     assert code == 0, err
-    assert "3 records in 1 partitions: nothing was found" in out
+    assert "3 records in 1 partitions: no problems" in out
     assert pq.read_table(report / "summary")["left_records"].to_pylist() == [3]
 
 
