@@ -46,7 +46,9 @@ def after_brokers_changed(
     transaction of the store a partition's state was written, where that was just read: where a live
     broker's life began later, what the state says of it is about an earlier one, whose last records
     may be lost. It leaves the ISR; if nobody else is in it, one of them leads alone. An ``unclean``
-    one has come back without all that it had, as far as is known, and is not eligible any more.
+    one has come back without all that it had, as far as is known, and is not eligible any more. It
+    leaves the ISR of a state that was read, even if that was written after its life began: by a
+    controller that had not heard of it.
     """
     leaving = state.leaving.keys()
     allowed = state.unclean_allowed(topic)
@@ -61,7 +63,10 @@ def after_brokers_changed(
             each
             for each in partition.isr
             if each in alive
-            and (each in reborn or (since is not None and state.brokers[each].epoch > since))
+            and (
+                each in reborn
+                or (since is not None and (each in unclean or state.brokers[each].epoch > since))
+            )
         }
         of_this = None
         if rules is not None:

@@ -75,6 +75,7 @@ def complete(
         adding=(),
         removing=(),
         isr=tuple(each for each in partition.isr if each in target),
+        elr=tuple(each for each in partition.elr if each in target),
     )
     return _led(new, alive, leaving)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from kstore.broker.state.controller import election, events
+from kstore.broker.state.controller import election, events, reassignment_steps
 from kstore.broker.state.controller.eligible import Rules, settled
 from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage
@@ -147,6 +147,27 @@ def unkept(known: PartitionImage, *brokers: int, older: Collection[int] = ()) ->
     return changes[0].image if changes else known
 
 
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize(("leader", "then"), [(2, (2, (2, 4))), (3, (2, (2, 4)))])
+def test_a_controller_that_loads_does_not_trust_who_came_back_uncleanly(
+    level: int, leader: int, then: tuple[int, tuple[int, ...]]
+) -> None:
+    """The controller before it wrote the state after that broker's new life had begun, and ended
+    before it heard of it.
+    """
+    end = Endpoint("PLAINTEXT", "localhost", 9000)
+    alive = {node: BrokerImage(node, (end,), None, 10 + node) for node in REPLICAS}
+    known = partition(leader, REPLICAS)
+    state = ControllerState(elr_level=level).with_brokers(alive)
+    state = state.with_topics(TopicImage("t", UUID(int=1), (known,), {}))
+    written = {("t", 0): 20}
+    assert not events.after_brokers_changed(state, "t", range(1), (), written)
+    changes = events.after_brokers_changed(
+        state, "t", range(1), (), written, unclean=frozenset({3})
+    )
+    assert (changes[0].image.leader, changes[0].image.isr) == then
+
+
 def test_nobody_stays_eligible_under_a_live_leader_where_none_are_kept() -> None:
     new = unkept(partition(2, (2,), 3), 2, 3)
     assert (new.leader, new.isr, new.elr) == (2, (2,), ())
@@ -157,3 +178,9 @@ def test_an_older_version_that_comes_back_is_not_eligible() -> None:
     leaderless = partition(-1, (), 3, last_known_elr=(2,))
     new = unkept(leaderless, 3, older={3})
     assert (new.leader, new.isr, new.elr) == (-1, (2,), ())
+
+
+def test_who_is_no_replica_any_more_is_not_eligible() -> None:
+    new = reassignment_steps.begin(partition(2, (2, 3), 4), (2,), {2, 3, 4})
+    assert new is not None
+    assert (new.replicas, new.isr, new.elr) == ((2,), (2,), ())
