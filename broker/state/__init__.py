@@ -1,4 +1,4 @@
-"""The broker's decisions, pure: no loop, no clock, no files. Time and ids come in as arguments.
+"""The broker's decisions as pure code: no loop, clock or files. Times and ids are arguments.
 
 May import: kstore.errors, kstore.protocol.
 """

@@ -1,7 +1,7 @@
-"""What is remembered under keys that clients choose, within a limit of bytes: who was silent
-longest is forgotten first.
+"""A cache for keys that clients choose, with a limit in bytes. The least recently used entry is
+dropped first.
 
-It counts what it is told, and knows nothing of Python's objects but `text_bytes`.
+Callers give the sizes; `text_bytes` knows that of a str.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """A mapping whose entries together have at most so many bytes."""
+    """A mapping with a limit on the total size of its entries."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.bytes = 0
-        """Of what is there, as it was counted."""
+        """The total size of the entries."""
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class BoundedCache(Generic[K, V]):
         return key in self._entries
 
     def get(self, key: K) -> V | None:
-        """The value, which now was used last."""
+        """The value, which becomes the most recently used."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -39,12 +39,12 @@ class BoundedCache(Generic[K, V]):
         return found[0]
 
     def items(self) -> list[tuple[K, V]]:
-        """All keys with their values, the one used longest ago first."""
+        """All keys with their values, least recently used first."""
         return [(key, value) for key, (value, _) in self._entries.items()]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Remember a value that takes so many bytes, with its key. One that is larger than the
-        limit is not remembered.
+        """Store a value; ``size`` is in bytes and includes the key. A value larger than the limit
+        is not stored.
         """
         old = self._entries.pop(key, None)
         if old is not None:
@@ -58,13 +58,13 @@ class BoundedCache(Generic[K, V]):
             self.bytes -= freed
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         self._entries.clear()
         self.bytes = 0
 
 
 def text_bytes(text: str | None) -> int:
-    """What a text takes at most, as Python keeps it."""
+    """The largest size of a text in Python's memory."""
     if text is None:
         return 0
     return 64 + (len(text) if text.isascii() else 4 * len(text))

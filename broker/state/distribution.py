@@ -1,5 +1,5 @@
-"""How often values of each size were seen, by powers of two, and their quantiles: those of the last
-one to two minutes, as Kafka's histograms tell them. It reads no clock.
+"""The distribution of values in buckets by powers of two, and quantiles of the last one to two
+minutes, as Kafka's histograms report them. It reads no clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WINDOW_S = 60.0
 
 
 class Lately(NamedTuple):
-    """What came since the window before the last one began, as whoever reads them has seen it."""
+    """The values since the start of the window before the last one, as the reader has seen it."""
 
     seen: int
     total: int
@@ -23,21 +23,23 @@ class Lately(NamedTuple):
     buckets: Sequence[int]
     seconds: float
     timed: int
-    """Of what was seen, what came in these seconds: not what was before the first look."""
+    """The number of values that arrived in these seconds; values before the first call are not
+    included.
+    """
 
     @property
     def per_second(self) -> float:
-        """0 at the first look."""
+        """The rate; 0 at the first call."""
         return self.timed / self.seconds if self.seconds else 0.0
 
     @property
     def mean(self) -> float:
-        """0 if nothing came."""
+        """The mean; 0 without values."""
         return self.total / self.seen if self.seen else 0.0
 
 
 class Distribution:
-    """Values of at least 0. Bucket n has those of n bits."""
+    """Counts values of at least 0. Bucket n counts those with n bits."""
 
     __slots__ = ("_first", "_largest", "_marks", "buckets", "count", "total")
 
@@ -46,14 +48,14 @@ class Distribution:
         self.total = 0
         self.buckets = [0] * BUCKETS
         self._first = 0
-        """How many came before the first look."""
+        """The number of values before the first call."""
         self._largest = [0, 0]
-        """In this window, and in the one before."""
+        """The largest value in this window, and in the one before."""
         self._marks: list[tuple[float, int, int, list[int]]] = []
-        """(When, count, total, buckets) as the window before began, and this one."""
+        """(time, count, total, buckets) at the start of the previous window, and of this one."""
 
     def record(self, value: int) -> None:
-        """A value was seen."""
+        """Count a value."""
         self.count += 1
         self.total += value
         self.buckets[min(value.bit_length(), BUCKETS - 1)] += 1
@@ -61,13 +63,13 @@ class Distribution:
             self._largest[0] = value
 
     def lately(self, now_s: float) -> Lately:
-        """The last one or two windows; ``now_s``: a clock that only goes up. A window ends at the
-        first look after its time.
+        """The last one or two windows; ``now_s`` is a monotonic clock. A window ends at the first
+        call after its time.
         """
         if not self._marks or now_s - self._marks[-1][0] >= WINDOW_S:
             begun = bool(self._marks)
             mark = (now_s, self.count, self.total, self.buckets.copy())
-            if not begun:  # all that came before the first look
+            if not begun:  # all values before the first call
                 mark = (now_s, 0, 0, [0] * BUCKETS)
                 self._first = self.count
             self._marks = [*self._marks[-1:], mark]
@@ -82,8 +84,8 @@ class Distribution:
 
 
 def quantile_of(buckets: Sequence[int], quantile: float) -> float:
-    """The value that this part of the counted ones did not exceed: between the bounds of its bucket
-    as if its counts were spread evenly. NaN if nothing was counted.
+    """The value that this fraction of the counted ones did not exceed, interpolated between the
+    bounds of its bucket. NaN if nothing was counted.
     """
     wanted = sum(buckets) * quantile
     passed = 0

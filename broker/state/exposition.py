@@ -1,9 +1,9 @@
-"""The two forms in which Prometheus reads metrics: its text form and OpenMetrics. A family has a
-name, a type and a help text; its samples are lines that are the same in both forms.
+"""The two formats of metrics that Prometheus reads: its text format and OpenMetrics. A family has a
+name, a type and a help text; its samples are lines that are the same in both formats.
 
-prometheus_client does the same in one go: 11 to 18 us for each sample and no pause within a family,
-against 0.5 us here. With 10,000 partitions a page has 80,000 samples. The tests read every page
-with that library's parsers.
+prometheus_client takes 11 to 18 us for each sample, without a pause within a family, against 0.5 us
+here. With 10,000 partitions a page has 80,000 samples. The tests parse every page with that
+library.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ __all__ = [
 ]
 
 Kind = Literal["counter", "gauge", "histogram", "summary", "pushed counter"]
-"""A pushed counter has the name that a client gave it: without _total OpenMetrics knows no counter.
+"""A pushed counter has the name that a client gave it; in OpenMetrics a counter must end with
+_total.
 """
 KINDS = {"pushed counter": ("counter", "unknown")}
-"""What the text form and OpenMetrics call a kind that is not one of theirs."""
+"""The names in the text format and in OpenMetrics for kinds that they do not have."""
 TOTAL = "_total"
 
 
 class Form(NamedTuple):
-    """A form of the page."""
+    """A format of the page."""
 
     content_type: str
     is_openmetrics: bool
@@ -48,7 +49,7 @@ OPENMETRICS = Form(
 
 
 class Family(NamedTuple):
-    """Samples that belong together. The name of a counter ends with _total."""
+    """A family of samples. The name of a counter ends with _total."""
 
     name: str
     kind: Kind
@@ -65,12 +66,12 @@ class Family(NamedTuple):
 
 
 Metrics: TypeAlias = Iterator["Family | str"]
-"""Families, each before its samples; an empty string where others may have their turn."""
+"""Families, each followed by its samples; an empty string where others may have their turn."""
 
 
 def form_for(accept: str) -> Form:
-    """The form that a request's Accept header prefers: the text form unless OpenMetrics 1.0 is
-    named, with at least the weight of the text form.
+    """The format that a request's Accept header prefers: the text format unless OpenMetrics 1.0 is
+    listed with at least the weight of the text format.
     """
     weights: dict[str, float] = {}
     for part in accept.split(","):
@@ -99,20 +100,20 @@ def page_lines(metrics: Iterable[Family | str], form: Form) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """A label's value."""
+    """Escape a label's value."""
     if "\\" in text or '"' in text or "\n" in text:
         return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return text
 
 
 def sample(name: str, value: float, **labels: str) -> str:
-    """One line."""
+    """The line of a sample."""
     inner = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
     return f"{name}{{{inner}}} {number_text(value)}" if inner else f"{name} {number_text(value)}"
 
 
 def number_text(value: float) -> str:
-    """A value."""
+    """Format a value."""
     if isnan(value):
         return "NaN"
     if value in {inf, -inf}:

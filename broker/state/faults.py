@@ -1,7 +1,7 @@
-"""Faults that a test injects: which requests a rule strikes, how often, and what becomes of them.
+"""Faults that a test injects: which requests a rule matches, how often, and what happens to them.
 
-Pure: rules are asked in the order in which they were added, and chance comes from each rule's own
-seed. Carrying a verdict out is broker/faults.py's, reading a request kstore.protocol's.
+Pure: rules are checked in the order in which they were added, and each rule has its own random
+seed. broker/faults.py executes a verdict, and kstore.protocol reads requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kstore.protocol.registry import APIS
 __all__ = ["Asked", "Fault", "FaultBook", "FaultError", "Place", "Strike", "read_fault", "shown"]
 
 Place = tuple[str, int]
-"""Topic and partition; partition -1: a request that names the topic as a whole."""
+"""Topic and partition; partition -1 if a request names the topic as a whole."""
 WHOLE_TOPIC = -1
 ACTIONS = ("error", "delay", "drop", "disconnect")
 MOMENTS = ("before", "after")
@@ -31,12 +31,12 @@ CODES = {name: code for code, name in NAMES.items()} | {
 
 
 class FaultError(ValueError):
-    """A rule that can't be used; the sentence says why, and what may stand there."""
+    """An invalid rule; the message says why, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One rule: which requests it strikes, and what becomes of them. None matches all."""
+    """One rule: which requests it applies to, and what happens to them. None matches all."""
 
     action: str
     """``error``, ``delay``, ``drop`` (no answer) or ``disconnect``."""
@@ -46,33 +46,35 @@ class Fault:
     client_id: str | None = None
     """A client id, or a pattern with ``*`` and ``?``."""
     node: int | None = None
-    """Strikes only on this broker."""
+    """The rule applies only on this broker."""
     code: int = 0
-    """Of an ``error``."""
+    """The error code of an ``error``."""
     delay_ms: int = 0
     when: str = "before"
-    """Before the request is carried out, which it is then not; or after, and the answer is lost."""
+    """Before the request is executed, which then does not happen; or after it, so that only the
+    answer is lost.
+    """
     count: int | None = None
-    """How many requests it strikes; None: all."""
+    """How many requests it applies to; None: all."""
     probability: float = 1.0
     seed: int = 0
     brokers: bool = False
-    """Strikes requests of other brokers, and those only."""
+    """The rule applies only to requests of other brokers."""
 
 
 class Asked(NamedTuple):
-    """What rules look at in a request."""
+    """The properties of a request that rules check."""
 
     api: int
     client_id: str
     node: int
     from_broker: bool
     places: Collection[Place] = ()
-    """What it is about; needed only where `FaultBook.names_topics`."""
+    """Its topics and partitions; needed only if `FaultBook.names_topics`."""
 
 
 class Strike(NamedTuple):
-    """A rule has struck a request: all of it, or some places in it."""
+    """A rule applies to a request: to all of it, or to some places in it."""
 
     fault: Fault
     places: tuple[Place, ...]
@@ -80,7 +82,7 @@ class Strike(NamedTuple):
 
 
 class _Rule:
-    """A rule at work."""
+    """An active rule."""
 
     __slots__ = ("fault", "number", "state", "struck")
 
@@ -95,7 +97,7 @@ class _Rule:
         return self.fault.count is not None and self.struck >= self.fault.count
 
     def is_meant(self, asked: Asked) -> bool:
-        """Whether the request may be struck, but for its topics."""
+        """Whether the rule matches the request, apart from its topics."""
         fault = self.fault
         return (
             not self.spent
@@ -106,7 +108,7 @@ class _Rule:
         )
 
     def chance(self) -> bool:
-        """Draw, by splitmix64: the same seed strikes the same of its requests."""
+        """Draw a random number by splitmix64: the same seed selects the same requests."""
         if self.fault.probability >= 1.0:
             return True
         self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
@@ -130,7 +132,7 @@ class FaultBook:
         return number in self._rules
 
     def add(self, fault: Fault) -> int:
-        """Take a rule; its number. FaultError if there are too many."""
+        """Add a rule and return its number. FaultError if there are too many."""
         if len(self._rules) >= MAX_RULES:
             raise FaultError(f"there are {MAX_RULES} faults already: remove some")
         self._last += 1
@@ -138,15 +140,17 @@ class FaultBook:
         return self._last
 
     def remove(self, number: int) -> bool:
-        """Forget a rule; whether it was there."""
+        """Remove a rule; returns whether it existed."""
         return self._rules.pop(number, None) is not None
 
     def clear(self) -> None:
-        """Forget all rules."""
+        """Remove all rules."""
         self._rules.clear()
 
     def rows(self, numbers: Iterable[int] | None = None) -> list[dict[str, Any]]:
-        """The rules, or some of them, as they are shown: with how many requests each struck."""
+        """The rules, or some of them, as JSON objects, with the number of requests that each
+        applied to.
+        """
         wanted = self._rules if numbers is None else numbers
         return [
             {"id": rule.number, **shown(rule.fault), "struck": rule.struck}
@@ -154,20 +158,20 @@ class FaultBook:
         ]
 
     def concerns(self, api: int) -> bool:
-        """Whether any rule may strike requests of this API."""
+        """Whether any rule may apply to requests of this API."""
         return any(
             rule.fault.api in {None, api} and not rule.spent for rule in self._rules.values()
         )
 
     def names_topics(self, asked: Asked) -> bool:
-        """Whether what strikes this request depends on its topics."""
+        """Whether the matching rules depend on the request's topics."""
         return any(
             rule.fault.topic is not None and rule.is_meant(asked) for rule in self._rules.values()
         )
 
     def strike(self, asked: Asked) -> list[Strike]:
-        """What strikes this request. Every delay adds up; of errors the first has each place; one
-        that is dropped or cut off before it is carried out is struck by nothing else.
+        """The faults of this request. Delays add up; the first error of each place counts; if the
+        request is dropped or disconnected before it is executed, no other rule applies.
         """
         found: list[Strike] = []
         failed: set[Place] = set()
@@ -200,14 +204,14 @@ class FaultBook:
 
 
 def _is_at(fault: Fault, place: Place) -> bool:
-    """Whether a rule names a place."""
+    """Whether a rule matches a place."""
     topic, partition = place
     named = fault.partition is None or partition in {fault.partition, WHOLE_TOPIC}
     return topic == fault.topic and named
 
 
 def shown(fault: Fault) -> dict[str, Any]:
-    """A rule as `read_fault` reads it, without what was left at its default."""
+    """A rule as `read_fault` reads it, without fields that have their default."""
     row: dict[str, Any] = {"action": fault.action}
     for field in fields(Fault):
         value = getattr(fault, field.name)
@@ -221,7 +225,7 @@ def shown(fault: Fault) -> dict[str, Any]:
 
 
 def read_fault(row: Any) -> Fault:
-    """A rule from its JSON object; FaultError for what can't be meant."""
+    """A rule from its JSON object; FaultError for an invalid one."""
     if not isinstance(row, Mapping):
         raise FaultError(f"a fault is an object with an action, not {row!r}")
     known = sorted(field.name for field in fields(Fault))
@@ -272,7 +276,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def _check_whole(fault: Fault, given: Mapping[str, Any]) -> None:
-    """What the fields must agree on."""
+    """Check the fields against each other."""
     if fault.partition is not None and fault.topic is None:
         raise FaultError("a fault with a partition needs its topic")
     for name, action in (("code", "error"), ("delay_ms", "delay")):

@@ -1,8 +1,8 @@
-"""Regular expressions that come from clients: RE2's syntax, whole matches, and a time that grows
-with the expression's size times the text's, whatever the two are.
+"""Regular expressions from clients: RE2's syntax, matches of the whole text, and a time that is
+linear in the expression's size times the text's.
 
-RE2 itself does the work. Python's own engine goes back on its steps: one expression could keep the
-broker busy for hours, so nothing that a client sent ever reaches it.
+RE2 does the work. Python's engine backtracks: one expression could keep the broker busy for hours,
+so it never gets an expression from a client.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 __all__ = ["LinearRegex", "regex_error"]
 
 MAX_STEPS = 4096
-"""Of an expression's program: some 100 names of topics joined by |, or ``.{400}``."""
+"""The limit for an expression's program: about 100 topic names joined by |, or ``.{400}``."""
 MAX_MEMORY = 512 * 1024
-"""Bytes that one expression may use: RE2 forgets and begins anew where matching needs more."""
+"""Bytes that one expression may use: if matching needs more, RE2 clears its cache and continues."""
 MAX_TOLD = 100
-"""Characters of a complaint: RE2 repeats the expression in it."""
+"""The limit of an error's text, since RE2 quotes the expression in it."""
 
 
 def regex_error(text: str) -> str | None:
-    """What is wrong with an expression, in RE2's words, or None."""
+    """RE2's error for an expression, or None."""
     return LinearRegex(text).problem
 
 
@@ -29,10 +29,10 @@ class LinearRegex:
     """An expression, ready to match whole texts. An invalid one matches nothing."""
 
     def __init__(self, text: str) -> None:
-        import re2  # takes 15 ms and 4 MB: where nobody sends an expression, nobody pays them
+        import re2  # takes 15 ms and 4 MB, so only when a client sends an expression
 
         self.problem: str | None = None
-        """What is wrong with the expression, in RE2's words."""
+        """RE2's error for the expression, or None."""
         self._compiled: Any = None
         self._steps = 0
         options = re2.Options()
@@ -52,7 +52,7 @@ class LinearRegex:
             self.problem = error.args[0].decode("utf-8", "replace")[:MAX_TOLD]
         except UnicodeEncodeError:
             self.problem = "invalid UTF-8"
-        re2.purge()  # it would keep 128 expressions of clients, with the memory of each
+        re2.purge()  # its cache would keep 128 expressions of clients, with their memory
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
@@ -65,5 +65,5 @@ class LinearRegex:
         return frozenset(text for text in texts if self.matches(text))
 
     def cost(self, text: str) -> int:
-        """Steps that a match of this text takes at most; a step is some 10 ns."""
+        """The largest number of steps of a match with this text; a step takes about 10 ns."""
         return self._steps * (len(text) + 1)

@@ -1,7 +1,7 @@
 """Work in small pieces: a generator that yields where others may have their turn, and returns its
-result. Who drives it decides whether they get one.
+result. The caller decides whether they get one.
 
-What decides is written so where it may have many rows to look at; it knows no loop and no clock.
+Decisions that may visit many rows are written in this way; it uses no loop and no clock.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Work = Generator[None, None, T]
 
 
 class UnderWay(Generic[T]):
-    """Work that is under way: whoever drives it does a piece whenever there is time for one."""
+    """Work in progress: the caller runs a piece whenever there is time for one."""
 
     __slots__ = ("_work", "result")
 
     def __init__(self, work: Work[T]) -> None:
         self._work = work
         self.result: T
-        """Once the last piece is done."""
+        """Set when the last piece is done."""
 
     def go_on(self) -> bool:
-        """Do a piece; whether it was the last."""
+        """Run a piece; returns whether it was the last."""
         try:
             next(self._work)
         except StopIteration as done:
@@ -41,7 +41,7 @@ class UnderWay(Generic[T]):
 
 
 def whole(work: Work[T]) -> T:
-    """The result of work that nobody has a turn in."""
+    """Run work without turns for others, and return its result."""
     under_way = UnderWay(work)
     while not under_way.go_on():
         pass

@@ -1,10 +1,12 @@
-"""Eligible leader replicas (KIP-966): what leaves an ISR that falls below min.insync.replicas.
+"""Eligible leader replicas (KIP-966): replicas that leave an ISR that falls below
+min.insync.replicas.
 
-The high watermark does not move with so few in sync, so such a replica has all that is committed,
-and may lead as those in the ISR may: the ISR can be empty then. It ends with a large enough ISR,
-with an unclean election, and for a broker that comes back from an unclean shutdown, since that may
-have lost its last records. Who led last is known when the ISR is empty; if nobody is eligible any
-more, it leads, as after an unclean election. Pure.
+The high watermark does not advance with so few in-sync replicas, so an eligible replica has all
+committed records and may be elected like a replica in the ISR. The ISR can therefore be empty.
+Eligibility ends when the ISR is large enough again, with an unclean election, and for a broker that
+returns from an unclean shutdown, because it may have lost its last records. While the ISR is empty,
+the last leader is known; if no replica is eligible any more, it is elected, as after an unclean
+election. Pure.
 """
 
 from __future__ import annotations
@@ -21,17 +23,19 @@ NO_LEADER = -1
 
 
 class Rules(NamedTuple):
-    """What decides about one partition's eligible replicas, where they are kept."""
+    """The inputs for one partition's eligible replicas, if they are in use."""
 
     min_isr: int
     reborn: Collection[int] = NOBODY
-    """Brokers in another life than that in which they were in sync."""
+    """Brokers that have restarted since they were in sync."""
     unclean: Collection[int] = NOBODY
-    """Brokers whose last life did not end with everything on the disk."""
+    """Brokers whose last run did not end with everything on the disk."""
 
 
 def eligible(before: PartitionImage, isr: Collection[int], rules: Rules) -> tuple[int, ...]:
-    """Who may lead beside this ISR, which follows that of the state before, in order of ids."""
+    """The replicas outside this ISR that may be elected, sorted by id. ``isr`` is the ISR that
+    follows the state ``before``.
+    """
     if len(isr) >= min(rules.min_isr, len(before.replicas)):
         return ()
     is_sure = before.leader == NO_LEADER or rules.min_isr >= before.elr_min_isr
@@ -41,8 +45,8 @@ def eligible(before: PartitionImage, isr: Collection[int], rules: Rules) -> tupl
 
 
 def last_leaders(before: PartitionImage) -> tuple[int, ...]:
-    """Who led last, once nobody does. Of a partition that had no leader when eligible replicas
-    began to be kept that is one of its ISR.
+    """The last leader of a partition without one. If the partition had no leader when eligible
+    replicas were first used, a member of its ISR.
     """
     if before.leader != NO_LEADER:
         return (before.leader,)
@@ -50,10 +54,10 @@ def last_leaders(before: PartitionImage) -> tuple[int, ...]:
 
 
 def settled(before: PartitionImage, new: PartitionImage, rules: Rules | None) -> PartitionImage:
-    """The state that follows another, with the eligible replicas that follow from both.
+    """The state ``new``, with the eligible replicas that follow from both states.
 
-    Without rules none are kept (any more); what was eligible of a partition without an ISR is that
-    ISR then.
+    Without rules there are no eligible replicas (any more); those of a partition without an ISR
+    become its ISR.
     """
     if _is_unclean(before, new, rules):
         return new._replace(elr=(), last_known_elr=(), elr_min_isr=0, recovering=True)
@@ -67,7 +71,7 @@ def settled(before: PartitionImage, new: PartitionImage, rules: Rules | None) ->
 
 
 def _is_unclean(before: PartitionImage, new: PartitionImage, rules: Rules | None) -> bool:
-    """Whether a leader is elected that may not have all that was committed."""
+    """Whether the new leader may not have all committed records."""
     reborn, unclean = (NOBODY, NOBODY) if rules is None else (rules.reborn, rules.unclean)
     if new.leader == NO_LEADER or (new.leader == before.leader and new.leader not in reborn):
         return False
@@ -75,7 +79,7 @@ def _is_unclean(before: PartitionImage, new: PartitionImage, rules: Rules | None
 
 
 def without(partition: PartitionImage) -> PartitionImage:
-    """The same partition where none are kept."""
+    """The partition without eligible replicas."""
     if not (partition.elr or partition.last_known_elr):
         return partition
     isr = partition.isr or partition.elr or partition.last_known_elr

@@ -1,7 +1,7 @@
-"""What the controller decides when brokers come, go, or propose something: new partition states.
+"""The controller's decisions when brokers come, go, or send proposals: new partition states.
 
-Nothing is changed here: the runtime writes the changes to the store, then `ControllerState.apply`
-takes them over, then brokers are told. Pure.
+This file changes nothing: the runtime writes the changes to the store, `ControllerState.apply`
+applies them, and then brokers are notified. Pure.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def after_brokers_changed(
     written: Mapping[tuple[str, int], int] = NOT_READ,
     unclean: frozenset[int] = frozenset(),
 ) -> list[PartitionChange]:
-    """The changes of these partitions that the brokers known as alive call for.
+    """The changes that these partitions need, given the live brokers.
 
-    ``reborn`` brokers live another life than the one that was known, and ``written`` says in which
-    transaction of the store a partition's state was written, where that was just read: where a live
-    broker's life began later, what the state says of it is about an earlier one, whose last records
-    may be lost. It leaves the ISR; if nobody else is in it, one of them leads alone. An ``unclean``
-    one has come back without all that it had, as far as is known, and is not eligible any more. It
-    leaves the ISR of a state that was read, even if that was written after its life began: by a
-    controller that had not heard of it.
+    ``reborn`` brokers have restarted. ``written`` has the store transaction in which a partition's
+    state was written, if it was just read: if a live broker has registered since then, the state is
+    about its earlier run, whose last records may be lost. Such a broker leaves the ISR; if the ISR
+    has no other replica, one of them leads alone. An ``unclean`` broker has, as far as is known,
+    returned without all its records, and is no longer eligible. It leaves the ISR of a state that
+    was just read, even if that was written after its restart, by a controller that did not know of
+    the restart.
     """
     leaving = state.leaving.keys()
     allowed = state.unclean_allowed(topic)
@@ -75,13 +75,13 @@ def after_brokers_changed(
                 partition, alive, leaving, allow_unclean=allowed, rules=of_this
             ) or settled(partition, partition, of_this)
         else:
-            # An older version does not say how its last life ended.
+            # An older version does not report how its last run ended.
             unsure = unclean | {n for n, b in state.brokers.items() if not b.keeps_elr}
             new = _after_change(partition, alive, leaving, lost, unsure, allow_unclean=allowed)
         if new.leader_epoch != partition.leader_epoch:
             changes.append(_change(state, topic, index, partition, new, of_this))
         elif new != partition:
-            changes.append(PartitionChange(topic, index, new))  # only who is eligible
+            changes.append(PartitionChange(topic, index, new))  # only the eligible replicas change
     return changes
 
 
@@ -94,7 +94,7 @@ def _after_change(
     *,
     allow_unclean: bool,
 ) -> PartitionImage:
-    """Where no eligible replicas are kept (any more)."""
+    """The next state if there are no eligible replicas (any more)."""
     new = partition
     if not unclean.isdisjoint(partition.elr):
         new = partition._replace(elr=tuple(e for e in partition.elr if e not in unclean))
@@ -112,8 +112,8 @@ def _change(
     new: PartitionImage,
     rules: Rules | None = None,
 ) -> PartitionChange:
-    """From one state to a new one, in the next leader epoch, at a reassignment's target if that is
-    possible now.
+    """The change from one state to another, in the next leader epoch. A reassignment is completed
+    if possible.
     """
     rules = rules or state.eligible_rules(topic)
     new = settled(before, new, rules)
@@ -128,7 +128,7 @@ def _change(
 def elect(
     state: ControllerState, partitions: Iterable[tuple[str, int]], *, unclean: bool
 ) -> list[PartitionChange]:
-    """Preferred leaders take over where they can, or leaderless partitions get any leader."""
+    """Elect preferred leaders where possible, or any leader for leaderless partitions."""
     changes = []
     for name, index in partitions:
         partition = state.partition(name, index)
@@ -148,8 +148,8 @@ def elect(
 def raise_epochs(
     state: ControllerState, least: Mapping[tuple[str, int], int]
 ) -> list[PartitionChange]:
-    """The same leaders go on in epochs that are at least so large: exact copies of another
-    cluster's logs have its epochs, and their own have to be above those.
+    """Raise leader epochs to at least these values, with the same leaders: exact copies of another
+    cluster's logs have its epochs, and the copy's own epochs must be above them.
     """
     changes = []
     for (name, index), epoch in least.items():
@@ -160,7 +160,7 @@ def raise_epochs(
 
 
 def move(state: ControllerState, topic: str, index: int, new: PartitionImage) -> PartitionChange:
-    """The change to what a reassignment makes of a partition."""
+    """The change to the state that a reassignment step gives."""
     before = state.topics[topic].partitions[index]
     new = settled(before, new, state.eligible_rules(topic))
     return PartitionChange(topic, index, new, dropped=_dropped(before, new))
@@ -178,8 +178,8 @@ def led_by(state: ControllerState, node: int) -> list[tuple[str, int]]:
 def new_partition(
     state: ControllerState, replicas: tuple[int, ...], silent: Collection[int] = ()
 ) -> PartitionImage:
-    """One to be made. All live replicas are in sync, since there is nothing to copy yet; but none
-    of a broker that does not answer, if there are others.
+    """The state of a partition to create. All live replicas are in sync, since there is nothing to
+    copy yet, except replicas on brokers that do not answer, if there are others.
     """
     alive = tuple(each for each in replicas if each in state.brokers)
     alive = tuple(each for each in alive if each not in silent) or alive
@@ -191,8 +191,9 @@ def new_partition(
 def taken_from(
     state: ControllerState, topic: str, silent: Collection[int]
 ) -> list[PartitionChange]:
-    """Other replicas in sync lead what brokers lead that are alive and do not answer; what nobody
-    else can lead stays. The leader epoch that begins fences them: nobody follows them any more.
+    """Move leadership away from brokers that are alive but do not answer, to other in-sync
+    replicas; partitions without another candidate stay. The new leader epoch fences the former
+    leaders: no replica follows them any more.
     """
     changes = []
     for index, partition in enumerate(state.topics[topic].partitions):
@@ -207,7 +208,7 @@ def taken_from(
 
 
 class Proposal(NamedTuple):
-    """A leader's wish for one partition's ISR; epoch -1 of a broker is any."""
+    """A leader's proposal for one partition's ISR; broker epoch -1 matches any."""
 
     leader_epoch: int
     state_version: int
@@ -217,7 +218,7 @@ class Proposal(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """What becomes of a proposal: an error, or 0; and the change to write, if any."""
+    """The answer to a proposal: an error code, or 0; and the change to write, if any."""
 
     error_code: int
     change: PartitionChange | None = None
@@ -228,10 +229,11 @@ def alter_partition(
 ) -> IsrAnswer:
     """Check a proposal of the broker `node` (KIP-497, KIP-841, KIP-903).
 
-    One that asks for what is there is granted whatever version it names: it is a retry whose first
-    answer was lost. A change that completes a reassignment takes the replicas that go along with
-    it, which starts another leader epoch: NEW_LEADER_ELECTED then, although the ISR was taken. So
-    does a leader that is not in the ISR that it asks for: it can't write, and resigns.
+    A proposal that equals the current state is granted whatever version it names: it is a retry
+    whose first answer was lost. A change that completes a reassignment drops the removed replicas
+    and starts a new leader epoch: then the answer is NEW_LEADER_ELECTED, although the ISR was
+    accepted. The same applies to a leader that is not in the ISR that it proposes: it cannot write,
+    and resigns.
     """
     partition = state.partition(topic, index)
     if partition is None:
@@ -266,7 +268,7 @@ def _refuse_proposal(
     proposal: Proposal,
 ) -> int:
     if proposal.leader_epoch > partition.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # this one is deposed and does not know yet
+        return ErrorCode.NOT_CONTROLLER  # the sender was deposed and does not know it yet
     if proposal.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if partition.leader != node:

@@ -1,5 +1,5 @@
-"""What brokers are told, as messages: entries of LeaderAndIsr, UpdateMetadata and StopReplica from
-the controller's state. Pure; who is told what, and when, is the channels' business.
+"""Messages to brokers: entries of LeaderAndIsr, UpdateMetadata and StopReplica from the
+controller's state. Pure; the channels decide what is sent to which broker, and when.
 """
 
 from __future__ import annotations
@@ -36,16 +36,14 @@ __all__ = [
 ]
 
 DELETED = -2
-"""The leader, in UpdateMetadata, and the leader epoch, in StopReplica, of what is deleted."""
+"""The leader in UpdateMetadata, and the leader epoch in StopReplica, of deleted partitions."""
 NOT_TOLD = -1
 
 
 def leaderships(
     state: ControllerState, topic: str, indexes: Iterable[int], node: int, controller_epoch: int
 ) -> LeaderAndIsrTopic | None:
-    """One topic's partitions for one broker, those that it has a replica of; None if there are
-    none.
-    """
+    """The partitions of one topic of which a broker has a replica; None if there are none."""
     image = state.topics.get(topic)
     if image is None:
         return None
@@ -77,9 +75,7 @@ def leaderships(
 def metadata(
     state: ControllerState, topic: str, indexes: Iterable[int], controller_epoch: int
 ) -> UpdateMetadataTopic | None:
-    """One topic's partitions as every broker is to know them, those that there are; None if there
-    are none.
-    """
+    """The existing partitions of one topic as all brokers see them; None if there are none."""
     image = state.topics.get(topic)
     if image is None:
         return None
@@ -119,7 +115,7 @@ def _say_state(
 
 
 def deleted_topic(topic: TopicId, count: int, controller_epoch: int) -> UpdateMetadataTopic:
-    """That a topic is no more."""
+    """The message that a topic is deleted."""
     told = UpdateMetadataTopic(topic_name=topic.name, topic_id=topic.topic_id)
     told.partition_states = [
         UpdateMetadataPartition(
@@ -133,8 +129,8 @@ def deleted_topic(topic: TopicId, count: int, controller_epoch: int) -> UpdateMe
 def stops(
     state: ControllerState, node: int, replicas: Iterable[tuple[TopicId, int, bool]]
 ) -> list[StopReplicaTopic]:
-    """Replicas for one broker to stop; the flag says whether their logs go as well. What it has a
-    replica of (again) is only stopped.
+    """Replicas that one broker must stop; the flag says whether to delete their logs, too. A
+    replica that the broker has (again) is only stopped.
     """
     found: dict[TopicId, StopReplicaTopic] = {}
     for topic, index, delete in replicas:
@@ -145,7 +141,7 @@ def stops(
         epoch, goes = DELETED, delete
         image = state.topics.get(topic.name)
         if image is not None and image.topic_id == topic.topic_id:
-            if index >= len(image.partitions):  # it has retired, and the topic lives on
+            if index >= len(image.partitions):  # it has retired, and the topic continues to exist
                 told.partition_states.append(
                     StopReplicaPartition(partition_index=index, delete_partition=delete)
                 )
@@ -160,7 +156,7 @@ def stops(
 
 
 def live_brokers(state: ControllerState) -> list[UpdateMetadataBroker]:
-    """All brokers that are alive."""
+    """All live brokers."""
     return [
         UpdateMetadataBroker(
             id=broker.node_id,
@@ -176,7 +172,7 @@ def live_brokers(state: ControllerState) -> list[UpdateMetadataBroker]:
 
 
 def live_leaders(state: ControllerState, topics: Iterable[LeaderAndIsrTopic]) -> list[LiveLeader]:
-    """Where the leaders of these partitions are, for those that are to follow them."""
+    """The addresses of the leaders of these partitions, for their followers."""
     leaders = {each.leader for topic in topics for each in topic.partition_states}
     return [
         LiveLeader(
@@ -188,8 +184,8 @@ def live_leaders(state: ControllerState, topics: Iterable[LeaderAndIsrTopic]) ->
 
 
 def without_epochs(request: Message) -> None:
-    """Take out what the older inter.broker.protocol.version does not have: partition epochs
-    (KIP-232) and the count of partitions (KIP-253).
+    """Remove what older inter.broker.protocol.versions do not have: partition epochs (KIP-232) and
+    the number of partitions (KIP-253).
     """
     if isinstance(request, LeaderAndIsrRequest):
         for topic in request.topic_states:

@@ -1,7 +1,7 @@
-"""What AlterPartitionReassignments and ElectLeaders are answered with on one node: every valid
-assignment is already the one there is, and every leader is the preferred one.
+"""The answers to AlterPartitionReassignments and ElectLeaders on a single broker: each valid
+assignment is the current one, and each leader is the preferred one.
 
-Kafka's checks in Kafka's order; nothing is moved here.
+The checks are Kafka's, in Kafka's order; nothing is moved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class Refusal(NamedTuple):
-    """Why something is not done: Kafka's error code, and words for who asked."""
+    """A refusal: Kafka's error code, and a message."""
 
     code: int
     message: str | None
@@ -32,8 +32,8 @@ def refuse_reassignment(
     *,
     allow_factor_change: bool,
 ) -> Refusal | None:
-    """Why the partition can't have these replicas, or None; null cancels what is under way, and
-    nothing ever is.
+    """Why the partition cannot have these replicas, or None. Null cancels a reassignment, but none
+    is ever in progress.
     """
     partition = image.partition(topic, index)
     if partition is None:
@@ -51,7 +51,9 @@ def refuse_reassignment(
 
 
 def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refusal | None:
-    """Why these can't be a partition's replicas, or None: distinct brokers that are registered."""
+    """Why these cannot be a partition's replicas, or None. They must be distinct, registered
+    brokers.
+    """
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if not replicas:
         return Refusal(code, "The list of replicas is empty: list at least one broker.")
@@ -67,7 +69,7 @@ def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refu
 
 
 def refuse_election(image: MetadataImage, topic: str, index: int, election_type: int) -> Refusal:
-    """Why no election takes place for the partition: on one node, none ever does."""
+    """Why the partition needs no election: on a single broker none does."""
     if election_type not in (PREFERRED, UNCLEAN):
         words = f"Election type {election_type} is unknown: send 0 (preferred) or 1 (unclean)."
         return Refusal(ErrorCode.INVALID_REQUEST, words)
@@ -96,7 +98,7 @@ def _unknown_partition(image: MetadataImage, topic: str, index: int) -> Refusal:
 
 
 def _led(partition: PartitionImage, election_type: int) -> bool:
-    """Whether the election's aim is reached: any leader for an unclean one, else the first
+    """Whether the desired leader leads: any leader for an unclean election, else the first
     replica.
     """
     if election_type == UNCLEAN:

@@ -1,8 +1,9 @@
 """How a partition moves from some replicas to others (KIP-455): begin, complete, cancel.
 
-While it is under way, `replicas` are the target ones followed by those that go; `adding` come and
-`removing` go. It completes when all that come are in sync. Every step starts another leader epoch,
-since replicas have to hear of it. Pure: next states of one partition.
+While a reassignment is in progress, `replicas` has the target replicas followed by those to remove;
+`adding` and `removing` list the difference. It completes when all added replicas are in sync. Every
+step starts a new leader epoch, because replicas must be notified. Pure: the next states of one
+partition.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def begin(
     alive: Collection[int],
     leaving: Collection[int] = NOBODY,
 ) -> PartitionImage | None:
-    """The partition on its way to the target, or there if nothing has to be copied; None if no
-    replica that stays could lead. Replaces an earlier reassignment: what only that one was adding
-    is dropped.
+    """The partition with a reassignment in progress, or completed if nothing has to be copied; None
+    if no remaining replica could lead. It replaces an earlier reassignment, whose other added
+    replicas are dropped.
     """
     origin = [each for each in partition.replicas if each not in partition.adding]
     full = (*target, *(each for each in origin if each not in target))
@@ -49,7 +50,7 @@ def begin(
 def cancel(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
-    """The partition with the replicas it had; None if none of them in sync could lead."""
+    """The partition with its former replicas; None if none of them that is in sync could lead."""
     kept = tuple(each for each in partition.replicas if each not in partition.adding)
     new = partition._replace(
         replicas=kept,
@@ -64,8 +65,8 @@ def cancel(
 def complete(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
-    """The partition at its target, or None while replicas that are to come are not in sync, or
-    none that stays could lead.
+    """The partition with its target replicas, or None while added replicas are not in sync, or no
+    remaining replica could lead.
     """
     if not under_way(partition) or any(each not in partition.isr for each in partition.adding):
         return None
@@ -83,8 +84,8 @@ def complete(
 def _led(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int]
 ) -> PartitionImage | None:
-    """The partition in its next leader epoch, led by whom it was, else by the first that can; None
-    if that takes its last leader away.
+    """The partition in its next leader epoch with the same leader, or else the first replica that
+    can lead; None if that would leave it without a leader.
     """
     epoch = partition.leader_epoch + 1
     if partition.leader in partition.isr:

@@ -1,7 +1,8 @@
-"""What the controller knows: brokers, topics, what is to be deleted and what is to grow.
+"""The controller's knowledge: brokers, topics, unfinished deletions and expansions.
 
-It is what the store says, and a value: the controller has another one once the store has taken a
-change. Decisions (events, reassignment_steps) read it and return `PartitionChange`s. Pure.
+It is an immutable value that reflects the store; the controller replaces it once the store has
+accepted a change. Decisions (events, reassignment_steps) read it and return `PartitionChange`s.
+Pure.
 """
 
 from __future__ import annotations
@@ -33,92 +34,95 @@ __all__ = [
 
 
 NO_CONTROLLER = -1
-"""In the image of the controller itself nobody looks for who it is."""
+"""The controller's own image does not need the controller's id."""
 NOT_KNOWN = -1
 PIECE = 100
-"""Partitions that are dealt with before others have their turn."""
+"""Partitions that are processed before others have their turn."""
 
 
 class TopicId(NamedTuple):
-    """A topic, and not another of that name."""
+    """A topic, as distinct from another of the same name."""
 
     name: str
     topic_id: UUID
 
 
 class Deletion(NamedTuple):
-    """Replicas of one topic that are deleted, but not known to be: partition index to brokers."""
+    """Replicas of one topic whose deletion is not confirmed: partition index to brokers."""
 
     topic: TopicId
     replicas: Mapping[int, frozenset[int]]
 
 
 class Expansion(NamedTuple):
-    """A topic on its way to more partitions (KIP-253)."""
+    """An expansion of a topic (KIP-253)."""
 
     topic: TopicId
     added: tuple[tuple[int, ...], ...]
-    """The replicas of the partitions that are to be made."""
+    """The replicas of the partitions that will be created."""
     prior_leader_epochs: tuple[tuple[int, int], ...]
-    """(partition, its leader epoch) from before: the last in which nobody knew the new count."""
+    """(partition, its leader epoch): the last epoch in which no broker knew the new count."""
     begun_ms: int = NOT_KNOWN
-    """When it was prepared, by the clock of the controller then; NOT_KNOWN: another way."""
+    """When it was prepared, by the clock of the controller at that time; NOT_KNOWN if it was not
+    recorded.
+    """
 
 
 class Contraction(NamedTuple):
-    """A topic on its way to fewer partitions: prepared; then decided, and its last ones wait until
-    their records are gone.
+    """A contraction of a topic: prepared, then decided; then its last partitions wait until their
+    records are deleted.
     """
 
     topic: TopicId
     first: int
-    """The first partition that retires; all behind it do too."""
+    """The first partition that retires; all after it retire, too."""
     prior_leader_epochs: tuple[tuple[int, int], ...]
-    """(partition, its leader epoch) of all of them: the last in which the old count held."""
+    """(partition, its leader epoch) of all partitions: the last epoch with the old count."""
     begun_ms: int = NOT_KNOWN
-    """When it was prepared, by the clock of the controller then."""
+    """When it was prepared, by the clock of the controller at that time."""
     holds: bool = False
-    """Whether it is decided: there is no way back then."""
+    """Whether it is decided; then it cannot be rolled back."""
 
     @property
     def added(self) -> tuple[tuple[int, ...], ...]:
-        """As an Expansion has it: no partitions are to be made."""
+        """As in Expansion: no partitions are created."""
         return ()
 
     def retirement_of(self, topic: TopicImage) -> Retirement:
-        """As brokers are told."""
+        """The retirement as brokers receive it."""
         epoch = dict(self.prior_leader_epochs)[self.first]
         life = topic.partitions[self.first].partition_epoch
         return Retirement(self.first, epoch, life, self.holds)
 
 
 class PartitionChange(NamedTuple):
-    """A partition's next state. The image's `state_version` is still that of the state it follows;
-    `told` says whether its replicas have to hear (else the leader knows, which asked for it).
+    """A partition's next state. The image's `state_version` is still that of the state before;
+    `told` says whether its replicas must be notified (otherwise only the leader needs it, which
+    proposed it).
     """
 
     topic: str
     partition: int
     image: PartitionImage
     dropped: tuple[int, ...] = ()
-    """Brokers whose replicas are to be deleted."""
+    """Brokers whose replicas must be deleted."""
     told: bool = True
 
 
 class BrokerChanges(NamedTuple):
-    """How the registered brokers differ from what is known. A broker in another life has left and
-    joined.
+    """How the registered brokers differ from the known ones. A broker that has restarted has left
+    and joined.
     """
 
     left: frozenset[int]
     joined: frozenset[int]
     changed: bool
-    """Whether anything differs at all, an address for one."""
+    """Whether anything differs, such as an address."""
 
 
 class ControllerState(NamedTuple):
-    """A metadata image, and what only the controller knows: a value. Its `with_` and `without_`
-    methods give another one.
+    """A metadata image, and what only the controller knows, as an immutable value. Its `with_` and
+    `without_` methods return a new one.
     """
 
     image: MetadataImage = MetadataImage("")
@@ -126,14 +130,14 @@ class ControllerState(NamedTuple):
     leaving: Mapping[int, int] = MappingProxyType({})
     """Brokers in a controlled shutdown, with their epochs."""
     offline: Mapping[int, frozenset[tuple[str, int]]] = MappingProxyType({})
-    """Replicas that a live broker can't open, by broker."""
+    """Replicas that a live broker cannot open, by broker."""
     expansions: Mapping[str, Expansion] = MappingProxyType({})
     contractions: Mapping[str, Contraction] = MappingProxyType({})
     deletions: Mapping[TopicId, Mapping[int, frozenset[int]]] = MappingProxyType({})
     partition_epoch: int = 0
     allow_unclean: bool = False
     min_isr: int = 1
-    """What holds for topics that have no settings of their own."""
+    """min.insync.replicas of topics that do not set it."""
     elr_level: int = 0
     """The finalized level of eligible.leader.replicas.version."""
 
@@ -146,22 +150,22 @@ class ControllerState(NamedTuple):
 
     @property
     def brokers(self) -> Mapping[int, BrokerImage]:
-        """The brokers that are alive."""
+        """The live brokers."""
         return self.image.brokers
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
-        """One partition, or None where the topic or the partition does not exist."""
+        """A partition, or None if the topic or the partition does not exist."""
         return self.image.partition(topic, index)
 
     def alive(self, topic: str, index: int) -> frozenset[int]:
-        """The brokers that could hold this partition: registered, and not unable to open it."""
+        """The brokers that could serve this partition: registered, and able to open it."""
         brokers = self.brokers.keys()
         unable = {node for node, found in self.offline.items() if (topic, index) in found}
         return frozenset(brokers - unable) if unable else frozenset(brokers)
 
     def count(self, topic: str) -> int:
-        """The number of partitions that producers are to count with: the new one of a topic that is
-        growing, and of one whose contraction is decided.
+        """The number of partitions that producers should use: the new one during an expansion, and
+        of a decided contraction.
         """
         contraction = self.contractions.get(topic)
         if contraction is not None and contraction.holds:
@@ -171,12 +175,12 @@ class ControllerState(NamedTuple):
         return len(self.topics[topic].partitions) + added
 
     def retirement(self, topic: str) -> Retirement | None:
-        """Which of a topic's partitions retire."""
+        """The partitions of a topic that retire."""
         contraction = self.contractions.get(topic)
         return None if contraction is None else contraction.retirement_of(self.topics[topic])
 
     def is_decided(self, expansion: Expansion) -> bool:
-        """Whether new partitions are made already: there is no way back then."""
+        """Whether the new partitions exist already; then the expansion cannot be rolled back."""
         topic = self.topics[expansion.topic.name]
         return len(topic.partitions) != len(expansion.prior_leader_epochs)
 
@@ -187,41 +191,42 @@ class ControllerState(NamedTuple):
 
     @property
     def keeps_elr(self) -> bool:
-        """Whether eligible leader replicas are kept: not while a broker is alive that would not
-        know them if it became the controller.
+        """Whether eligible leader replicas are in use: not while a live broker would not know them
+        if it became the controller.
         """
         return self.elr_level > 0 and all(each.keeps_elr for each in self.brokers.values())
 
     def admitted(self, registered: Mapping[int, BrokerImage]) -> dict[int, BrokerImage]:
-        """Those of the registered brokers that take part. While a topic shrinks, it is not who
-        does not know that: a leader of an older version takes records in partitions that retire.
+        """The registered brokers that take part in the cluster. During a contraction, brokers of
+        versions without contractions do not: as leaders they would accept records in partitions
+        that retire.
         """
         if not self.contractions:
             return dict(registered)
         return {node: each for node, each in registered.items() if each.knows_contractions}
 
     def eligible_rules(self, topic: str) -> Rules | None:
-        """Those for the topic's eligible leader replicas; None if there are none."""
+        """The rules for the topic's eligible leader replicas; None if they are not in use."""
         if not self.keeps_elr:
             return None
         value = self.topics[topic].configs.get("min.insync.replicas")
         return Rules(self.min_isr if value is None else int(value))
 
     def partitions(self) -> Iterable[tuple[str, int, PartitionImage]]:
-        """Every partition."""
+        """All partitions."""
         for name, topic in self.topics.items():
             for index, partition in enumerate(topic.partitions):
                 yield name, index, partition
 
     def pieces(self, topics: Iterable[str]) -> Iterator[tuple[str, range]]:
-        """Topics in pieces of so many partitions as are dealt with in one turn of a loop."""
+        """Topics in pieces; each has as many partitions as one turn of the loop can process."""
         for name in topics:
             count = len(self.topics[name].partitions) if name in self.topics else 0
             for first in range(0, count, PIECE):
                 yield name, range(first, min(first + PIECE, count))
 
     def compare(self, registered: Mapping[int, BrokerImage]) -> BrokerChanges:
-        """What is new among the brokers."""
+        """Compare registered brokers with the known ones."""
         same = {
             node
             for node, broker in registered.items()
@@ -231,10 +236,10 @@ class ControllerState(NamedTuple):
         joined = frozenset(registered.keys() - same)
         return BrokerChanges(left, joined, registered != self.brokers)
 
-    # ---- what has happened ----
+    # ---- changes ----
 
     def with_brokers(self, registered: Mapping[int, BrokerImage]) -> ControllerState:
-        """These are the brokers that are alive. What was known of an earlier life is forgotten."""
+        """Set the live brokers, and forget what belongs to their earlier runs."""
         leaving = {
             node: epoch
             for node, epoch in self.leaving.items()
@@ -244,21 +249,23 @@ class ControllerState(NamedTuple):
         return self._replace(image=image, leaving=MappingProxyType(leaving))
 
     def with_leaving(self, node: int, epoch: int) -> ControllerState:
-        """A broker is in a controlled shutdown."""
+        """Note that a broker is in a controlled shutdown."""
         return self._replace(leaving=MappingProxyType({**self.leaving, node: epoch}))
 
     def with_offline(self, node: int, failed: Iterable[tuple[str, int]]) -> ControllerState:
-        """A broker can't open these replicas."""
+        """Note that a broker cannot open these replicas."""
         unable = self.offline.get(node, frozenset()).union(failed)
         return self._replace(offline=MappingProxyType({**self.offline, node: unable}))
 
     def without_offline(self, nodes: Collection[int]) -> ControllerState:
-        """Brokers are gone or in another life, in which they may open what they couldn't."""
+        """Forget the offline replicas of brokers that are gone or have restarted: they may be able
+        to open them now.
+        """
         offline = {node: found for node, found in self.offline.items() if node not in nodes}
         return self._replace(offline=MappingProxyType(offline))
 
     def with_changes(self, changes: Sequence[PartitionChange]) -> ControllerState:
-        """The store has taken the changes, so every state's version is one higher."""
+        """Apply changes that the store has accepted: each state's version is one higher."""
         by_topic: dict[str, list[PartitionChange]] = {}
         for change in changes:
             by_topic.setdefault(change.topic, []).append(change)
@@ -280,38 +287,38 @@ class ControllerState(NamedTuple):
         return state
 
     def with_topics(self, *topics: TopicImage) -> ControllerState:
-        """These topics are new, or are so now."""
+        """Add or replace topics."""
         return self._replace(image=self.image.with_topics(*topics))
 
     def without_topic(self, name: str) -> ControllerState:
-        """A topic is deleted, and does not grow any more."""
+        """Remove a deleted topic, and its expansion."""
         state = self.without_expansion(name).without_contraction(name)
         return state._replace(image=state.image.without_topics(name))
 
     def with_expansion(self, expansion: Expansion) -> ControllerState:
-        """A topic has begun to grow."""
+        """Add an expansion."""
         expansions = {**self.expansions, expansion.topic.name: expansion}
         return self._replace(expansions=MappingProxyType(expansions))
 
     def without_expansion(self, name: str) -> ControllerState:
-        """A topic does not grow any more."""
+        """Remove an expansion."""
         expansions = {each: found for each, found in self.expansions.items() if each != name}
         return self._replace(expansions=MappingProxyType(expansions))
 
     def with_contraction(self, contraction: Contraction) -> ControllerState:
-        """A topic has begun to shrink, or its contraction is decided."""
+        """Add a contraction, or note that it is decided."""
         contractions = {**self.contractions, contraction.topic.name: contraction}
         return self._replace(contractions=MappingProxyType(contractions))
 
     def without_contraction(self, name: str) -> ControllerState:
-        """A topic does not shrink any more."""
+        """Remove a contraction."""
         left = {each: found for each, found in self.contractions.items() if each != name}
         return self._replace(contractions=MappingProxyType(left))
 
     def with_deletion(
         self, topic: TopicId, replicas: Mapping[int, frozenset[int]]
     ) -> ControllerState:
-        """Replicas are to be deleted."""
+        """Add replicas to delete."""
         known = dict(self.deletions.get(topic, {}))
         for index, brokers in replicas.items():
             known[index] = known.get(index, frozenset()) | brokers
@@ -320,7 +327,7 @@ class ControllerState(NamedTuple):
     def without_deleted(
         self, node: int, done: Iterable[tuple[TopicId, int]]
     ) -> dict[TopicId, dict[int, frozenset[int]]]:
-        """What is left to delete of these topics, after a broker has deleted some replicas."""
+        """Remove replicas of these topics that a broker has deleted."""
         left: dict[TopicId, dict[int, frozenset[int]]] = {}
         for topic, index in done:
             if topic not in self.deletions:
@@ -336,20 +343,20 @@ class ControllerState(NamedTuple):
     def with_deletions_left(
         self, left: Mapping[TopicId, Mapping[int, frozenset[int]]]
     ) -> ControllerState:
-        """This is what is still to be deleted of these topics."""
+        """Replace the remaining deletions of these topics."""
         deletions = {topic: rows for topic, rows in self.deletions.items() if topic not in left}
         deletions |= {topic: dict(replicas) for topic, replicas in left.items() if replicas}
         return self._replace(deletions=MappingProxyType(deletions))
 
     def deletions_of(self, name: str) -> list[Deletion]:
-        """What is to be deleted of topics with that name."""
+        """The deletions of topics with this name."""
         return [Deletion(topic, r) for topic, r in self.deletions.items() if topic.name == name]
 
 
 def deletion_rows(
     state: ControllerState, topic: TopicId, replicas: Mapping[int, frozenset[int]]
 ) -> dict[TopicId, Mapping[int, frozenset[int]]]:
-    """What is to be deleted of topics of that name, with these replicas."""
+    """The deletions of topics with this name, with these replicas added."""
     rows: dict[TopicId, Mapping[int, frozenset[int]]] = {
         each.topic: each.replicas for each in state.deletions_of(topic.name)
     }

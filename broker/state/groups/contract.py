@@ -1,5 +1,5 @@
-"""What every kind of group (classic, consumer, share, streams) is to a shard: a small common
-contract, and what a handler is given of the shard. No kind's rules are here.
+"""The contract between a shard and every kind of group (classic, consumer, share, streams), and
+what handlers may read of a shard. It has no rules of any kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST_MEMBER_EPOCH_VERSION = 9
 
 
 class CommitClaim(NamedTuple):
-    """Who says to be allowed to commit: a request's ids and generation, or member epoch."""
+    """The claim to be allowed to commit: a request's ids and generation, or member epoch."""
 
     member_id: str
     group_instance_id: str | None
@@ -28,16 +28,18 @@ class CommitClaim(NamedTuple):
     api_version: int
     transactional: bool = False
     needs_assignment: bool = False
-    """Whether a partition has to be the member's for a commit in its present epoch, too."""
+    """Whether a commit in the member's current epoch, too, needs the partition to be assigned to
+    it.
+    """
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether no member is named: an administrator, or a consumer outside any group."""
+        """Whether it names no member: an administrator, or a consumer outside any group."""
         return self.epoch < 0 and not self.member_id and self.group_instance_id is None
 
     def is_let_in(self, group_has_members: bool) -> bool:
-        """Whether a group with member epochs takes the commit without looking for its member: an
-        administrator's to an empty group, or a transaction's that names nobody.
+        """Whether a group with member epochs accepts the commit without a member: an
+        administrator's to an empty group, or a transaction's that names none.
         """
         if self.epoch < 0 and not group_has_members:
             return True
@@ -72,43 +74,45 @@ class Group(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether it may go as soon as it has no offsets left."""
+        """Whether it can be deleted as soon as it has no offsets left."""
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """Whether the claim's member may commit at all; an error is every partition's."""
+        """The error if the claim's member may not commit at all; it counts for every partition."""
 
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """Whether it may commit this partition; an error is every partition's, too."""
+        """The error if it may not commit this partition; it counts for every partition, too."""
 
     def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Whether a member has a partition, or has yet to give it up, as far as the group knows."""
+        """Whether a member, as far as the group knows, has a partition or has not given it
+        up yet.
+        """
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """The timers that a commit moves."""
+        """The timers that a commit restarts."""
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
-        """Whether a member may read offsets (OffsetFetch 9+)."""
+        """The error if a member may not read offsets (OffsetFetch 9+)."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member may be consuming the topic, so that its offsets stay."""
 
     def retained_since(self, commit_timestamp: int) -> int | None:
-        """When the retention of an offset began, in ms; None: it is not running."""
+        """When the retention of an offset began, in ms; None if it has not begun."""
 
     def delete_error(self) -> int:
-        """Why DeleteGroups can't delete it, or NONE."""
+        """Why DeleteGroups cannot delete it, or NONE."""
 
     def delete_offsets_error(self) -> int:
-        """Why OffsetDelete can't delete any offset, or NONE."""
+        """Why OffsetDelete cannot delete any offset, or NONE."""
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that delete the group itself, its offsets apart."""
+        """The records that delete the group itself, without its offsets."""
 
 
 class ShardState(Protocol):
-    """What handlers may read of a shard. They change nothing: see group_shard."""
+    """The parts of a shard that handlers may read, but not change: see group_shard."""
 
     @property
     def settings(self) -> GroupSettings:
@@ -124,7 +128,7 @@ class ShardState(Protocol):
 
 
 def absence(group: Group | None, group_id: str, wanted: str) -> str:
-    """Words for who named no group of the wanted kind."""
+    """The message for a request that names no group of the required kind."""
     if group is None:
         return f"Group {group_id} not found. There is no group of this id."
     return f"Group {group_id} is a {group.kind} group: this needs a {wanted} group."

@@ -1,5 +1,5 @@
-"""Committed offsets of the groups of one shard: what is stored, and how it is read and expires. No
-group rules here.
+"""Committed offsets of the groups of one shard: storage, reading and expiry. The rules of groups
+are elsewhere.
 
 Offsets committed inside a transaction wait until its marker is replayed.
 """
@@ -36,12 +36,10 @@ __all__ = [
 NO_PRODUCER_ID = -1
 INVALID_OFFSET = -1
 MOST_LOOKED_AT = 512
-"""Offsets, and groups, for one part of what a topic has."""
+"""Offsets and groups in one part of a topic's places."""
 COMMIT_VERSION = 4
 COMMIT_VERSION_WITH_EXPIRY = 1
-"""The only version that carries an expiry of its own; a client before OffsetCommit 5 may ask for
-one.
-"""
+"""The only version with its own expiry; clients before OffsetCommit 5 may request one."""
 
 
 class OffsetToCommit(Protocol):
@@ -54,11 +52,13 @@ class OffsetToCommit(Protocol):
     partition_epoch: int
 
     def replaced(self, **fields: Any) -> Self:
-        """The same with other fields."""
+        """A copy with other fields."""
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset. Timestamps in ms; ``expire_timestamp`` -1: by the group's retention."""
+    """One committed offset. Timestamps in ms; ``expire_timestamp`` -1: the group's retention
+    applies.
+    """
 
     offset: int
     leader_epoch: int
@@ -68,8 +68,7 @@ class CommittedOffset(NamedTuple):
     topic_id: UUID = ZERO_UUID
     partition_epoch: int = -1
     record_offset: int = -1
-    """Where the commit lies in __consumer_offsets; the later record wins when a transaction ends.
-    """
+    """The commit's offset in __consumer_offsets; the later record wins when a transaction ends."""
 
 
 Topics = dict[str, dict[int, CommittedOffset]]
@@ -85,10 +84,10 @@ class Offsets:
         self._groups: dict[str, Topics] = {}
         self._pending: dict[int, dict[str, Topics]] = {}
         self._pending_places: Counter[Place] = Counter()
-        """How many open transactions have committed an offset there."""
+        """How many open transactions have committed an offset at a place."""
 
     def topics(self, group_id: str) -> Topics:
-        """The group's offsets; not to be changed."""
+        """The group's offsets; do not change them."""
         return self._groups.get(group_id, {})
 
     def group_ids(self) -> Iterator[str]:
@@ -96,7 +95,7 @@ class Offsets:
         return iter(self._groups)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset, if there is one."""
+        """The committed offset, or None."""
         return self._groups.get(group_id, {}).get(topic, {}).get(partition)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
@@ -114,7 +113,7 @@ class Offsets:
         record_offset: int,
         producer_id: int,
     ) -> None:
-        """Take over one record; ``producer_id`` is NO_PRODUCER_ID outside transactions."""
+        """Apply one record; ``producer_id`` is NO_PRODUCER_ID outside transactions."""
         place = (key.group, key.topic, key.partition)
         if value is None:
             _remove(self._groups, *place)
@@ -142,7 +141,7 @@ class Offsets:
             _put(groups, *place, committed)
 
     def replay_transaction_end(self, producer_id: int, *, committed: bool) -> Work[None]:
-        """Take over the marker that ends the producer's transaction."""
+        """Apply the marker that ends the producer's transaction."""
         groups = self._pending.pop(producer_id, {})
         for group_id, topics in groups.items():
             for topic, partitions in topics.items():
@@ -168,9 +167,9 @@ class Offsets:
         with_epochs: bool = True,
         image: MetadataImage | None = None,
     ) -> Work[OffsetFetchResponseGroup]:
-        """The asked, or with ``topics`` None all, offsets of a group; offset -1 where there is
-        none, or one of an earlier partition of that number. with_epochs: with partition epochs
-        (KIP-232).
+        """The requested offsets of a group, or all if ``topics`` is None; offset -1 if there is
+        none, or only one of an earlier partition with that number. with_epochs: with partition
+        epochs (KIP-232).
         """
         found = self.topics(request.group_id)
         response = OffsetFetchResponseGroup(group_id=request.group_id)
@@ -207,8 +206,8 @@ class Offsets:
         return list(places)
 
     def places_of_topic(self, name: str) -> Iterator[list[tuple[str, int]]]:
-        """All (group id, partition) with an offset of the topic, pending ones included, in parts:
-        each as it is when it is asked for.
+        """All (group id, partition) with an offset of the topic, pending ones included, in parts;
+        each part depends on the state when it is requested.
         """
         places: list[tuple[str, int]] = []
         looked_at = 0
@@ -231,7 +230,7 @@ class Offsets:
                 places = []
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether there is an offset, be it one of an open transaction."""
+        """Whether there is an offset, including those of open transactions."""
         return self.get(group_id, topic, partition) is not None or self.is_pending(
             group_id, topic, partition
         )
@@ -245,9 +244,7 @@ def commit_record(
     now_ms: int,
     expire_timestamp: int = -1,
 ) -> GroupRecord:
-    """The record that stores an offset as it was asked for; replaying it makes it a committed
-    one.
-    """
+    """The record that stores a requested offset; replaying it commits the offset."""
     value = OffsetCommitValue(
         offset=asked.committed_offset,
         leader_epoch=asked.committed_leader_epoch,
@@ -270,7 +267,7 @@ def commit_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
 def _fetched(
     partition: int, committed: CommittedOffset | None, topic_id: UUID, unstable: bool
 ) -> OffsetFetchResponsePartitions:
-    # A topic that was deleted and made anew has another id: its old offsets mean nothing.
+    # A topic that was deleted and created again has another id: its old offsets are invalid.
     if committed is None or (
         ZERO_UUID not in (topic_id, committed.topic_id) and topic_id != committed.topic_id
     ):
@@ -291,7 +288,7 @@ def _fetched(
 def _is_of_another_life(
     committed: CommittedOffset, topic: str, index: int, image: MetadataImage | None
 ) -> bool:
-    """Whether it lies in a partition that was deleted, of which nobody has told its coordinator."""
+    """Whether it is of a deleted partition that was not reported to its coordinator."""
     now = None if image is None else image.partition(topic, index)
     return now is not None and NO_EPOCH != committed.partition_epoch < now.partition_epoch
 

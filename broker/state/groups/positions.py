@@ -1,9 +1,10 @@
-"""Positions through heartbeats (KIP-253): what a group's members say of where they are, and whose
-positions somebody in the group needs. Soft state, by each member's last heartbeat; the step that
-decides on a heartbeat reads it, `commit` of the shard takes it over.
+"""Positions in heartbeats (KIP-253): the positions that members of a group report, and those that
+members request. Soft state from each member's last heartbeat; the step that decides about a
+heartbeat reads it, and the shard's `take_over` stores it.
 
-Who waits for a prior partition to be read is told the larger of the last heartbeat's position and
-the committed offset: a partition that nobody owns, or that has just moved, can't block for ever.
+A member that waits until a prior partition is read gets the larger of the last reported position
+and the committed offset, so a partition without an owner, or one that has just moved, cannot block
+forever.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ NO_POSITION = -1
 
 
 class Positions:
-    """The reports of the groups of one shard that use this; a group that doesn't has none."""
+    """The reports of the groups of one shard that use this; other groups have none."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Report]] = {}
 
     def of(self, group_id: str, members: Iterable[str]) -> dict[str, Report]:
-        """The reports of those who are members."""
+        """The reports of current members."""
         reports = self._groups.get(group_id)
         if not reports:
             return {}
         return {member: reports[member] for member in members if member in reports}
 
     def replace(self, group_id: str, reports: dict[str, Report]) -> None:
-        """Remember a group's reports instead of those that were known."""
+        """Replace a group's reports."""
         if reports:
             self._groups[group_id] = reports
         else:
@@ -51,8 +52,8 @@ class Positions:
 def exchange(
     shard: ShardState, positions: Positions, request: Any, result: Result, ctx: GroupContext
 ) -> Result:
-    """Add to a heartbeat's answer the positions that it asks for, and the partitions that anybody
-    in the group asks for; the result says what is to be remembered.
+    """Add to a heartbeat's answer the positions that it requests, and the partitions that any
+    member requests; returns the reports to store.
     """
     response: Any = result.response
     if response is None or response.error_code != ErrorCode.NONE:
@@ -77,8 +78,8 @@ def exchange(
 def committed_offset(
     shard: ShardState, group_id: str, topic: str, index: int, image: MetadataImage | None
 ) -> int:
-    """What the group has committed for this very partition, not for one of a deleted topic of the
-    same name; -1: nothing.
+    """The group's committed offset for this partition, not for one of a deleted topic of the same
+    name; -1 if there is none.
     """
     stored = shard.offsets.get(group_id, topic, index)
     if stored is None:
@@ -94,7 +95,7 @@ def committed_offset(
 
 
 def _report(request: Any, image: MetadataImage | None) -> Report:
-    """What the request says of partitions that exist: memory is for no others."""
+    """The request's report about existing partitions; others must not use memory."""
 
     def exists(topic: str, index: int, epoch: int = NO_EPOCH) -> bool:
         if image is None:
@@ -145,7 +146,7 @@ def _answer(
         epoch = _epoch(image, topic, index)
         for positions in told:
             position, of_life = positions.get((topic, index), (NO_POSITION, epoch))
-            if of_life == epoch:  # else it was told of another topic of that name
+            if of_life == epoch:  # otherwise it was reported for another topic of that name
                 best = max(best, position)
         row = topics.setdefault(topic, PositionTopic(topic=topic, partitions=[]))
         found = PositionPartition(partition=index, position=best, partition_epoch=epoch)

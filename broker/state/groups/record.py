@@ -1,4 +1,4 @@
-"""A record of __consumer_offsets as steps make it and replay takes it, of any kind of group."""
+"""A record of __consumer_offsets for any kind of group, as steps create it and replay reads it."""
 
 from __future__ import annotations
 

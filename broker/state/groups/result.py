@@ -1,8 +1,7 @@
-"""What a group shard is given and what it answers: contexts and results. Plain values, no
-behaviour.
+"""The input and output of a group shard: contexts and results. Plain values.
 
-A result says everything that a step wants done. Nothing of it has happened until the runtime
-appended its records and handed it to GroupShard.commit.
+A result describes everything that a step wants to do. Nothing happens until the runtime has
+appended its records and passed it to GroupShard.take_over.
 """
 
 from __future__ import annotations
@@ -20,49 +19,47 @@ from kstore.protocol.schema import Message
 __all__ = ["GroupContext", "Report", "Result", "Token"]
 
 Token: TypeAlias = object
-"""Names a parked request; opaque here, the runtime finds the waiting connection by it."""
+"""Identifies a parked request; the runtime finds the waiting connection by it."""
 
 
 class GroupContext(NamedTuple):
-    """When, from whom and with what luck: all that a step may know beside state and request."""
+    """Everything that a step may use apart from state and request: time, client, random ids."""
 
     now_ms: int
     new_id: str
-    """A fresh random UUID's text, for a member that has no id yet."""
+    """A new random UUID as text, for a member without an id."""
     configs: Mapping[str, Any]
-    """The group's settings (config resource GROUP) by name, the broker's where it has none of its
-    own.
-    """
+    """The group's settings (config resource GROUP) by name, or the broker's."""
     token: Token = None
     api_version: int = 0
     client_id: str = ""
     client_host: str = ""
     extended: bool = False
-    """Whether who asks wants kstore's tagged fields in answers."""
+    """Whether the client wants kstore's tagged fields in answers."""
     image: MetadataImage | None = None
-    """Topics, their ids, partitions and racks as of now."""
+    """The current topics with ids, partitions and racks."""
     found: Mapping[str, frozenset[str]] = MappingProxyType({})
     """For RegexesDue: each of the group's regular expressions, and the topics that it matches and
-    that who subscribed with it may describe.
+    its subscriber may describe.
     """
 
     @property
     def topics(self) -> MetadataImage:
-        """The image, for steps that are always given one."""
+        """The image, for steps that always get one."""
         assert self.image is not None, "a step that needs the topics was given none"
         return self.image
 
 
 class Report(NamedTuple):
-    """What one member's last heartbeat said of positions (KIP-253)."""
+    """The positions in one member's last heartbeat (KIP-253)."""
 
     needed: frozenset[tuple[str, int]] = frozenset()
     positions: Mapping[tuple[str, int], tuple[int, int]] = {}
-    """Each with the partition epoch that the partition had when it was told."""
+    """Each with the partition epoch at the time of the report."""
 
 
 class Result(NamedTuple):
-    """What a step decided. ``response`` None means that the asker is parked until a completion
+    """The decision of a step. If ``response`` is None, the request is parked until a completion
     names its token.
     """
 
@@ -77,6 +74,6 @@ class Result(NamedTuple):
     marks: tuple[tuple[str, str, Any], ...] = ()
     """Soft state that no record holds: (group id, attribute, value), set after the append."""
     refused: tuple[int, ...] = ()
-    """Why partitions were not committed whose owner asked for it: an error for each."""
+    """The errors of partitions that were not committed though the claim's member owns them."""
     reports: tuple[str, dict[str, Report]] | None = None
-    """What a group's members say of their positions (KIP-253), from now on."""
+    """The new reports of a group's members (KIP-253)."""

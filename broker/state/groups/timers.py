@@ -1,4 +1,4 @@
-"""The timers of groups of all kinds: what fires, for whom, and by which key. Nothing runs here."""
+"""The timers of groups of all kinds: events, groups and keys. Other code runs them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ TimerKey: TypeAlias = tuple[str, ...]
 
 
 class HeartbeatExpired(NamedTuple):
-    """The member was not heard of for its session timeout."""
+    """A member sent no request for its session timeout."""
 
     group_id: str
     member_id: str
 
 
 class InitialRebalanceExpired(NamedTuple):
-    """A new group's delay is over; for ``remaining_ms`` more members may be waited for."""
+    """A new group's delay is over; it may wait ``remaining_ms`` longer for more members."""
 
     group_id: str
     delay_ms: int
@@ -46,7 +46,7 @@ class InitialRebalanceExpired(NamedTuple):
 
 
 class JoinExpired(NamedTuple):
-    """The rebalance timeout is over: go on with the members that joined."""
+    """The rebalance timeout is over: continue with the members that joined."""
 
     group_id: str
 
@@ -59,15 +59,15 @@ class SyncExpired(NamedTuple):
 
 
 class SessionExpired(NamedTuple):
-    """A member of a consumer, share or streams group was not heard of for its session timeout."""
+    """A member of a consumer, share or streams group sent no request for its session timeout."""
 
     group_id: str
     member_id: str
 
 
 class RebalanceExpired(NamedTuple):
-    """A member of a consumer group did not give up its partitions in time, or, a classic one, did
-    not join or sync in time. It matters only in ``member_epoch``, if that is not -1.
+    """A member of a consumer group did not give up its partitions in time, or a classic one did not
+    join or sync in time. It counts only in ``member_epoch``, unless that is -1.
     """
 
     group_id: str
@@ -76,7 +76,7 @@ class RebalanceExpired(NamedTuple):
 
 
 class RegexesDue(NamedTuple):
-    """A consumer group's regular expressions are to be resolved."""
+    """A consumer group's regular expressions must be resolved."""
 
     group_id: str
 
@@ -89,7 +89,8 @@ class StreamsDelayExpired(NamedTuple):
 
 class ShareStatesInitialized(NamedTuple):
     """The share coordinator has initialized the state of some partitions of a share group, by topic
-    id, and could not initialize others. No timer: whoever asked it tells the group.
+    id, and could not initialize others. Not a timer: the sender of the request passes it to the
+    group.
     """
 
     group_id: str
@@ -98,14 +99,14 @@ class ShareStatesInitialized(NamedTuple):
 
 
 class ShareStatesDeleting(NamedTuple):
-    """All state of a share group is going to be deleted, before the group is. No timer, either."""
+    """All state of a share group will be deleted, before the group is. Not a timer, either."""
 
     group_id: str
 
 
 class ShareStatesDeleted(NamedTuple):
-    """The share coordinator was asked to delete the state of some topics, and has done so of these.
-    No timer, either.
+    """The share coordinator was asked to delete the state of some topics, and has deleted these.
+    Not a timer, either.
     """
 
     group_id: str
@@ -129,15 +130,15 @@ TimerEvent: TypeAlias = (
 
 
 class TimerChange(NamedTuple):
-    """Set the timer ``key`` to fire ``event`` after ``delay_ms``, replacing it; cancel it if there
-    is no event.
+    """Set the timer ``key`` to fire ``event`` after ``delay_ms``, replacing it; without an event,
+    cancel it.
     """
 
     key: TimerKey
     delay_ms: int
     event: TimerEvent | None
     only_if_absent: bool = False
-    """Leave a timer of this key that is set already."""
+    """Keep a timer with this key if one is set."""
 
 
 def heartbeat_key(group_id: str, member_id: str) -> TimerKey:
@@ -156,7 +157,8 @@ def sync_key(group_id: str) -> TimerKey:
 
 
 def has_passed(interval_ms: int, since_ms: int, now_ms: int) -> bool:
-    """Whether an interval is over, by the wall clock. It also is if ``since_ms`` has yet to come:
-    the clock was set back, or the broker that noted it is ahead, and nobody waits for that long.
+    """Whether an interval is over, by the wall clock. It is also over if ``since_ms`` is in the
+    future: the clock was set back, or that of the broker that noted it is ahead, and nothing should
+    wait that long.
     """
     return not since_ms <= now_ms < since_ms + interval_ms

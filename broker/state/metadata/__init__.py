@@ -1,5 +1,5 @@
-"""The metadata image and the rules of what may be in it: topics, configs, features, replica
-placement. It knows no coordination store.
+"""The metadata image and the rules for its contents: topics, configs, features, replica placement.
+It does not use the coordination store.
 
 May import: kstore.broker.state, kstore.config, kstore.errors.
 """

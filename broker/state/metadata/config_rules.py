@@ -1,7 +1,7 @@
-"""What may be set for brokers, groups and client metrics, with Kafka's error for each breach
-(KIP-133, KIP-226, KIP-339, KIP-714, KIP-848).
+"""The rules for settings of brokers, groups and client metrics, with Kafka's error for each
+violation (KIP-133, KIP-226, KIP-339, KIP-714, KIP-848).
 
-Pure: it works out what would be set, it sets nothing. Topics' own rules are in topic_rules.py.
+Pure: it computes the new settings and stores nothing. The rules for topics are in topic_rules.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OF_LISTENER = "listener.name."
 
 
 class ConfigRefusedError(Exception):
-    """Why something can't be set: Kafka's error code and a sentence, None where it has none."""
+    """The refusal of a setting: Kafka's error code and a message, None if it has none."""
 
     def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class ConfigRefusedError(Exception):
 
 
 class Operation(IntEnum):
-    """What a change does, by its number in IncrementalAlterConfigs."""
+    """The operation of a change, by its number in IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -53,7 +53,7 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """One change of one setting, as a client asks for it."""
+    """One change of one setting that a client requests."""
 
     name: str
     operation: int
@@ -65,10 +65,10 @@ def apply_changes(
     changes: Sequence[Change],
     list_defaults: Mapping[str, str],
 ) -> dict[str, str]:
-    """What would be set after the changes.
+    """The settings after the changes.
 
-    ``list_defaults`` has the value that an append or subtract starts from where nothing is set; a
-    name that it does not have is no list, which can't be appended to.
+    ``list_defaults`` has the values from which append and subtract start if nothing is set; a name
+    that is missing there is not a list, so nothing can be appended.
     """
     for name, count in Counter(change.name for change in changes).items():
         if count > 1:
@@ -112,7 +112,7 @@ def _changed_list(configs: Mapping[str, str], change: Change, default: str | Non
 def replacing_changes(
     current: Mapping[str, str], given: Sequence[tuple[str, str | None]]
 ) -> list[Change]:
-    """The changes by which exactly the given settings remain (AlterConfigs before KIP-339)."""
+    """The changes after which exactly the given settings remain (AlterConfigs before KIP-339)."""
     changes = [Change(name, Operation.SET, value) for name, value in given]
     named = {name for name, _ in given}
     changes += [Change(name, Operation.DELETE, None) for name in current if name not in named]
@@ -127,7 +127,7 @@ def broker_rows() -> list[str]:
 
 
 def broker_row(name: str) -> ConfigDef | None:
-    """Kafka's or kstore's row of a broker config, also of one that does nothing here."""
+    """Kafka's or kstore's row of a broker config, including those that have no effect here."""
     row = BROKER_CONFIGS.get(name)
     if row is not None:
         return row
@@ -140,9 +140,9 @@ def broker_row(name: str) -> ConfigDef | None:
 def check_broker(
     changes: Sequence[Change], configs: Mapping[str, str], now: Mapping[str, str], *, cluster: bool
 ) -> None:
-    """Refuse what a running broker can't take over; a name that nobody knows is taken, as by Kafka.
+    """Refuse settings that a running broker cannot change; unknown names are accepted, as in Kafka.
 
-    ``cluster``: for all brokers. ``now`` has what is set for this broker by whatever means.
+    ``cluster``: for all brokers. ``now`` has this broker's current settings from all sources.
     """
     if not cluster and any(change.name == MIN_INSYNC_REPLICAS for change in changes):
         raise ConfigRefusedError(
@@ -182,7 +182,7 @@ def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluste
 
 
 def _check_listener_change(name: str, text: str, *, cluster: bool) -> None:
-    """A listener's own setting; one that no listener has is taken, as by Kafka."""
+    """Check a listener's own setting; one for an unknown listener is accepted, as in Kafka."""
     rest = name.removeprefix(OF_LISTENER).partition(".")[2]
     base = listener_base(rest)
     if base is None:
@@ -204,7 +204,7 @@ def _check_threads(name: str, asked: int, now: int) -> str | None:
 
 
 def check_cluster_default(configs: Mapping[str, str]) -> None:
-    """What must stay set for the cluster as a whole (KIP-966)."""
+    """Refuse to remove a setting that the cluster needs (KIP-966)."""
     if MIN_INSYNC_REPLICAS not in configs:
         raise ConfigRefusedError(
             ErrorCode.INVALID_CONFIG,
@@ -213,9 +213,9 @@ def check_cluster_default(configs: Mapping[str, str]) -> None:
 
 
 def check_group(configs: Mapping[str, str], broker: Mapping[str, Any]) -> None:
-    """Refuse a group's settings that are unknown, malformed, or outside of the broker's bounds.
+    """Refuse a group's settings that are unknown, malformed, or outside the broker's limits.
 
-    ``broker`` has the values in force of the brokers' configs whose names begin with ``group.``.
+    ``broker`` has the current values of the broker configs whose names begin with ``group.``.
     """
     from kstore.config.group_configs import GROUP_CONFIGS
 

@@ -1,6 +1,6 @@
-"""When a topic may shrink (KIP-253), how long that may take, and the errors. A cluster
-(runtime/controller/shrinking.py) and a single broker (runtime/topics/alone_topics.py) have the same
-rules.
+"""The rules for contractions (KIP-253): when they are allowed, how long they may take, and the
+errors. A cluster (runtime/controller/shrinking.py) and a single broker
+(runtime/topics/alone_topics.py) use the same rules.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ __all__ = [
 TIMEOUT = "kstore.expansion.timeout.ms"
 RETENTION_CHECK = "log.retention.check.interval.ms"
 LEAST_LEFT = 1 / 4
-"""The least share of the time that a new controller, or a restarted broker, has for a change."""
+"""The smallest fraction of the time that a new controller, or a restarted broker, has for a
+change.
+"""
 ASK_AGAIN_S = 0.1
-"""How often coordinators are asked for groups that are behind."""
+"""How often coordinators are asked which groups are behind."""
 LOOK_S = 1.0
 """How often retired partitions are checked for being empty."""
 MOST_NAMED = 5
-"""Groups in a sentence."""
+"""How many groups a message names."""
 
 
 def left_ms(timeout_ms: int, begun_ms: int, now_ms: int) -> float:
     """How much time is left for a change that was prepared at ``begun_ms``. Clocks can differ or be
-    set, so it is at most the whole time, and at least LEAST_LEFT of it.
+    set, so the result is between LEAST_LEFT of the time and all of it.
     """
     return min(max(timeout_ms + begun_ms - now_ms, timeout_ms * LEAST_LEFT), timeout_ms)
 
 
 def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: str) -> None:
-    """TopicError unless a topic may get fewer partitions; the cleanup policy is that of topics that
-    set none.
+    """TopicError unless a topic may get fewer partitions; the given cleanup policy is the one of
+    topics that set none.
     """
     topic = image.topics.get(new.name)
     if topic is None:
@@ -82,7 +84,9 @@ def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: 
 
 
 def check_no_other_contraction(name: str, first: int, asked: int) -> None:
-    """TopicError if a topic that shrinks to ``first`` partitions is asked for another number."""
+    """TopicError if another number is requested for a topic with a contraction to ``first``
+    partitions.
+    """
     if first != asked:
         raise TopicError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -92,7 +96,7 @@ def check_no_other_contraction(name: str, first: int, asked: int) -> None:
 
 
 def shrinks_yet(name: str, first: int, have: int) -> TopicError:
-    """Why a topic that has partitions which retire can't grow."""
+    """The error for an expansion of a topic with retired partitions."""
     return TopicError(
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         f"'{name}' is shrinking to {first} partitions: it can grow when the others, {first} to"
@@ -101,7 +105,7 @@ def shrinks_yet(name: str, first: int, have: int) -> TopicError:
 
 
 def records_left(name: str, left: Collection[int]) -> str:
-    """That partitions of a topic that has grown have to be read before those that are to retire."""
+    """The error if prior partitions of an earlier expansion must be read before the contraction."""
     return (
         f"'{name}' has grown, and partitions {sorted(left)} still have records from before that, "
         "which must be read before those of the retiring partitions. Try again when retention has "
@@ -110,7 +114,7 @@ def records_left(name: str, left: Collection[int]) -> str:
 
 
 def behind_words(groups: Collection[str]) -> str:
-    """That groups are behind; "" where none is."""
+    """The message about groups that are behind; "" if there are none."""
     if not groups:
         return ""
     some = ", ".join(sorted(groups)[:MOST_NAMED])
@@ -119,7 +123,7 @@ def behind_words(groups: Collection[str]) -> str:
 
 
 def keeps_its_partitions(name: str, have: int, why: str, timeout_ms: int) -> str:
-    """That a contraction was rolled back."""
+    """The message that a contraction was rolled back."""
     return (
         f"'{name}' keeps its {have} partitions: {why} within {TIMEOUT}={timeout_ms}. Try again when"
         " that is so."
@@ -127,7 +131,7 @@ def keeps_its_partitions(name: str, have: int, why: str, timeout_ms: int) -> str
 
 
 def deleted_meanwhile(name: str) -> TopicError:
-    """Why a change of a topic came to no end."""
+    """The error for a change of a topic that was deleted meanwhile."""
     return TopicError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"'{name}' was deleted in the meantime."
     )

@@ -1,6 +1,6 @@
-"""Feature levels (KIP-584): which there are, and which updates of the finalized levels are valid.
+"""Feature levels (KIP-584): the existing ones, and which updates of the finalized levels are valid.
 
-The levels of a new cluster are Kafka 4.3's. Storing them and telling clients is not done here.
+The levels of a new cluster are Kafka 4.3's. Other files store them and report them to clients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Feature(NamedTuple):
     max_level: int
     default_level: int
     needs: tuple[int, int] | None = None
-    """The API key, and its version, without which the broker does not have the feature."""
+    """The API key and version that the feature requires."""
 
 
 FEATURES: dict[str, Feature] = {
@@ -48,9 +48,7 @@ FEATURES: dict[str, Feature] = {
 
 
 class FeatureUpdate(NamedTuple):
-    """A finalized level that is asked for; the type is UPGRADE, SAFE_DOWNGRADE or
-    UNSAFE_DOWNGRADE.
-    """
+    """A request for a finalized level; the type is UPGRADE, SAFE_DOWNGRADE or UNSAFE_DOWNGRADE."""
 
     name: str
     level: int
@@ -70,7 +68,7 @@ def plan_update(
     *,
     validate_only: bool,
 ) -> dict[str, int] | str:
-    """The levels after all updates, or the words for the first that is refused: all or none."""
+    """The levels after all updates, or the message for the first refused one: all or none."""
     changed = dict(levels)
     for update in updates:
         problem = _refusal(supported, levels.get(update.name, 0), update, node_id)
@@ -85,7 +83,7 @@ def plan_update(
 def _refusal(
     supported: Mapping[str, Feature], current: int, update: FeatureUpdate, node_id: int
 ) -> str | None:
-    """Why one update is refused, in Kafka's order of checks."""
+    """The refusal of an update, in the order of Kafka's checks."""
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return (
             f"upgrade type {update.upgrade_type} is unknown, send {UPGRADE} (upgrade), "

@@ -1,6 +1,4 @@
-"""What is known of topics' expansions and contractions (`kstore.ordered.expansion`): a part of the
-image.
-"""
+"""Expansions and contractions of topics with `kstore.ordered.expansion`: a part of the image."""
 
 from __future__ import annotations
 
@@ -16,23 +14,22 @@ UNKNOWN = -1
 
 
 class TopicGates(NamedTuple):
-    """What is known of one topic."""
+    """The gates of one topic."""
 
     topic_id: UUID
     partitions: int
-    """How many partitions were looked at."""
+    """The partition count that the gates are for."""
     thresholds: Mapping[int, tuple[tuple[int, int], ...]]
-    """Of each partition that was added: (prior partition, offset that has to be committed there);
-    UNKNOWN where its leader has not said it yet.
+    """For each added partition: (prior partition, offset that must be committed there); UNKNOWN
+    until its leader has reported it.
     """
     retirement: Retirement | None = None
-    """The contraction that was looked at, whether it holds or not."""
+    """The contraction that the gates are for, decided or not."""
     retired: tuple[tuple[int, int], ...] = ()
-    """The same of each partition that retires: what has to be committed before the others are read.
-    """
+    """The same for each retired partition: what must be committed before the others are read."""
 
     def is_of(self, topic_id: UUID, retirement: Retirement | None) -> bool:
-        """Whether it is about this topic, and its contraction of now."""
+        """Whether the gates are for this topic and its current contraction."""
         known = self.retirement
         if topic_id != self.topic_id or (known is None) != (retirement is None):
             return False

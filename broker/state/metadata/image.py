@@ -1,7 +1,7 @@
 """The metadata image: topics, partitions, leaders and brokers as this broker knows them.
 
-All of it is immutable. A change makes another image, which the holder (runtime/metadata/cache.py)
-puts in the place of the one before.
+All of it is immutable. A change creates a new image, which the holder (runtime/metadata/cache.py)
+puts in place of the old one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 class Endpoint(NamedTuple):
-    """Where clients of one listener reach a broker."""
+    """The address of a broker on one listener."""
 
     listener: str
     host: str
@@ -40,19 +40,17 @@ class Endpoint(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A broker that is alive."""
+    """A live broker."""
 
     node_id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     epoch: int = -1
-    """The czxid of its registration (KIP-380): another life of the broker has a larger one."""
+    """The czxid of its registration (KIP-380): it increases with each restart of the broker."""
     keeps_elr: bool = True
-    """Whether it understands partitions with eligible leader replicas (KIP-966): a registration
-    tells.
-    """
+    """Whether it supports eligible leader replicas (KIP-966), according to its registration."""
     knows_contractions: bool = True
-    """Whether it understands topics that shrink, as its registration tells."""
+    """Whether it supports contractions, according to its registration."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Its endpoint on a listener, or None."""
@@ -60,39 +58,43 @@ class BrokerImage(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """Who holds a partition and who leads it; leader -1 is none."""
+    """The replicas and the leader of a partition; leader -1 is none."""
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int = -1
-    """KIP-232: tells it from a partition of a deleted topic of the same name; -1: it has none."""
+    """KIP-232: distinguishes it from a partition of a deleted topic of the same name; -1: it has
+    none.
+    """
     state_version: int = 0
-    """The version of its state in the store, which guards the next change of it."""
+    """The version of its state in the store, which protects its next change."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    """Replicas that a reassignment under way brings, and takes away."""
+    """Replicas that a reassignment in progress adds, and removes."""
     prior_leader_epochs: tuple[tuple[int, int], ...] = ()
-    """KIP-253: (partition, its leader epoch) of those that were there when this one was added."""
+    """KIP-253: (partition, its leader epoch) of the partitions that existed when this one was
+    added.
+    """
     offline: tuple[int, ...] = ()
-    """Replicas that can't serve, on brokers that may be alive."""
+    """Replicas that cannot serve, on brokers that may be alive."""
     elr: tuple[int, ...] = ()
-    """KIP-966: out of the ISR, and yet with all committed records."""
+    """KIP-966: outside the ISR, but with all committed records."""
     last_known_elr: tuple[int, ...] = ()
-    """Who led last, of a partition without an ISR."""
+    """The last leader of a partition without an ISR."""
     elr_min_isr: int = 0
-    """The largest min.insync.replicas under which the ELR was kept: under a smaller one the high
+    """The largest min.insync.replicas during the life of the ELR: with a smaller one the high
     watermark may have passed it.
     """
     recovering: bool = False
-    """KIP-704: elected uncleanly, and the leader has not said yet that it has recovered."""
+    """KIP-704: the leader was elected uncleanly, and has not reported yet that it has recovered."""
 
 
 def partition_epoch_error(asked: int, known: int) -> int:
-    """Whether a partition is the one that a request means by its name, by their partition epochs
-    (KIP-232): INVALID_PARTITION_EPOCH if that one was deleted since, UNKNOWN_TOPIC_OR_PARTITION if
-    it has not been heard of yet. -1 on either side is not known, and not checked.
+    """Compare the partition epoch of a request with that of the partition (KIP-232):
+    INVALID_PARTITION_EPOCH if the request's partition was deleted since, UNKNOWN_TOPIC_OR_PARTITION
+    if it is not known yet. -1 on either side is unknown and not checked.
     """
     if NO_EPOCH in (asked, known) or asked == known:
         return ErrorCode.NONE
@@ -102,8 +104,8 @@ def partition_epoch_error(asked: int, known: int) -> int:
 
 
 def new_partitions(assigned: Iterable[tuple[int, ...]]) -> tuple[PartitionImage, ...]:
-    """Partitions on these replicas, which the first one leads; those on the same ones are one
-    object until they differ.
+    """Partitions on these replicas, with the first as leader; equal ones share one object until
+    they differ.
     """
     made: dict[tuple[int, ...], PartitionImage] = {}
     partitions = []
@@ -121,11 +123,10 @@ class TopicImage(NamedTuple):
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str]
-    """What was set for this topic; everything else is the broker's default."""
+    """The topic's own settings; everything else has the broker's default."""
     retirement: Retirement | None = None
     hidden: frozenset[int] = frozenset()
-    """Partitions that a group may not be given, in its view (groups/consumer/ordered_expansion.py).
-    """
+    """Partitions that a group may not have, in its view (groups/consumer/ordered_expansion.py)."""
 
     @property
     def producer_count(self) -> int:
@@ -136,36 +137,36 @@ class TopicImage(NamedTuple):
         return len(self.partitions)
 
     def takes_records(self, index: int) -> bool:
-        """Whether a partition does not retire."""
+        """Whether a partition accepts records: it does not retire."""
         return self.retirement is None or index < self.retirement.first
 
     @property
     def internal(self) -> bool:
-        """Whether the brokers keep their own records in it."""
+        """Whether brokers store their own records in it."""
         return self.name in INTERNAL_TOPICS
 
 
 class MetadataImage(NamedTuple):
-    """Topics by name and id, and the brokers: a value. Its `with_` and `without_` methods give
-    another image; those that find nothing to change give this one.
+    """Topics by name and id, and the brokers, as an immutable value. Its `with_` and `without_`
+    methods return a new image, or this one if nothing changes.
     """
 
     cluster_id: str
     version: int = 0
-    """It grows with every change."""
+    """It increases with every change."""
     controller_id: int = -1
     max_partition_epoch: int = -1
-    """KIP-232: of all that were given out; a smaller one is older news than a larger."""
+    """KIP-232: the largest allocated partition epoch; metadata with a smaller one is older."""
     topics: Mapping[str, TopicImage] = MappingProxyType({})
     names: Mapping[UUID, str] = MappingProxyType({})
-    """The topics' names by their ids."""
+    """Topic names by id."""
     ordered: frozenset[str] = frozenset()
     """The topics with kstore.ordered.expansion."""
     gates: Mapping[str, TopicGates] = MappingProxyType({})
-    """What is known of their expansions (runtime/groups/expansion_gates.py)."""
+    """The gates of these topics (runtime/groups/expansion_gates.py)."""
     brokers: Mapping[int, BrokerImage] = MappingProxyType({})
     departed: Mapping[int, BrokerImage] = MappingProxyType({})
-    """Brokers that are gone, but not for long: clients are still told their addresses."""
+    """Brokers that left recently: clients still get their addresses."""
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         """The topic of that id, or None."""
@@ -173,16 +174,14 @@ class MetadataImage(NamedTuple):
         return None if name is None else self.topics[name]
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
-        """One partition, or None where the topic or the partition does not exist."""
+        """A partition, or None if the topic or the partition does not exist."""
         image = self.topics.get(topic)
         if image is None or not 0 <= index < len(image.partitions):
             return None
         return image.partitions[index]
 
     def with_topics(self, *added: TopicImage) -> MetadataImage:
-        """With these topics, or what is now known of them. Costs a copy of the table of topics,
-        whatever their number.
-        """
+        """Add or replace topics. It copies the table of topics, whatever their number."""
         if not added:
             return self
         topics, names, ordered = dict(self.topics), dict(self.names), set(self.ordered)
@@ -199,7 +198,7 @@ class MetadataImage(NamedTuple):
         return self._with_tables(topics, names, ordered)
 
     def without_topics(self, *removed: str) -> MetadataImage:
-        """Without these topics."""
+        """Remove topics."""
         known = [self.topics[name] for name in removed if name in self.topics]
         if not known:
             return self
@@ -220,17 +219,17 @@ class MetadataImage(NamedTuple):
         )
 
     def with_partition_epoch(self, epoch: int) -> MetadataImage:
-        """A partition epoch was given out, or a topic deleted under it."""
+        """Note a partition epoch that was allocated, or with which a topic was deleted."""
         if epoch <= self.max_partition_epoch:
             return self
         return self._replace(version=self.version + 1, max_partition_epoch=epoch)
 
     def with_gates(self, gates: Mapping[str, TopicGates]) -> MetadataImage:
-        """With what is known of expansions now."""
+        """Replace the gates."""
         return self._replace(gates=MappingProxyType(dict(gates)))
 
     def with_broker(self, broker: BrokerImage, *, controller: bool = False) -> MetadataImage:
-        """With a broker, or what is now known of it."""
+        """Add or replace a broker."""
         departed = {each: node for each, node in self.departed.items() if each != broker.node_id}
         controller_id = broker.node_id if controller else self.controller_id
         return self._with_nodes({**self.brokers, broker.node_id: broker}, departed, controller_id)
@@ -238,7 +237,7 @@ class MetadataImage(NamedTuple):
     def with_live_brokers(
         self, brokers: Iterable[BrokerImage], controller_id: int
     ) -> MetadataImage:
-        """With these brokers, and no others, alive."""
+        """Replace the live brokers."""
         alive = {broker.node_id: broker for broker in brokers}
         if alive == self.brokers and controller_id == self.controller_id:
             return self
@@ -247,7 +246,7 @@ class MetadataImage(NamedTuple):
         return self._with_nodes(alive, departed, controller_id)
 
     def without_broker(self, node_id: int) -> MetadataImage:
-        """A broker is gone; it is among the departed."""
+        """Move a broker to the departed ones."""
         if node_id not in self.brokers:
             return self
         brokers = {each: node for each, node in self.brokers.items() if each != node_id}
@@ -255,7 +254,7 @@ class MetadataImage(NamedTuple):
         return self._with_nodes(brokers, departed, self.controller_id)
 
     def without_departed(self, broker: BrokerImage) -> MetadataImage:
-        """A broker has been gone for long. The same image if it has come back meanwhile."""
+        """Forget a departed broker. The image is unchanged if it has returned meanwhile."""
         if self.departed.get(broker.node_id) is not broker:
             return self
         departed = {each: node for each, node in self.departed.items() if node is not broker}
@@ -275,8 +274,9 @@ class MetadataImage(NamedTuple):
         )
 
     def without(self, hidden: Mapping[str, frozenset[int]]) -> MetadataImage:
-        """A view on which topics lack partitions: of topics that grow the last ones are cut off,
-        others hide them. Its version is its own: of another view, and of none, it is another.
+        """A view in which topics lack partitions: in an expansion the last ones are left out, in a
+        contraction some are hidden. Its version is its own: different views, and the image itself,
+        have different versions.
         """
         topics = dict(self.topics)
         for name, missing in hidden.items():

@@ -1,5 +1,5 @@
-"""Which brokers hold the replicas of new partitions: leaders go round the brokers, and replicas of
-one partition are on as many racks as there are. Pure.
+"""Chooses brokers for the replicas of new partitions: leaders rotate over the brokers, and the
+replicas of a partition are on as many racks as possible. Pure.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ __all__ = ["assign_replicas"]
 def assign_replicas(
     brokers: Iterable[BrokerImage], count: int, factor: int, *, start: int = 0
 ) -> tuple[tuple[int, ...], ...]:
-    """The replicas of ``count`` partitions, the first to lead in front; ``factor`` is at most the
-    number of brokers.
+    """The replicas of ``count`` partitions, the leader first; ``factor`` is at most the number of
+    brokers.
 
-    ``start`` says how far round the brokers it begins, so that small topics don't all begin at the
-    same one. The other replicas follow the leader at a distance that grows with every round, so
-    that what a broker leads is shared among all others when it goes.
+    ``start`` is the position of the first leader in the rotation, so that small topics do not all
+    begin with the same broker. The other replicas follow the leader at a distance that increases
+    with every round, so that if a broker fails, all others share its partitions.
     """
     order = _by_turns(brokers)
-    # After so many it begins anew: of 10,000 partitions on a few brokers few are worked out.
+    # After this many, the assignment repeats: for 10,000 partitions on a few brokers only a few are
+    # computed.
     period = len(order) * max(1, len(order) - 1)
     known = [_replicas(order, factor, start + index) for index in range(min(count, period))]
     return tuple(known[index % period] for index in range(count))
 
 
 def _by_turns(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:
-    """The brokers so that neighbours are on different racks, as far as that goes. Those without a
-    rack are on one together.
+    """The brokers in an order that alternates racks as far as possible. Those without a rack count
+    as one rack.
     """
     racks: dict[str | None, list[BrokerImage]] = {}
     for broker in sorted(brokers):
@@ -48,7 +49,7 @@ def _replicas(order: list[BrokerImage], factor: int, turn: int) -> tuple[int, ..
     used = {leader.rack}
     while len(chosen) < factor:
         found = next((each for each in others if each.rack not in used), None)
-        if found is None:  # all racks have one: another round of them
+        if found is None:  # all racks have one: begin another round
             used.clear()
             continue
         chosen.append(found)

@@ -1,4 +1,4 @@
-"""Which partitions of a topic retire, as its contraction (KIP-253) says: a part of the image."""
+"""The partitions of a topic that retire in a contraction (KIP-253): a part of the image."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ __all__ = ["Retirement"]
 
 
 class Retirement(NamedTuple):
-    """A contraction: a topic's last partitions take no records any more."""
+    """A contraction: a topic's last partitions accept no more records."""
 
     first: int
-    """The first of them; all behind it retire too."""
+    """The first of them; all after it retire, too."""
     epoch: int
-    """The last leader epoch in which that one took records."""
+    """The last leader epoch in which that partition accepted records."""
     partition_epoch: int
-    """Of that one. Together they tell this contraction from all others."""
+    """The partition epoch of that partition. Together they identify this contraction."""
     holds: bool = False
-    """Whether it is decided: producers count without them. Else it is prepared."""
+    """Whether it is decided: producers no longer count the retired partitions. Otherwise it is
+    prepared.
+    """
 
     def is_same(self, other: Retirement | None) -> bool:
         """Whether it is the same contraction, decided or not."""

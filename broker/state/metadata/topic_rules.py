@@ -1,5 +1,5 @@
-"""What topics may look like: names, partition counts, replicas and configs, with Kafka's error for
-each breach.
+"""The rules for topics: names, partition counts, replicas and configs, with Kafka's error for each
+violation.
 
 Pure: it plans, it creates nothing.
 """
@@ -41,7 +41,7 @@ LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 class TopicError(Exception):
-    """Why a topic can't be made, changed or deleted: Kafka's error code and a sentence."""
+    """Why a topic cannot be created, changed or deleted: Kafka's error code and a message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class TopicError(Exception):
 
 
 class NewTopic(NamedTuple):
-    """What a client asks for; -1 asks for the broker's default."""
+    """A topic that a client requests; -1 means the broker's default."""
 
     name: str
     num_partitions: int = -1
@@ -60,7 +60,9 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """What a client asks an existing topic to grow to, or, where it says so, to shrink to."""
+    """A new partition count that a client requests for an existing topic; fewer partitions only if
+    it says so.
+    """
 
     name: str
     total_count: int
@@ -69,12 +71,12 @@ class NewPartitions(NamedTuple):
 
 
 def no_topic(name: str) -> TopicError:
-    """That there is no topic of this name."""
+    """The error that no topic has this name."""
     return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
 
 
 def check_name(name: str) -> None:
-    """Raise TopicError unless the name is one that a topic, and its folder, may have."""
+    """Raise TopicError unless a topic, and its folder, may have this name."""
     problem = _name_problem(name)
     if problem:
         raise TopicError(
@@ -108,8 +110,8 @@ def plan_topic(
     default_replicas: int,
     start: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """The replicas of each partition of a topic to be made; TopicError if it may not be. ``start``
-    is as in `assign_replicas`.
+    """The replicas of each partition of a new topic; TopicError if it is not allowed. ``start`` is
+    as in `assign_replicas`.
     """
     check_name(new.name)
     if new.name == CLUSTER_METADATA:
@@ -144,13 +146,13 @@ def plan_topic(
 def plan_partitions(
     image: MetadataImage, new: NewPartitions, *, start: int = 0
 ) -> tuple[tuple[int, ...], ...]:
-    """The replicas of the partitions to add to a topic; TopicError if they may not be."""
+    """The replicas of the partitions to add to a topic; TopicError if they are not allowed."""
     topic = image.topics.get(new.name)
     if topic is None:
         raise no_topic(new.name)
     have = len(topic.partitions)
     if new.total_count <= have:
-        # The words of Kafka's answers, which scripts look for, come first.
+        # The text of Kafka's answers, which scripts look for, comes first.
         problem = f"Topic already has {have} partition(s)."
         if new.total_count < have:
             problem = (
@@ -192,7 +194,7 @@ def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def topic_row(name: str) -> ConfigDef | None:
-    """The row of a topic config, of the internal one too."""
+    """The row of a topic config, including the internal one."""
     return (
         INTERNAL_SEGMENT_BYTES if name == INTERNAL_SEGMENT_BYTES.name else TOPIC_CONFIGS.get(name)
     )
@@ -222,7 +224,9 @@ def _check_count(count: int) -> None:
 
 
 def _check_collision(image: MetadataImage, name: str) -> None:
-    """'.' and '_' are the same in metric names, so two topics may not differ in them alone."""
+    """'.' and '_' are the same in metric names, so two names may not differ only in these
+    characters.
+    """
     if "." not in name and "_" not in name:
         return
     plain = name.replace(".", "_")
@@ -257,7 +261,7 @@ def _spread(
     found = assign_replicas(brokers.values(), count, replicas - lacking, start=start)
     if not lacking:
         return found
-    # Each in turn: one of them may never come back.
+    # One after the other: one of them may never return.
     turns = tuple(
         tuple(down[(first + step) % len(down)] for step in range(lacking))
         for first in range(len(down))
@@ -266,7 +270,7 @@ def _spread(
 
 
 def _down(image: MetadataImage) -> set[int]:
-    """The brokers that are to have replicas and are not up. They follow once they are back."""
+    """The brokers of the replicas that are not up. They follow once they are back."""
     replicas = (part.replicas for topic in image.topics.values() for part in topic.partitions)
     return set().union(*set(replicas)).difference(image.brokers)
 

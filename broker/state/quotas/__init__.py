@@ -1,5 +1,5 @@
-"""Client quotas as values: entities, limits, measured rates and the time to wait. It delays
-nobody.
+"""Client quotas as values: entities, limits, measured rates and throttle times. It throttles no
+clients itself.
 
 May import: kstore.errors.
 """

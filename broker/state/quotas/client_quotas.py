@@ -1,7 +1,7 @@
-"""Client quotas (KIP-13, KIP-546, KIP-612): which entities and values are valid, which entities a
-filter names, and which entity's quota holds for a client.
+"""Client quotas (KIP-13, KIP-546, KIP-612): which entities and values are valid, which entities
+match a filter, and which entity's quota applies to a client.
 
-Storing and throttling are elsewhere.
+Other files store quotas and throttle clients.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 LONG, INT, DOUBLE = "LONG", "INT", "DOUBLE"
 MAX_VALUES = {LONG: float(2**63 - 1), INT: float(2**31 - 1), DOUBLE: float("inf")}
 FRACTION = 1e-6
-"""A whole number may be off by so much: it came as a double."""
+"""The tolerance for whole numbers, which are sent as doubles."""
 
 USER_KEYS = {
     "producer_byte_rate": LONG,
@@ -56,7 +56,7 @@ MATCH_TYPES = {EXACT: "exact", DEFAULT: "default", SPECIFIED: "any"}
 
 
 class QuotaError(Exception):
-    """What is wrong with an alteration or a filter: Kafka's error code, our words."""
+    """The error of an alteration or a filter: Kafka's error code, and a message."""
 
     def __init__(self, message: str, code: int = ErrorCode.INVALID_REQUEST) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class QuotaError(Exception):
 
 
 class Alteration(NamedTuple):
-    """One quota that is to be set, or removed where the value is None."""
+    """One quota to set, or to remove if the value is None."""
 
     key: str
     value: float | None
@@ -80,14 +80,14 @@ class Filter(NamedTuple):
 
 
 def entity_of(pairs: Iterable[tuple[str, str | None]]) -> Entity:
-    """An entity in its one form; of a type that is named twice, the last counts."""
+    """An entity in its normal form; if a type is named twice, the last counts."""
     named = dict(pairs)
     known = [(kind, named.pop(kind)) for kind in ENTITY_TYPES if kind in named]
     return (*known, *named.items())
 
 
 def check_entity(entity: Entity) -> Mapping[str, str]:
-    """The keys that an entity may have, with their types; QuotaError for one that can't be."""
+    """The keys that an entity may have, with their types; QuotaError for an invalid entity."""
     if not entity:
         raise QuotaError(f"The quota has no entity; name one by {TYPES_IN_WORDS}.")
     for kind, name in entity:
@@ -106,7 +106,7 @@ def check_entity(entity: Entity) -> Mapping[str, str]:
 
 
 def check_value(keys: Mapping[str, str], key: str, value: float) -> None:
-    """Raise QuotaError unless the value is one for this key. Not a number passes, as in Kafka."""
+    """Raise QuotaError unless the value is valid for this key. NaN is accepted, as in Kafka."""
     kind = keys.get(key)
     if kind is None:
         raise QuotaError(f"This entity has no quota '{key}'; it has {', '.join(keys)}.")
@@ -119,7 +119,7 @@ def check_value(keys: Mapping[str, str], key: str, value: float) -> None:
 
 
 def check_filter(components: Sequence[Filter]) -> None:
-    """Raise QuotaError unless these components can be a filter."""
+    """Raise QuotaError unless these components form a valid filter."""
     seen: set[str] = set()
     for part in components:
         if part.entity_type in seen:
@@ -140,7 +140,7 @@ def check_filter(components: Sequence[Filter]) -> None:
 
 
 def _others(kinds: Iterable[str]) -> str:
-    """The entity types besides the address."""
+    """The entity types except the address."""
     return " and ".join(sorted(kind for kind in kinds if kind != IP))
 
 
@@ -158,7 +158,9 @@ def _check_match(part: Filter) -> None:
 
 
 def matches(entity: Entity, components: Sequence[Filter], *, strict: bool) -> bool:
-    """Whether a filter names an entity; strictly, it has no type besides the filter's."""
+    """Whether a filter matches an entity; a strict filter matches only entities without other
+    types.
+    """
     if strict and len(entity) != len(components):
         return False
     names = dict(entity)
@@ -174,7 +176,9 @@ def matches(entity: Entity, components: Sequence[Filter], *, strict: bool) -> bo
 
 
 def precedence(user: str, client_id: str) -> tuple[Entity, ...]:
-    """The entities whose quota may hold for a client, the first that has one counts."""
+    """The entities whose quota may apply to a client, by priority: the first with a quota
+    counts.
+    """
     users: tuple[str | None, ...] = (user, None)
     clients: tuple[str | None, ...] = (client_id, None)
     found: list[Entity] = []

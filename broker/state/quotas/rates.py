@@ -1,5 +1,5 @@
-"""A rate over a window of samples, as Kafka measures what quotas limit, and how long to wait until
-it is within a bound. Time is given.
+"""A rate over a window of samples, as Kafka measures rates for quotas, and the time until it is
+within a limit. Times are arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ __all__ = ["SampledRate", "TokenBucket"]
 
 
 class SampledRate:
-    """What was recorded per second over the last samples."""
+    """The rate per second over the last samples."""
 
     __slots__ = ("_max_samples", "_samples", "_window_ms")
 
@@ -21,19 +21,19 @@ class SampledRate:
         """[start in ms, sum], oldest first."""
 
     def record(self, now_ms: float, value: float) -> None:
-        """Take a value in; a negative one takes it back."""
+        """Add a value; a negative one reverses an earlier one."""
         if not self._samples or now_ms - self._samples[-1][0] >= self._window_ms:
             self._samples.append([now_ms, 0.0])
         self._samples[-1][1] += value
 
     def per_second(self, now_ms: float) -> float:
-        """The rate now."""
+        """The current rate."""
         self._purge(now_ms)
         total = sum(sample[1] for sample in self._samples)
         return total * 1000 / self._elapsed_ms(now_ms)
 
     def throttle_ms(self, bound: float, now_ms: float) -> float:
-        """How long nothing may come, so that the rate is back at the bound; 0 if it is within."""
+        """How long to wait without new values until the rate is within the limit; 0 if it is."""
         rate = self.per_second(now_ms)
         if rate <= bound:
             return 0.0
@@ -47,8 +47,8 @@ class SampledRate:
             self._samples.popleft()
 
     def _elapsed_ms(self, now_ms: float) -> float:
-        """The time that the samples stand for: at least all but one of a full set's windows, so
-        that a burst at the beginning is allowed.
+        """The time that the samples cover: at least all windows but one of a full set, so that a
+        burst at the beginning is allowed.
         """
         elapsed = now_ms - self._samples[0][0] if self._samples else 0.0
         missing = self._max_samples - 1 - int(elapsed // self._window_ms)
@@ -56,8 +56,8 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Tokens that come at a rate, up to a burst (KIP-599). More may be taken at once than there
-    are: then nothing may be taken until the debt is paid.
+    """Tokens that arrive at a rate, up to a burst (KIP-599). More may be taken than are available:
+    then nothing may be taken until the debt is paid.
     """
 
     __slots__ = ("_burst_s", "_tokens", "_updated_ms")

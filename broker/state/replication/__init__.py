@@ -1,5 +1,5 @@
-"""Replication's decisions: where a follower cuts its log, and which fetch sessions are kept. It
-knows no log and no connection.
+"""Decisions of replication: where a follower truncates its log, and which fetch sessions are kept.
+It uses no logs or connections.
 
 May import: nothing of kstore.
 """

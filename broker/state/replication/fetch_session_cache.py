@@ -1,8 +1,8 @@
-"""Which fetch sessions (KIP-227) are kept: ids, the limits, and who gives way to whom.
+"""Which fetch sessions (KIP-227) are kept: ids, limits and eviction.
 
-Principals share the slots: who holds more than a fair share gives way to those who hold less, and
-takes nothing from others. Pure: time and random numbers come in as arguments. What a session holds
-is kstore._fast.broker.fetch_session's.
+Principals share the slots: those with more than a fair share can be evicted by those with less, and
+evict no others. Pure: time and random numbers are arguments. kstore._fast.broker.fetch_session has
+the contents of a session.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["FetchSessionCache"]
 
 EVICTION_MS = 120_000
-"""A session unused for this long gives way to any; one older than this, to a more important one."""
+"""A session that was unused for this long can be evicted by any other; one that is older than this,
+by a more important one.
+"""
 MAX_SESSION_PARTITIONS = 50_000
-"""A consumer's session has at most so many partitions: some 20 MB."""
+"""The limit of partitions in a consumer's session: about 20 MB."""
 PARTITIONS_PER_SLOT = 250
-"""All consumers' sessions together have at most so many partitions for each slot there is."""
+"""The limit of partitions in all consumers' sessions together, for each slot."""
 
 
 class Session(Protocol):
-    """What the cache has to know of a session."""
+    """A session as the cache sees it."""
 
     @property
     def session_id(self) -> int: ...
@@ -54,20 +56,20 @@ class FetchSessionCache(Generic[S]):
     """At most ``max_entries`` sessions, by id."""
 
     def __init__(self, max_entries: int, random_id: Callable[[], int]) -> None:
-        """``random_id`` gives positive int32 numbers that nobody can guess; those in use are asked
-        for again.
+        """``random_id`` returns positive int32 numbers that cannot be guessed; it is called again
+        for a number in use.
         """
         self.max_entries = max_entries
         self.max_partitions = max(max_entries * PARTITIONS_PER_SLOT, MAX_SESSION_PARTITIONS)
         self.sessions: dict[int, S] = {}
         self.evictions = 0
         self._random_id = random_id
-        self._sizes: dict[int, int] = {}  # of consumers' sessions, as they are counted
+        self._sizes: dict[int, int] = {}  # counted partitions of consumers' sessions
         self._holders: dict[str, Holder[S]] = {}
         self._partitions = 0
 
     def reserve(self, principal: str, privileged: bool, size: int, now_ms: int) -> int:
-        """An id for a new session of so many partitions, or 0: the client goes on without a
+        """An id for a new session with this many partitions, or 0: the client continues without a
         session. ``privileged``: it is a follower's.
         """
         if self.max_entries <= 0 or (size > MAX_SESSION_PARTITIONS and not privileged):
@@ -81,7 +83,7 @@ class FetchSessionCache(Generic[S]):
                 return session_id
 
     def add(self, session: S) -> None:
-        """Keep a session under the id that was reserved for it."""
+        """Store a session with its reserved id."""
         self.sessions[session.session_id] = session
         if not session.privileged:
             holder = self._holders.setdefault(session.principal, Holder())
@@ -90,8 +92,8 @@ class FetchSessionCache(Generic[S]):
             self._count(session, session.size)
 
     def resized(self, session: S) -> bool:
-        """A request has changed a session's partitions: whether they may be so many. If not, the
-        session is forgotten.
+        """A request has changed a session's partitions: returns whether they are within the limits.
+        If not, the session is dropped.
         """
         if session.privileged:
             return True
@@ -102,7 +104,7 @@ class FetchSessionCache(Generic[S]):
         return False
 
     def remove(self, session_id: int) -> None:
-        """Forget a session, if it is known."""
+        """Remove a session, if it exists."""
         session = self.sessions.pop(session_id, None)
         if session is None or session.privileged:
             return
@@ -125,12 +127,13 @@ class FetchSessionCache(Generic[S]):
         return not privileged and self._partitions + size > self.max_partitions
 
     def _evict(self, principal: str, privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room: the longest unused, else one of a principal that has more than its share, else
-        a less important one that has had its time.
+        """Evict a session: the longest unused, else one of a principal with more than its share,
+        else an older one that is less important.
 
-        Followers' sessions (privileged) come before consumers', larger ones before smaller ones.
+        Followers' sessions (privileged) are more important than consumers', and larger ones than
+        smaller ones.
         """
-        has_slot = len(self.sessions) < self.max_entries  # it lacks room for partitions then
+        has_slot = len(self.sessions) < self.max_entries  # then it lacks room for partitions
         mine = [s for s in self.sessions.values() if not (has_slot and s.privileged)]
         oldest = min(mine, key=_last_used, default=None)
         if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS:
@@ -150,11 +153,11 @@ class FetchSessionCache(Generic[S]):
         return False
 
     def _excess(self, principal: str, privileged: bool, partitions: int) -> S | None:
-        """What a principal that would stay within its share may take from the one that has most;
-        None if nobody has more than a share. In slots, or for so many partitions in those.
+        """What a principal that would stay within its share may take from the one with the most;
+        None if no principal has more than its share. In slots, or in partitions.
 
-        A share is what all consumers' principals may have, divided by how many they are. Followers
-        leave their slots out of it, and count as one more principal where they want some.
+        A share is the total of all consumers' principals divided by their number. Followers' slots
+        are not part of the total; a follower that needs a slot counts as one more principal.
         """
 
         def held(holder: Holder[S]) -> int:

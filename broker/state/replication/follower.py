@@ -1,8 +1,9 @@
-"""What a follower decides: where to cut a log that has parted from its leader's (KIP-101, KIP-279,
-KIP-595), where to begin when the leader does not have the offset asked for, and how long to wait
-before it tries again. And where a leader cuts its own log: its followers can't go on otherwise.
+"""A follower's decisions: where to truncate a log that has diverged from its leader's (KIP-101,
+KIP-279, KIP-595), where to start if the leader does not have the requested offset, and how long to
+wait before the next attempt. Also where a leader truncates its own log, if its followers cannot
+continue otherwise.
 
-Pure: offsets and epochs in, decisions out. Cutting and asking is runtime/replication/fetchers.py's.
+Pure: offsets and epochs in, decisions out. runtime/replication/fetchers.py executes them.
 """
 
 from __future__ import annotations
@@ -19,22 +20,24 @@ UNKNOWN = -1
 
 
 class Cut(NamedTuple):
-    """What is to become of a log before it is copied on."""
+    """What to do with a log before copying continues."""
 
     offset: int
     restart: bool = False
-    """Nothing of the log stays; it begins anew, empty, at the offset. Else: it ends there."""
+    """Delete the whole log and start again, empty, at the offset. Otherwise truncate it to the
+    offset.
+    """
 
 
 def cut_at_divergence(
     own: tuple[int, int], leaders: tuple[int, int], log_start_offset: int, log_end_offset: int
 ) -> Cut:
-    """Where the log parts from the leader's. ``leaders`` is the leader's answer: the largest of its
-    epochs not above the log's last one, and where that ends; ``own`` is the same of this log for
-    the epoch that the leader named, (-1, -1) where it has none.
+    """Where the log diverges from the leader's. ``leaders`` is the leader's answer: the largest of
+    its epochs not above the log's last one, and the end of that epoch. ``own`` is the same from
+    this log for the epoch that the leader named, (-1, -1) if it has none.
 
-    Where this log does not have the leader's epoch, it is cut at the end of the next smaller one,
-    and the leader is asked again.
+    If this log does not have the leader's epoch, it is truncated to the end of the next smaller
+    one, and the leader is asked again.
     """
     epoch, end_offset = leaders
     own_epoch, own_end_offset = own
@@ -49,8 +52,9 @@ def cut_at_divergence(
 
 
 def cut_out_of_range(log_end_offset: int, leaders: tuple[int, int]) -> Cut:
-    """What to do when the leader, whose log is [start, end), does not have the offset at which this
-    log ends: end where the leader's ends (after an unclean election), or begin where it begins.
+    """What to do if the leader, whose log is [start, end), does not have the offset at which this
+    log ends: truncate to the leader's end (after an unclean election), or start at the leader's
+    start.
     """
     start_offset, end_offset = leaders
     if end_offset < log_end_offset:
@@ -63,10 +67,11 @@ def cut_out_of_range(log_end_offset: int, leaders: tuple[int, int]) -> Cut:
 def cut_at_damage(
     damaged: Sequence[int], high_watermark: int, ends: Sequence[int | None]
 ) -> int | None:
-    """Where a leader may cut its log: the first damaged offset that is not committed, if no other
-    replica has it or what is behind it. None: nowhere, or that is not known yet.
+    """Where a leader may truncate its log: the first damaged offset that is not committed, if no
+    other replica has it or anything after it. None if there is no such offset, or it is not known
+    yet.
 
-    ``ends`` says of each other replica how far it has come, None where that is not known.
+    ``ends`` has the log end offset of each other replica, None if it is unknown.
     """
     known = [end for end in ends if end is not None]
     if len(known) < len(ends):
@@ -75,8 +80,8 @@ def cut_at_damage(
 
 
 def nobody_has(first_offset: int, ends: Sequence[int | None], has_none: Sequence[bool]) -> bool:
-    """Whether no other replica has what begins at an offset: each ends there or before, or was
-    asked and has no records there. ``ends`` is as for cut_at_damage, ``has_none`` in its order.
+    """Whether no other replica has records from an offset on: each ends there or before, or has
+    reported that it has none. ``ends`` is as for cut_at_damage, ``has_none`` has the same order.
     """
     return all(
         none or (end is not None and end <= first_offset)
@@ -85,7 +90,9 @@ def nobody_has(first_offset: int, ends: Sequence[int | None], has_none: Sequence
 
 
 class BackOff:
-    """Pauses that double from the first to the longest, and begin anew after a quiet time."""
+    """Pauses that double from the first to the longest, and start again after a time without
+    failures.
+    """
 
     __slots__ = ("_failures", "_last_s", "first_s", "longest_s")
 
@@ -96,7 +103,7 @@ class BackOff:
         self._last_s = 0.0
 
     def pause_s(self, now_s: float) -> float:
-        """How long to wait after a failure at this time."""
+        """The pause after a failure at this time."""
         if now_s - self._last_s > 2 * self.longest_s:
             self._failures = 0
         self._last_s = now_s
@@ -106,7 +113,7 @@ class BackOff:
 
 
 def names_replica(throttled: Sequence[str], partition: int, node_id: int) -> bool:
-    """Whether a topic's list of throttled replicas (KIP-73) has this one: partition:broker pairs,
-    or * for all.
+    """Whether a topic's list of throttled replicas (KIP-73) contains this one: partition:broker
+    pairs, or * for all.
     """
     return "*" in throttled or f"{partition}:{node_id}" in throttled

@@ -1,5 +1,5 @@
-"""Who may do what (StandardAuthorizer's rules), and which SCRAM credentials are valid. It reads
-no store and keeps no password.
+"""Authorization (StandardAuthorizer's rules), and validation of SCRAM credentials. It reads no
+store and keeps no passwords.
 
 May import: kstore.acls, kstore.broker.state, kstore.errors.
 """

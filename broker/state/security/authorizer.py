@@ -1,8 +1,8 @@
-"""Who may do what, by Kafka's StandardAuthorizer's rules: literal, prefixed and "*" names, deny
-before allow, super users, operations that imply others.
+"""Authorization by Kafka's StandardAuthorizer's rules: literal, prefixed and "*" names, deny before
+allow, super users, operations that imply others.
 
-Pure: it is told the rules and asked about them; where they are kept and who asks is elsewhere. A
-decision is remembered until a rule changes.
+Pure: the rules are set from outside; other files store them. A decision is cached until a rule
+changes.
 """
 
 from __future__ import annotations
@@ -37,16 +37,20 @@ ALSO_ALLOWED = {
     AclOperation.ALTER: 1 << AclOperation.DESCRIBE,
     AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
 }
-"""What is allowed to whom these are allowed. Who is denied one of them is denied no other."""
+"""Operations that an allowed operation implies. Denying one of them denies no other."""
 MAX_REMEMBERED_BYTES = 16 << 20
-"""Of decisions with their names, which come from clients: some 60,000."""
+"""The limit for cached decisions with their names, which come from clients: about 60,000
+decisions.
+"""
 MAX_REMEMBERED_CHARS = 256
-"""Of a name. A topic's has 249 at most; longer ones are judged each time."""
+"""The longest cached name. A topic's name has at most 249 characters; longer names are evaluated
+each time.
+"""
 DECISION_BYTES, RIGHTS_BYTES = 224, 1024
-"""What each takes, beside its texts."""
+"""The size of each without its texts."""
 ANY_RESOURCE = "hardcode"
-"""The name that Kafka asks about for "any resource of this type" first: whom nothing restricts, a
-super user above all, is allowed all of them.
+"""The name that Kafka checks first for "any resource of this type": a principal without
+restrictions, such as a super user, is allowed all of them.
 """
 KEPT = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
 RESOURCES = frozenset(
@@ -64,11 +68,11 @@ class Entry(NamedTuple):
     operation: int
     denies: bool
     bits: int
-    """The operations that it is about."""
+    """Its operations."""
 
     @classmethod
     def of(cls, acl: Acl) -> Entry:
-        """What a rule comes to."""
+        """Convert a rule."""
         operation, denies = acl.operation, acl.permission == AclPermission.DENY
         bits = EVERYTHING if operation == AclOperation.ALL else 1 << operation
         if not denies:
@@ -77,20 +81,20 @@ class Entry(NamedTuple):
 
 
 Entries: TypeAlias = dict[str, list[Entry]]
-"""Principal to its rules, of one pattern of names."""
+"""Principal to its rules, for one pattern of names."""
 
 
 class Rules(NamedTuple):
-    """The rules of one pattern, as decisions need them. Made by any thread."""
+    """The rules of one pattern, prepared for decisions. Any thread may create it."""
 
     acls: frozenset[Acl]
     entries: Entries
     of_hosts: int
-    """How many are not about all hosts."""
+    """How many are not for all hosts."""
 
     @classmethod
     def of(cls, acls: Iterable[Acl]) -> Rules:
-        """These rules, prepared for decisions."""
+        """Prepare rules for decisions."""
         kept = frozenset(acls)
         entries: Entries = {}
         for acl in kept:
@@ -99,7 +103,7 @@ class Rules(NamedTuple):
 
 
 Pattern: TypeAlias = tuple[AclResourceType, AclPatternType, str]
-"""Which resources a rule is about: their type, and a name or the beginning of names."""
+"""The resources of a rule: their type, and a name or a prefix of names."""
 NO_RULES = Rules.of(())
 
 
@@ -110,11 +114,11 @@ class Names:
         self.literal: dict[str, Entries] = {}
         self.prefixed: dict[str, Entries] = {}
         self.lengths: list[int] = []
-        """Of the prefixes, each once."""
+        """The distinct lengths of prefixes."""
         self._of_length: Counter[int] = Counter()
 
     def put(self, pattern_type: AclPatternType, name: str, entries: Entries) -> None:
-        """Have these rules of one pattern and no others."""
+        """Replace the rules of one pattern."""
         patterns = self.literal if pattern_type == AclPatternType.LITERAL else self.prefixed
         there = name in patterns
         if entries:
@@ -125,7 +129,7 @@ class Names:
             self._count(len(name), -1 if there else 1)
 
     def _count(self, length: int, more: int) -> None:
-        """There is one more, or one less, prefix of this length."""
+        """Count a prefix of this length, or uncount it."""
         self._of_length[length] += more
         if self._of_length[length] == 0:
             del self._of_length[length]
@@ -146,8 +150,8 @@ class Names:
 
 
 class Rights:
-    """What one principal may do from one address, by the rules as they are now: to be asked for
-    anew with each request. It remembers what it has answered.
+    """The rights of one principal from one address, by the current rules; get it again for each
+    request. It caches its answers.
     """
 
     __slots__ = (
@@ -162,7 +166,7 @@ class Rights:
         self.principal = principal
         self.host = host
         self.topics: dict[bytes, int] = {}
-        """The data plane's: a topic's name to `mask` of it."""
+        """The data plane's cache: topic name to its `mask`."""
         self.cluster = self.mask(AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def mask(self, resource_type: int, name: str) -> int:
@@ -175,7 +179,7 @@ class Rights:
         return found
 
     def topic(self, name: bytes) -> int:
-        """The operations that are allowed on a topic; from now on, also in `topics`."""
+        """The operations that are allowed on a topic; also stored in `topics`."""
         text = name.decode("utf-8", "replace")
         found = self.mask(AclResourceType.TOPIC, text)
         if self._may_remember(text):
@@ -193,7 +197,7 @@ class Rights:
         return found
 
     def forget(self) -> None:
-        """Give back the memory: whoever still holds these rights asks for others soon."""
+        """Free the memory: holders of these rights get new ones soon."""
         self._outdated = True
         for kept in (self._masks, self._by_type, self.topics):
             kept.clear()
@@ -206,7 +210,9 @@ class Rights:
 
 
 OnDenied: TypeAlias = Callable[[str, str, int, int, str, int], None]
-"""Hears of principal, host, operation, type and name of the resource, and the request's API key."""
+"""Called with principal, host, operation, type and name of the resource, and the request's
+API key.
+"""
 
 
 class Authorizer:
@@ -215,25 +221,28 @@ class Authorizer:
     def __init__(
         self, super_users: Iterable[str] = (), *, allow_if_no_acl_found: bool = False
     ) -> None:
-        """``super_users`` are principals ("User:admin") who may do everything."""
+        """``super_users`` are principals ("User:admin") that may do everything."""
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl_found = allow_if_no_acl_found
         self._rules: dict[Pattern, Rules] = {}
         self._names: dict[int, Names] = {kind: Names() for kind in RESOURCES}
         self._of_hosts = 0
-        """How many rules are about one host; if none is, all hosts of a principal are as one."""
+        """How many rules are for particular hosts; if none is, all hosts of a principal are
+        equal.
+        """
         self.known: dict[tuple[str, str], Rights] = {}
-        """Who has asked, by principal and host; another object after each change of the rules."""
+        """Rights by principal and host; a new object after each change of the rules."""
         self.remembered_bytes = 0
-        """Of all decisions that are remembered."""
+        """The size of all cached decisions."""
         self.on_denied: OnDenied = _nobody_hears
-        """To be called by who denies something: not every question is one that somebody wants to
-        have answered with yes."""
+        """Callers call this when they deny something, because not every check is an attempt to use
+        a right.
+        """
 
     # ---- the rules ----
 
     def put(self, pattern: Pattern, new: Rules) -> bool:
-        """Have these rules of one pattern and no others; whether that changed anything."""
+        """Replace the rules of one pattern; returns whether that changed anything."""
         old = self._rules.get(pattern, NO_RULES)
         if new.acls == old.acls:
             return False
@@ -248,17 +257,17 @@ class Authorizer:
         return True
 
     def patterns(self) -> list[Pattern]:
-        """Those that have rules."""
+        """The patterns that have rules."""
         return list(self._rules)
 
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """The rules that a filter means, or all."""
+        """The rules that match a filter, or all."""
         wanted = wanted or AclFilter()
         found = (acl for acls in self.candidates(wanted) for acl in acls)
         return [acl for acl in found if wanted.matches(acl)]
 
     def candidates(self, wanted: AclFilter) -> list[frozenset[Acl]]:
-        """The rules of all patterns that a filter may mean, each pattern's by themselves."""
+        """The rules of all patterns that may match a filter, grouped by pattern."""
         kind, pattern_type, name = wanted.resource_type, wanted.pattern_type, wanted.resource_name
         if kind in RESOURCES and pattern_type in KEPT and name is not None:
             rules = self._rules.get((kind, pattern_type, name))
@@ -268,7 +277,7 @@ class Authorizer:
     # ---- decisions ----
 
     def rights(self, principal: str, host: str) -> Rights:
-        """What the principal may do from this address."""
+        """The rights of the principal from this address."""
         key = (principal, host if self._of_hosts else ANY_HOST)
         found = self.known.get(key)
         if found is None:
@@ -286,13 +295,13 @@ class Authorizer:
     def authorize_by_type(
         self, principal: str, host: str, operation: int, resource_type: int
     ) -> bool:
-        """Whether there can be a resource of the type on which the principal may do the operation:
-        a rule allows it for names that no other rule denies as a whole (KIP-679).
+        """Whether the principal may do the operation on any possible resource of the type: a rule
+        allows it for names that no other rule denies completely (KIP-679).
         """
         return self.rights(principal, host).any_of(resource_type, operation)
 
     def decide(self, principal: str, host: str, resource_type: int, name: str) -> int:
-        """The bit field of the operations that are allowed, by the rules."""
+        """Evaluate the rules: the bit field of the allowed operations."""
         if principal in self.super_users:
             return EVERYTHING
         host = one_host(host)
@@ -313,14 +322,14 @@ class Authorizer:
         return EVERYTHING if self.allow_if_no_acl_found else 0
 
     def decide_by_type(self, asker: Rights, operation: int, resource_type: int) -> bool:
-        """Whether there can be such a resource, by the rules."""
+        """Evaluate the rules for `authorize_by_type`."""
         if asker.mask(resource_type, ANY_RESOURCE) >> operation & 1:
             return True
         host = one_host(asker.host)
         names = self._names[resource_type]
 
         def patterns(of: dict[str, Entries], *, denies: bool) -> set[str]:
-            """The patterns with a rule for this very operation; implied ones do not count."""
+            """The patterns with a rule for exactly this operation; implied ones do not count."""
             return {
                 pattern
                 for pattern, entries in of.items()
@@ -349,7 +358,7 @@ class Authorizer:
     def denying(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> Acl | None:
-        """A rule that denies the operation; None where it is only that none allows it."""
+        """A rule that denies the operation; None if it is only not allowed."""
         host = one_host(host)
         kind, literal = AclResourceType(resource_type), AclPatternType.LITERAL
         patterns: list[Pattern] = [(kind, literal, name), (kind, literal, ANY_NAME)]
@@ -368,14 +377,14 @@ class Authorizer:
         return None
 
     def note_remembered(self, size: int) -> None:
-        """Something of this size is about to be remembered; with too much, all is forgotten."""
+        """Note the size of a new cache entry; if the total is too large, the cache is cleared."""
         self.remembered_bytes += size
         if self.remembered_bytes > MAX_REMEMBERED_BYTES:
             self._forget()
 
     def _forget(self) -> None:
         for rights in self.known.values():
-            rights.forget()  # connections and kept answers hold them until they ask again
+            rights.forget()  # connections and cached answers keep them until their next check
         self.known = {}
         self.remembered_bytes = 0
 
@@ -383,4 +392,4 @@ class Authorizer:
 def _nobody_hears(
     principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int
 ) -> None:
-    """Where denials are not logged."""
+    """The default, which does not log denials."""

@@ -1,8 +1,8 @@
-"""Delegation tokens (KIP-48, KIP-373): who may create, renew, expire and see which, and when they
-end. How they are kept is token_nodes.py's.
+"""Delegation tokens (KIP-48, KIP-373): who may create, renew, expire and see them, and when they
+expire. token_nodes.py stores them.
 
-A token's secret is an HMAC of its id by `delegation.token.secret.key`. It is never kept: who has
-the key derives it again.
+A token's secret is an HMAC of its id by `delegation.token.secret.key`. It is never stored: it is
+derived again with the key.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 USER = "User"
-"""The one type of principals that there may be among renewers."""
+"""The only type of principal allowed as renewer."""
 ITERATIONS = 4096
-"""The fewest that SCRAM allows: the secret is no password, it has 512 random bits."""
+"""The minimum of SCRAM: the secret is not a password but has 512 random bits."""
 SALT_BYTES = 24
 LAST_MS = 2**63 - 1
 
@@ -51,7 +51,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Principal:
-        """The principal that `str` wrote; ValueError."""
+        """Parse a principal; ValueError."""
         kind, colon, name = text.partition(":")
         if not colon or not kind:
             raise ValueError(f"{text[:100]!r} is not a principal")
@@ -59,28 +59,28 @@ class Principal(NamedTuple):
 
 
 class DelegationToken(NamedTuple):
-    """What is known of a token. Times are milliseconds since 1970."""
+    """A token. Times"""
 
     token_id: str
     owner: Principal
-    """As whom its bearer acts."""
+    """The principal of clients that use it."""
     requester: Principal
     renewers: tuple[Principal, ...]
     issued_ms: int
     expires_ms: int
     max_ms: int
-    """It is never valid for longer."""
+    """The end of its maximum lifetime."""
 
     def may_renew(self, principal: Principal) -> bool:
-        """Whether the principal may put off its end, or end it."""
+        """Whether the principal may renew or expire it."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether it is the principal's: as owner, requester or renewer."""
+        """Whether the principal is its owner, requester or renewer."""
         return self.may_renew(principal) or principal == self.requester
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it is valid no more."""
+        """Whether it has expired."""
         return min(self.max_ms, self.expires_ms) < now_ms
 
 
@@ -92,19 +92,19 @@ class Lifetimes(NamedTuple):
 
 
 def is_user(principal: Principal) -> bool:
-    """Whether the principal may be a renewer, by its type."""
+    """Whether the principal's type is allowed for renewers."""
     return principal.kind == USER
 
 
 class TokenKeys(NamedTuple):
-    """What a login with a token needs: the token, and its secret as SCRAM keeps passwords."""
+    """The data for a login with a token: the token, and its secret as a SCRAM credential."""
 
     token: DelegationToken
     credential: ScramCredential
 
 
 class TokenRefusal(NamedTuple):
-    """Why a token is not changed."""
+    """The refusal of a change."""
 
     code: int
 
@@ -118,7 +118,9 @@ def new_token(
     asked_ms: int,
     lifetimes: Lifetimes,
 ) -> DelegationToken | TokenRefusal:
-    """A new token; ``asked_ms`` is how long it shall be renewable, 0 or less: as long as it can."""
+    """A new token; ``asked_ms`` is its requested maximum lifetime, 0 or less for the largest
+    allowed.
+    """
     if not all(map(is_user, renewers)) or ":" in owner.kind or not owner.kind:
         return TokenRefusal(ErrorCode.INVALID_PRINCIPAL_TYPE)
     life_ms = min(lifetimes.max_ms, asked_ms) if asked_ms > 0 else lifetimes.max_ms
@@ -132,7 +134,9 @@ def new_token(
 def renew(
     token: DelegationToken, principal: Principal, now_ms: int, asked_ms: int, lifetimes: Lifetimes
 ) -> DelegationToken | TokenRefusal:
-    """The token with a later end; ``asked_ms`` from now, 0 or less: as late as it can be."""
+    """The token with a later expiry time; ``asked_ms`` from now, 0 or less for the latest
+    allowed.
+    """
     if token.is_over(now_ms):
         return TokenRefusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     if not token.may_renew(principal):
@@ -144,8 +148,8 @@ def renew(
 def expire(
     token: DelegationToken, principal: Principal, now_ms: int, asked_ms: int
 ) -> DelegationToken | TokenRefusal:
-    """The token with an end ``asked_ms`` from now; if that is negative it ends now, and is to be
-    removed.
+    """The token with an expiry time ``asked_ms`` from now; if that is negative it expires now, and
+    must be deleted.
     """
     if not token.may_renew(principal):
         return TokenRefusal(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
@@ -160,14 +164,14 @@ def expire(
 
 
 def hmac_of(key: bytes, token_id: str) -> bytes:
-    """A token's secret, as Kafka derives it; 64 bytes."""
+    """A token's secret, derived as in Kafka; 64 bytes."""
     return hmac.digest(key, token_id.encode(), "sha512")
 
 
 def scram_credential(key: bytes, token_id: str, mechanism: str) -> ScramCredential:
-    """What SCRAM needs of the secret: its password is the HMAC in base64. Takes milliseconds.
+    """The SCRAM credential of the secret: the password is the HMAC in base64. Takes milliseconds.
 
-    The salt is derived, too: so all brokers have the same.
+    The salt is derived, too, so all brokers have the same.
     """
     known = next(each for each in MECHANISMS.values() if each.name == mechanism)
     salt = hmac.digest(own_key(key, b"salt"), f"{mechanism} {token_id}".encode(), "sha256")
@@ -178,5 +182,5 @@ def scram_credential(key: bytes, token_id: str, mechanism: str) -> ScramCredenti
 
 
 def own_key(key: bytes, purpose: bytes) -> bytes:
-    """A key of 32 bytes for one purpose alone, from `delegation.token.secret.key`."""
+    """A key of 32 bytes for one purpose only, derived from `delegation.token.secret.key`."""
     return hmac.digest(key, b"kstore delegation token " + purpose, "sha256")

@@ -1,7 +1,7 @@
-"""The hosts of rules: "*", an address, or a network (10.0.0.0/8, fd00::/8). Clients are known by
-their addresses, so a rule for a name would never apply, and can't be made.
+"""The hosts of rules: "*", an address, or a network (10.0.0.0/8, fd00::/8). Clients are identified
+by their addresses, so a rule for a name would never apply and is refused.
 
-Kafka 4.3.1 compares hosts as text: it stores a rule for a network, and the rule never applies.
+Kafka 4.3.1 compares hosts as text: it accepts a rule for a network, but the rule never applies.
 KIP-1276 adds networks to a later release of Kafka.
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["Host", "covers", "host_of", "host_refusal", "one_host"]
 
 Host: TypeAlias = "str | Network"
-"""What a rule's host comes to: a network, or a text to compare."""
+"""A parsed host: a network, or a text to compare."""
 IPV4_IN_IPV6_BITS = 96
 
 
 def one_host(text: str) -> str:
-    """The one form of an address that rules and clients are compared in: an IPv6 address has many,
-    and an IPv4 client of a socket for both has one of those.
+    """The normal form of an address, in which rules and clients are compared: an IPv6 address has
+    many forms, and an IPv4 client of a dual-stack socket has an IPv6 form.
     """
     if ":" not in text:
         return text
@@ -44,24 +44,24 @@ def host_of(text: str) -> Host:
         try:
             return _network(text)
         except ValueError:
-            return text  # of a rule that another program has stored
+            return text  # in a rule that another program has stored
     return one_host(text)
 
 
 def covers(rule: Host, host: str) -> bool:
-    """Whether a rule's host is that of a client, which is in `one_host`'s form."""
+    """Whether a rule's host includes a client, whose address is in `one_host`'s form."""
     if isinstance(rule, str):
         return rule in (ANY_HOST, host)
     from ipaddress import ip_address
 
     try:
         return ip_address(host) in rule
-    except ValueError:  # a client of no address, such as a test's
+    except ValueError:  # a client without an address, such as a test's
         return False
 
 
 def host_refusal(text: str) -> str | None:
-    """Why a rule can't be for this host; None if it can."""
+    """Why a rule cannot have this host; None if it can."""
     from ipaddress import ip_address, ip_network
 
     if text == ANY_HOST:

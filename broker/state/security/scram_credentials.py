@@ -1,8 +1,7 @@
-"""Which changes of users' SCRAM credentials are valid (KIP-554), and the form in which a credential
-is kept.
+"""The rules for changes of users' SCRAM credentials (KIP-554), and the stored form of a credential.
 
-A client sends salt, iterations and the salted password; what is kept are the two keys that the
-broker needs, from which no password can be told. Storing and authentication are elsewhere.
+A client sends salt, iterations and the salted password; stored are the two keys that the broker
+needs, from which the password cannot be derived. Other files store credentials and authenticate.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ MECHANISMS: dict[int, Mechanism] = {
 
 
 class Deletion(NamedTuple):
-    """A user's credential of one mechanism is to go."""
+    """Delete a user's credential of one mechanism."""
 
     user: str
     mechanism: int
 
 
 class Upsertion(NamedTuple):
-    """A user's credential of one mechanism is to be this."""
+    """Set a user's credential of one mechanism."""
 
     user: str
     mechanism: int
@@ -54,7 +53,7 @@ class Upsertion(NamedTuple):
 
 
 class ScramCredential(NamedTuple):
-    """What the broker keeps (RFC 5802)."""
+    """A stored credential (RFC 5802)."""
 
     salt: bytes
     stored_key: bytes
@@ -63,7 +62,7 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def derive(cls, new: Upsertion) -> ScramCredential:
-        """The keys of a salted password."""
+        """Derive the keys of a salted password."""
         digest = MECHANISMS[new.mechanism].digest
         client_key = hmac.digest(new.salted_password, b"Client Key", digest)
         server_key = hmac.digest(new.salted_password, b"Server Key", digest)
@@ -71,7 +70,7 @@ class ScramCredential(NamedTuple):
         return cls(new.salt, stored_key, server_key, new.iterations)
 
     def text(self) -> str:
-        """As Kafka wrote it to ZooKeeper."""
+        """The text form that Kafka wrote to ZooKeeper."""
         fields = {
             "salt": base64.b64encode(self.salt).decode(),
             "stored_key": base64.b64encode(self.stored_key).decode(),
@@ -82,7 +81,7 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ScramCredential:
-        """The credential that `text` wrote; ValueError if it is none."""
+        """Parse the text form; ValueError if it is invalid."""
         fields = dict(part.split("=", 1) for part in text.split(","))
         salt, stored, server = (
             base64.b64decode(fields[name]) for name in ("salt", "stored_key", "server_key")
@@ -95,8 +94,8 @@ def refusals(
     upsertions: Sequence[Upsertion],
     known: Collection[tuple[str, int]],
 ) -> dict[str, tuple[int, str]]:
-    """User to error code and words, for each user of whom nothing is changed: one bad row spoils
-    all of a user's.
+    """User to error code and message, for each user without changes: one invalid row prevents all
+    changes of its user.
     """
     found: dict[str, tuple[int, str]] = {}
     rows: list[Deletion | Upsertion] = [*deletions, *upsertions]
@@ -106,7 +105,7 @@ def refusals(
             found.setdefault(row.user, problem)
     counts = Counter(row.user for row in rows)
     for user, count in counts.items():
-        if count > 1 and user:  # one without a name has that error already
+        if count > 1 and user:  # a row without a name already has that error
             words = f"User {user!r} is named {count} times: send one change of a user at a time."
             found[user] = (ErrorCode.DUPLICATE_RESOURCE, words)
     for gone in deletions:

@@ -1,10 +1,9 @@
-"""The form in which a delegation token is kept: sealed by AES-256-GCM with a key that comes of
-`delegation.token.secret.key`. Without that key nobody sees whose it is, or makes or changes one by
-writing to the store.
+"""The stored form of a delegation token: encrypted with AES-256-GCM by a key that is derived from
+`delegation.token.secret.key`. Without that key, access to the store reveals no owner, and allows
+nobody to create or change tokens.
 
-The token's end stands beside it in the clear, protected like the rest: an expired token is removed
-even where the key that sealed it is gone. Signed nodes of earlier versions are read; `resealed`
-gives them this form.
+The token's expiry time is stored unencrypted but authenticated: an expired token is deleted even if
+its key is lost. Signed nodes of earlier versions are read; `resealed` converts them to this form.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["NONCE_BYTES", "may_be_over", "parse", "resealed", "sealed"]
 
 SIGNED, SEALED = 3, 4
-"""Versions of the form: in the clear, as Kafka wrote it to ZooKeeper, with a signature; sealed."""
+"""Versions of the form: plain text with a signature, as Kafka wrote it to ZooKeeper; encrypted."""
 NONCE_BYTES = 12
 WRONG_KEY = (
     "it can't be opened with this broker's delegation.token.secret.key: set the key that it was "
@@ -32,7 +31,7 @@ WRONG_KEY = (
 
 
 def sealed(token: DelegationToken, key: bytes, nonce: bytes) -> bytes:
-    """What is kept of a token. ``nonce``: random, and used once."""
+    """The stored form of a token. ``nonce``: random, used only once."""
     head = _head(token.token_id, min(token.expires_ms, token.max_ms))
     text = _json(
         {
@@ -49,7 +48,7 @@ def sealed(token: DelegationToken, key: bytes, nonce: bytes) -> bytes:
 
 
 def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
-    """The token that `sealed` wrote; ValueError where it is none, or not of this key."""
+    """Parse a stored token; ValueError if it is invalid, or has another key."""
     try:
         fields = json.loads(data)
         if fields.get("version") == SEALED:
@@ -70,7 +69,7 @@ def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
 
 
 def resealed(token_id: str, data: bytes, key: bytes, nonce: bytes) -> bytes | None:
-    """A signed node of this key in the sealed form; None for all others."""
+    """Convert a signed node with this key to the encrypted form; None for all others."""
     try:
         is_signed = json.loads(data).get("version") == SIGNED
         return sealed(parse(token_id, data, key), key, nonce) if is_signed else None
@@ -79,7 +78,7 @@ def resealed(token_id: str, data: bytes, key: bytes, nonce: bytes) -> bytes | No
 
 
 def may_be_over(data: bytes, now_ms: int) -> bool:
-    """Whether what is kept says that the token's time is over, whoever has written it."""
+    """Whether the stored expiry time has passed, whoever has written it."""
     try:
         fields = json.loads(data)
         if fields.get("version") == SEALED:
@@ -90,7 +89,7 @@ def may_be_over(data: bytes, now_ms: int) -> bool:
 
 
 def _head(token_id: str, ends_ms: int) -> dict[str, Any]:
-    """What stands beside the box, and is protected with it."""
+    """The unencrypted, authenticated part."""
     return {"version": SEALED, "tokenId": token_id, "endTimestamp": ends_ms}
 
 

@@ -1,7 +1,7 @@
-"""Batches of offsets and their deliveries, added up (Kafka's PersisterStateBatchCombiner).
+"""Combines batches of offsets with their delivery states (Kafka's PersisterStateBatchCombiner).
 
-Where two say something about the same offset, the higher delivery count wins, and among equal
-counts the higher delivery state: a write may come late, but deliveries never become fewer.
+If two batches contain the same offset, the higher delivery count wins, and with equal counts the
+higher delivery state: a write may arrive late, but delivery counts never decrease.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _LAST_OFFSET = attrgetter("last_offset")
 def combine(
     known: Iterable[StateBatch], added: Iterable[StateBatch], start_offset: int = NO_OFFSET
 ) -> tuple[StateBatch, ...]:
-    """The batches of both, in order and apart, without offsets below ``start_offset``; neighbours
-    of one state and count are one batch. ``known`` is in order and apart already.
+    """The batches of both, sorted and disjoint, without offsets below ``start_offset``; adjacent
+    batches with equal state and count are joined. ``known`` is sorted and disjoint already.
     """
     batches = list(known)
     for batch in added:
@@ -37,13 +37,13 @@ def _lay_over(batches: list[StateBatch], added: StateBatch) -> None:
     while end < len(batches) and batches[end].first_offset <= added.last_offset:
         end += 1
     pieces = _overlaid(batches[begin:end], added)
-    # The neighbours may have the same state and count as what is beside them now.
+    # The adjacent batches may now have an equal state and count.
     before, after = max(begin - 1, 0), min(end + 1, len(batches))
     batches[before:after] = _joined([*batches[before:begin], *pieces, *batches[end:after]])
 
 
 def _overlaid(touched: list[StateBatch], added: StateBatch) -> list[StateBatch]:
-    """The pieces of an added batch and of those that have offsets of it."""
+    """The pieces of an added batch and of the batches that overlap it."""
     pieces = []
     free = added.first_offset
     for known in touched:

@@ -1,5 +1,5 @@
-"""What is kept of a share-partition: its values, as the share coordinator and who asks it have
-them. No rule is here.
+"""The values in the stored state of a share-partition, as the share coordinator and its callers use
+them. It has no rules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARTITION = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
 class SharePartitionKey(NamedTuple):
-    """A partition of a topic as one share group has it."""
+    """A partition of a topic in one share group."""
 
     group_id: str
     topic_id: UUID
@@ -45,7 +45,7 @@ class SharePartitionKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> SharePartitionKey:
-        """What `str` gives, back. ValueError for what is no such key."""
+        """Parse the result of `str`. ValueError if it is invalid."""
         group_id, *rest = text.rsplit(":", 2)
         try:
             topic_id, partition = rest
@@ -58,15 +58,13 @@ class SharePartitionKey(NamedTuple):
             raise ValueError(f"{text!r} is not a share-partition: it must be {form}") from None
 
     def __str__(self) -> str:
-        """As FindCoordinator has it: group, topic id (as Kafka writes ids) and partition."""
+        """The form of FindCoordinator: group, topic id (in Kafka's format) and partition."""
         topic_id = urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode()
         return f"{self.group_id}:{topic_id}:{self.partition}"
 
 
 class StateBatch(NamedTuple):
-    """Offsets, the last included, that have the same delivery state and the same number of
-    deliveries.
-    """
+    """A range of offsets, including the last, with equal delivery state and delivery count."""
 
     first_offset: int
     last_offset: int
@@ -76,32 +74,32 @@ class StateBatch(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """What a partition's new leader reads."""
+    """The state that a partition's new leader reads."""
 
     state_epoch: int
     start_offset: int
-    """NO_OFFSET: the group has none yet."""
+    """NO_OFFSET if the group has none yet."""
     batches: tuple[StateBatch, ...]
-    """In order and apart; offsets in none of them were never delivered."""
+    """Sorted and disjoint; offsets outside them were never delivered."""
 
 
 class ShareSummary(NamedTuple):
-    """How far a share-partition is."""
+    """The progress of a share-partition."""
 
     state_epoch: int
     leader_epoch: int
     start_offset: int
-    """NO_OFFSET: the group has none yet."""
+    """NO_OFFSET if the group has none yet."""
     delivery_complete_count: int
-    """Of the offsets from the start offset on; NO_COUNT: not known."""
+    """Completed deliveries from the start offset on; NO_COUNT if unknown."""
 
 
 class ShareWrite(NamedTuple):
-    """What a partition's leader has changed."""
+    """A change by a partition's leader."""
 
     state_epoch: int
     leader_epoch: int
     start_offset: int = NO_OFFSET
-    """NO_OFFSET: not changed."""
+    """NO_OFFSET if unchanged."""
     delivery_complete_count: int = NO_COUNT
     batches: tuple[StateBatch, ...] = ()

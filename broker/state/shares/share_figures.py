@@ -1,5 +1,5 @@
-"""What is counted of share groups on the broker that leads their partitions (Kafka's
-SharePartitionMetrics and ShareGroupMetrics). Times are microseconds, ratios percent.
+"""Metrics of share groups on the broker that leads their partitions (Kafka's SharePartitionMetrics
+and ShareGroupMetrics). Times are in microseconds, ratios in percent.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ __all__ = ["ACKNOWLEDGE_TYPES", "GroupFigures", "PartitionFigures", "ShareFigure
 
 ACKNOWLEDGE_TYPES = {1: "Accept", 2: "Release", 3: "Reject", 4: "Renew"}
 MOST_GROUPS = 1000
-"""That have figures of their own; clients choose the ids."""
+"""The number of groups with separate figures; clients choose the ids."""
 OTHERS = "(others)"
 
 
 class PartitionFigures:
-    """Of one share-partition."""
+    """Figures of one share-partition."""
 
     __slots__ = ("_free_since_us", "batch_records", "lock_ratio", "lock_timeouts", "lock_us")
 
     def __init__(self) -> None:
         self.lock_timeouts = 0
-        """Records whose acquisition lock has ended by time."""
+        """Records whose acquisition lock has expired."""
         self.batch_records = Distribution()
-        """Records of each range that was acquired for the first time."""
+        """The number of records in each range that was acquired for the first time."""
         self.lock_us = Distribution()
-        """How long a fetch had the partition for itself (Kafka's fetch lock)."""
+        """How long a fetch locked the partition (Kafka's fetch lock)."""
         self.lock_ratio = Distribution()
-        """Which part of the time since the end of the fetch before that was."""
+        """Which share of the time since the end of the previous fetch that was."""
         self._free_since_us = -1
 
     def lock_ended(self, began_us: int, now_us: int) -> None:
-        """A fetch had it from then until now."""
+        """A fetch locked it from then until now."""
         held_us = now_us - began_us
         self.lock_us.record(held_us)
         if self._free_since_us >= 0:
@@ -44,20 +44,20 @@ class PartitionFigures:
 
 
 class GroupFigures:
-    """Of one share group."""
+    """Figures of one share group."""
 
     __slots__ = ("acquire_us", "fetch_ratio")
 
     def __init__(self) -> None:
         self.acquire_us = Distribution()
-        """From a fetch until it has acquired something."""
+        """The time from a fetch until it has acquired records."""
         self.fetch_ratio = Distribution()
-        """Partitions with records among those asked for."""
+        """The share of requested partitions that had records."""
 
 
 class TopicFigures:
-    """Requests that name a topic, or all of them. As in Kafka, not those that name one which is
-    unknown or which the member may not read.
+    """Counts requests for a topic, or for all topics. As in Kafka, requests for an unknown topic,
+    or one that the member may not read, do not count.
     """
 
     __slots__ = ("acknowledgements", "acknowledgements_failed", "fetches", "fetches_failed")
@@ -68,26 +68,26 @@ class TopicFigures:
 
 
 class ShareFigures:
-    """Of all of them."""
+    """Figures of all share groups."""
 
     def __init__(self) -> None:
         self.acknowledged = dict.fromkeys(ACKNOWLEDGE_TYPES, 0)
-        """Records, by the type of acknowledgement."""
+        """Acknowledged records, by type of acknowledgement."""
         self.lock_timeouts = 0
         self.load_us = Distribution()
-        """How long the state of a share-partition was read."""
+        """How long reading a share-partition's state took."""
         self.expired = 0
-        """Fetches that waited in vain."""
+        """Fetches that timed out without records."""
         self.evicted = 0
         """Share sessions that ended with their connection."""
         self.groups: dict[str, GroupFigures] = {}
         self.of_all = TopicFigures()
         """One request counts once for each of its topics."""
         self.topics: dict[UUID, TopicFigures] = {}
-        """By id; the page forgets those that are deleted."""
+        """By id; the page removes deleted topics."""
 
     def group(self, group_id: str) -> GroupFigures:
-        """A group's; beyond some groups, those of all others together."""
+        """The figures of a group; beyond a limit, groups share one object."""
         found = self.groups.get(group_id)
         if found is None:
             name = group_id if len(self.groups) < MOST_GROUPS else OTHERS
@@ -113,7 +113,7 @@ class ShareFigures:
         return found
 
     def fetched(self, group_id: str, asked: int, acquired: int, took_us: int) -> None:
-        """A fetch of so many partitions is answered; so many of them have records."""
+        """A fetch is answered: the number of its partitions, and of those with records."""
         figures = self.group(group_id)
         figures.fetch_ratio.record(100 * acquired // max(1, asked))
         if acquired:

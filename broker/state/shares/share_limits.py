@@ -1,4 +1,4 @@
-"""What the settings of a share group say about its records."""
+"""The settings of a share group for its records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNIT_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
 class ShareLimits(NamedTuple):
-    """The settings of one group, as a leader of its partitions needs them."""
+    """The settings of one group, as a leader of its partitions uses them."""
 
     lock_ms: int
     max_deliveries: int
@@ -23,13 +23,15 @@ class ShareLimits(NamedTuple):
     committed: bool
     """share.isolation.level is read_committed."""
     reset_ms: int
-    """share.auto.offset.reset: how far back a new group begins; EARLIEST or LATEST."""
+    """share.auto.offset.reset: where a new group starts, in ms before now, or EARLIEST or
+    LATEST.
+    """
     renews: bool
-    """A lock may be renewed."""
+    """Whether a lock may be renewed."""
 
 
 def limits_of(configs: Mapping[str, Any]) -> ShareLimits:
-    """From a group's typed settings."""
+    """Convert a group's typed settings."""
     return ShareLimits(
         configs["share.record.lock.duration.ms"],
         configs["share.delivery.count.limit"],

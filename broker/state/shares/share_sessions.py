@@ -1,5 +1,5 @@
 """Share sessions (KIP-932): which partitions a member of a share group fetches from a broker, and
-the epoch that its next request must have. What a member has acquired is not here.
+the epoch of its next request. Acquired records are elsewhere.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ C = TypeVar("C")
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of a topic that is known by its id."""
+    """A partition of a topic, by topic id."""
 
     topic_id: UUID
     partition: int
 
 
 class ShareSession(Generic[C]):
-    """What one member fetches here."""
+    """The partitions that one member fetches here."""
 
     __slots__ = ("connection", "epoch", "group_id", "member_id", "owner", "partitions")
 
@@ -35,24 +35,24 @@ class ShareSession(Generic[C]):
         self.group_id = group_id
         self.member_id = member_id
         self.owner = owner
-        """Whose its acquired records are: another number for each session."""
+        """The owner of its acquired records: a different number for each session."""
         self.connection = connection
-        """The one that opened it: it ends with it."""
+        """The connection that opened it; the session ends with it."""
         self.epoch = 1
-        """That the next request must have."""
+        """The epoch that the next request must have."""
         self.partitions: dict[TopicIdPartition, None] = {}
 
     def update(
         self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
     ) -> None:
-        """Fetch more partitions, and some no more."""
+        """Add partitions, and remove some."""
         for place in added:
             self.partitions[place] = None
         for place in forgotten:
             self.partitions.pop(place, None)
 
     def in_turn(self) -> list[TopicIdPartition]:
-        """The partitions; each request begins with another one."""
+        """The partitions; each request starts with a different one."""
         places = list(self.partitions)
         turn = self.epoch % len(places) if places else 0
         return places[turn:] + places[:turn]
@@ -71,7 +71,7 @@ class ShareSessionCache(Generic[C]):
 
     @property
     def partitions(self) -> int:
-        """How many they fetch, all together."""
+        """The total number of their partitions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def get(self, group_id: str, member_id: str) -> ShareSession[C] | None:
@@ -81,7 +81,7 @@ class ShareSessionCache(Generic[C]):
     def open(
         self, group_id: str, member_id: str, connection: C, max_sessions: int
     ) -> ShareSession[C] | int:
-        """A new session; the error code if there are too many. The member's earlier one must be
+        """Open a session; an error code if there are too many. The member's earlier session must be
         removed first.
         """
         if len(self._sessions) >= max_sessions:
@@ -93,8 +93,8 @@ class ShareSessionCache(Generic[C]):
         return session
 
     def take(self, group_id: str, member_id: str, epoch: int) -> ShareSession[C] | int:
-        """The session of a request with that epoch, whose turn it is; the error code otherwise. The
-        final epoch is always its turn.
+        """The session of a request with the expected epoch, or an error code. The final epoch is
+        always accepted.
         """
         session = self._sessions.get((group_id, member_id))
         if session is None:

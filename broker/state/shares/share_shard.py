@@ -1,6 +1,6 @@
 """One partition of __share_group_state as values (Kafka's ShareCoordinatorShard): the state of its
-share-partitions, and which record a request leads to. It appends nothing; what is appended comes
-back through `replay`, as it does when the log is loaded.
+share-partitions, and the record that each request creates. It appends nothing; appended records
+return through `replay`, as they do when the log is loaded.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["Kept", "Refusal", "ShareRecord", "ShareShard"]
 
 
 class Refusal(NamedTuple):
-    """Why something is not done."""
+    """A refusal."""
 
     error_code: int
     message: str | None = None
-    """None: the error's own."""
+    """None means the error's own message."""
 
 
 class ShareRecord(NamedTuple):
@@ -47,7 +47,7 @@ class ShareRecord(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept of one share-partition."""
+    """The state of one share-partition."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -58,13 +58,13 @@ class Kept(NamedTuple):
     created_ms: int
     written_ms: int
     updates: int
-    """Since the snapshot that was made because of them."""
+    """The number of updates since the last snapshot that updates caused."""
     highest_state_epoch: int
-    """Lower ones are fenced."""
+    """Lower epochs are fenced."""
     highest_leader_epoch: int
-    """Lower ones are fenced."""
+    """Lower epochs are fenced."""
     snapshot_offset: int
-    """Of the last snapshot's record."""
+    """The offset of the last snapshot's record."""
 
 
 UNKNOWN = ShareSummary(0, 0, NO_OFFSET, NO_COUNT)
@@ -75,12 +75,12 @@ NOT_INITIALIZED = {
 
 
 class ShareShard:
-    """Share-partitions by key. All its methods are quick, none waits."""
+    """Share-partitions by key. All its methods are fast and never wait."""
 
     def __init__(self, limit: int, *, check_invariants: bool = False) -> None:
         self._check_invariants = check_invariants
         self.limit = limit
-        """After so many updates of a share-partition follows a snapshot; may be changed."""
+        """The number of updates of a share-partition before a snapshot; may be changed."""
         self.partitions: dict[SharePartitionKey, Kept] = {}
         self._last_offset = -1
 
@@ -89,9 +89,9 @@ class ShareShard:
     def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> ShareRecord | Refusal:
-        """Begin the state of a share-partition; or begin it anew, if there is a start offset.
-        Without one the caller only wants it to be there: a group coordinator that was lost with the
-        answer is followed by one that asks again, and what members have acknowledged stays.
+        """Initialize the state of a share-partition, or reset it if a start offset is given.
+        Without one, the caller only needs the state to exist: if a group coordinator is lost with
+        the answer, the next one asks again, and acknowledgements must be kept.
         """
         kept = self.partitions.get(key)
         if kept is not None and state_epoch != NO_EPOCH and kept.highest_state_epoch > state_epoch:
@@ -115,7 +115,7 @@ class ShareShard:
     def write(
         self, key: SharePartitionKey, change: ShareWrite, now_ms: int
     ) -> ShareRecord | Refusal:
-        """Add a change."""
+        """Write a change."""
         kept = self.partitions.get(key)
         if kept is None:
             return Refusal(ErrorCode.INVALID_REQUEST, NOT_INITIALIZED["write"])
@@ -123,14 +123,14 @@ class ShareShard:
             return Refusal(ErrorCode.FENCED_LEADER_EPOCH)
         if change.state_epoch != NO_EPOCH and kept.highest_state_epoch > change.state_epoch:
             return Refusal(ErrorCode.FENCED_STATE_EPOCH)
-        change = change._replace(leader_epoch=kept.leader_epoch)  # only reads raise it
+        change = change._replace(leader_epoch=kept.leader_epoch)  # only reads increase it
         return self._record(key, kept, change, now_ms)
 
     def read(
         self, key: SharePartitionKey, leader_epoch: int, now_ms: int
     ) -> ShareRecord | Refusal | None:
-        """A new leader reads: a record of its epoch. None if the epoch is known; then, and after
-        the record is appended, `state_of` has the answer.
+        """A new leader reads the state; returns a record of its epoch, or None if the epoch is
+        known. In that case, or after the record is appended, `state_of` has the answer.
         """
         kept = self.partitions.get(key)
         if kept is None:
@@ -145,14 +145,14 @@ class ShareShard:
         return self._record(key, kept, change, now_ms)
 
     def delete(self, key: SharePartitionKey) -> ShareRecord | None:
-        """Forget a share-partition; None if it is not known."""
+        """Delete a share-partition; None if it is unknown."""
         if key not in self.partitions:
             return None
         return ShareRecord(ShareSnapshotKey(**key._asdict()), None)
 
     def cold_keys(self, interval_ms: int, now_ms: int) -> list[SharePartitionKey]:
-        """The share-partitions that had no snapshot for so long. None where all had one without an
-        update already.
+        """The share-partitions without a snapshot for this time. Empty if each has already had a
+        snapshot that no update caused.
         """
         if all(kept.created_ms != kept.written_ms for kept in self.partitions.values()):
             return []
@@ -161,7 +161,7 @@ class ShareShard:
         ]
 
     def snapshot(self, key: SharePartitionKey, now_ms: int) -> ShareRecord | None:
-        """The state of a share-partition written anew; None if it is not known."""
+        """A new snapshot of a share-partition; None if it is unknown."""
         kept = self.partitions.get(key)
         if kept is None:
             return None
@@ -171,7 +171,7 @@ class ShareShard:
     def _record(
         self, key: SharePartitionKey, kept: Kept, change: ShareWrite, now_ms: int
     ) -> ShareRecord:
-        """The change as an update, or with all before it as a snapshot."""
+        """The change as an update, or as a snapshot that includes it."""
         if kept.updates >= self.limit:
             start_offset = change.start_offset
             if start_offset == NO_OFFSET:
@@ -199,10 +199,10 @@ class ShareShard:
             ),
         )
 
-    # ---- what is in the log ----
+    # ---- replay ----
 
     def replay(self, record: ShareRecord, offset: int) -> None:
-        """Take over one record of the log."""
+        """Apply one record of the log."""
         key = SharePartitionKey(record.key.group_id, record.key.topic_id, record.key.partition)
         value = record.value
         if value is None:
@@ -217,10 +217,10 @@ class ShareShard:
 
     def _from_snapshot(self, kept: Kept | None, value: ShareSnapshotValue, offset: int) -> Kept:
         highest_state, highest_leader, updates = value.state_epoch, value.leader_epoch, 0
-        if kept is not None:  # a snapshot does not take the fence down
+        if kept is not None:  # a snapshot does not lower the fence
             highest_state = max(highest_state, kept.highest_state_epoch)
             highest_leader = max(highest_leader, kept.highest_leader_epoch)
-            # Only the snapshot that is due to them ends the count, in Kafka too.
+            # As in Kafka, only a snapshot that updates caused resets the count.
             updates = 0 if kept.updates >= self.limit else kept.updates
         return Kept(
             value.snapshot_epoch,
@@ -240,12 +240,12 @@ class ShareShard:
     # ---- questions ----
 
     def state_of(self, key: SharePartitionKey) -> ShareState:
-        """The state of a share-partition that is known."""
+        """The state of a known share-partition."""
         kept = self.partitions[key]
         return ShareState(kept.state_epoch, kept.start_offset, kept.batches)
 
     def summary_of(self, key: SharePartitionKey) -> ShareSummary:
-        """How far a share-partition is; of one that is not known, that it is nowhere yet."""
+        """The progress of a share-partition; for an unknown one, a summary without progress."""
         kept = self.partitions.get(key)
         if kept is None:
             return UNKNOWN
@@ -292,7 +292,7 @@ def _batches(values: list[StateBatchValue]) -> tuple[StateBatch, ...]:
 
 def _updated(kept: Kept | None, value: ShareUpdateValue, offset: int) -> Kept:
     added = _batches(value.state_batches)
-    if kept is None:  # its snapshot was pruned, or never there
+    if kept is None:  # its snapshot was pruned, or never existed
         return Kept(
             value.snapshot_epoch,
             0,
@@ -320,7 +320,7 @@ def _updated(kept: Kept | None, value: ShareUpdateValue, offset: int) -> Kept:
 
 
 def _check(kept: Kept) -> None:
-    """Assert what must hold of a share-partition (``kstore.check.invariants``)."""
+    """Assert the invariants of a share-partition"""
     assert kept.highest_state_epoch >= kept.state_epoch, kept
     assert kept.highest_leader_epoch >= kept.leader_epoch, kept
     next_offset = kept.start_offset

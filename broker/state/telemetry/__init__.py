@@ -1,4 +1,5 @@
-"""Client metrics (KIP-714): who pushes what, and OpenTelemetry's form of it. It keeps no values.
+"""Client metrics (KIP-714): which client pushes which metrics, and OpenTelemetry's format. It
+stores no values.
 
 May import: kstore.broker.state, kstore.errors.
 """

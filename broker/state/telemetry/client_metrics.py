@@ -1,7 +1,7 @@
 """Which client pushes which metrics, and how often (KIP-714): client instances, the subscriptions
-that match them, and what is wrong with a request.
+that match them, and the errors of requests.
 
-Kafka's rules in Kafka's order. What is pushed is not looked into here.
+The rules and their order are Kafka's. The pushed metrics are not parsed here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kstore.errors import ErrorCode
 __all__ = ["ACCEPTED_COMPRESSION", "ClientInstance", "Instances", "Subscription"]
 
 ACCEPTED_COMPRESSION = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: what clients should prefer, first."""
+"""zstd, lz4, gzip, snappy: the preferred one first."""
 KNOWN_COMPRESSION = (0, *ACCEPTED_COMPRESSION)
 DEFAULT_INTERVAL_MS = 300_000
 ALL_METRICS = "*"
@@ -36,15 +36,15 @@ class Subscription(Protocol):
 
     @property
     def metrics(self) -> Sequence[str]:
-        """Prefixes of names; ``*`` means all."""
+        """Prefixes of metric names; ``*`` means all."""
 
     @property
     def match(self) -> Mapping[str, LinearRegex]:
-        """Key to the pattern that the client's value has to match wholly."""
+        """Key to the pattern that must match the client's whole value."""
 
 
 class ClientInstance:
-    """One client: what it is to push, and when it last asked and pushed."""
+    """One client: the metrics that it should push, and the times of its last requests."""
 
     __slots__ = (
         "instance_id", "interval_ms", "last_error", "last_get_ms", "last_push_ms", "metrics",
@@ -71,17 +71,19 @@ class ClientInstance:
         self.subscription_id = crc - (1 << 32) if crc >> 31 else crc
 
     def may_get(self, now_ms: int) -> bool:
-        """Whether it may ask again; taken as asked then."""
+        """Whether it may request its subscriptions again; if so, the request is noted."""
         last_ms = max(self.last_get_ms, self.last_push_ms)
         if now_ms - last_ms >= self.interval_ms:
             self.last_get_ms = now_ms
             return True
-        # It was told to ask again.
+        # It was asked to request them again.
         retries = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         return self.last_error in retries
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether it may push: first after it has asked, then at its interval."""
+        """Whether it may push: first after it has requested its subscriptions, then at its
+        interval.
+        """
         may = self.last_get_ms > self.last_push_ms
         may = may or now_ms - self.last_push_ms >= self.interval_ms
         if may:
@@ -92,7 +94,7 @@ class ClientInstance:
         self, now_ms: int, subscription_id: int, compression: int, size: int, max_bytes: int,
         *, terminating: bool,
     ) -> int:  # fmt: skip
-        """Why a push is not taken; 0 if it is."""
+        """The error of a push; 0 if it is accepted."""
         if self.terminating:
             return ErrorCode.INVALID_REQUEST
         if not self.may_push(now_ms) and not terminating:
@@ -108,7 +110,7 @@ class ClientInstance:
 
 
 class Instances:
-    """The client instances that were heard of lately, at most so many."""
+    """The recently active client instances, up to a limit."""
 
     def __init__(self, max_instances: int = MAX_INSTANCES) -> None:
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
@@ -125,10 +127,10 @@ class Instances:
         version: int,
         now_ms: int,
     ) -> ClientInstance:
-        """The client's instance, made anew when the subscriptions have changed since.
+        """The client's instance, created again if the subscriptions have changed.
 
-        ``client`` has the client's value for each key that a subscription may match; what has the
-        same ``version`` is the same subscriptions.
+        ``client`` has the client's value for each key that a subscription may match; subscriptions
+        with the same ``version`` are equal.
         """
         found = self._instances.get(instance_id)
         if found is None or found.version != version:
@@ -139,7 +141,7 @@ class Instances:
         return found
 
     def _expire(self, now_ms: int) -> None:
-        """Forget clients that have been silent for some of their intervals, oldest first."""
+        """Remove clients that were inactive for some of their intervals, oldest first."""
         while len(self._instances) > 1:
             oldest = next(iter(self._instances.values()))
             kept_ms = max(KEPT_INTERVALS * oldest.interval_ms, MIN_KEPT_MS)

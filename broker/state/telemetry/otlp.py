@@ -1,9 +1,9 @@
-"""Reads metrics in OpenTelemetry's protobuf form (MetricsData), as Kafka's clients push them
-(KIP-714): gauges and sums; histograms and summaries, which clients do not send, are passed over.
+"""Reads metrics in OpenTelemetry's protobuf format (MetricsData), as Kafka's clients push them
+(KIP-714): gauges and sums. Histograms and summaries, which clients do not send, are skipped.
 
-Only the few message types that are needed are known here; everything else is skipped by its wire
-type. Bytes that are no MetricsData raise OtlpError. What has more attributes, longer texts or more
-fields than metrics of a client have raises OtlpTooLargeError, before it takes memory or time.
+Only the necessary message types are parsed; everything else is skipped by its wire type. Bytes that
+are not MetricsData raise OtlpError. More attributes, longer texts or more fields than a client's
+metrics have raise OtlpTooLargeError before they use memory or time.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ __all__ = ["Attributes", "OtlpError", "OtlpTooLargeError", "Point", "decode_metr
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MAX_VARINT_BYTES = 10
 MAX_ATTRIBUTES = 32
-"""Of a resource, and of a point: clients have three or four."""
+"""The limit for a resource, and for a point: clients send three or four."""
 MAX_TEXT_BYTES = 1024
-"""Of a name, and of an attribute's key and value."""
+"""The limit for a name, and for an attribute's key and value."""
 MAX_SMALL_FIELDS = 16
-"""Of a message without repeated fields, and of a point or resource beside its attributes."""
+"""The limit for a message without repeated fields, and for a point or resource without its
+attributes.
+"""
 FREE_FIELDS, BYTES_PER_FIELD = 4096, 4
-"""A push has at most so many fields, and one more for each so many bytes: clients' have one in six.
+"""The limit of fields in a push: a fixed number, and one more for each of this many bytes; clients
+send one in six bytes.
 """
 
 Field: TypeAlias = "tuple[int, int, int | memoryview]"
 Attributes: TypeAlias = "tuple[tuple[str, str], ...]"
 
-# Numbers of fields, as opentelemetry/proto/metrics/v1 gives them.
+# Field numbers of opentelemetry/proto/metrics/v1.
 METRICS_RESOURCES = 1
 RESOURCE, RESOURCE_SCOPES = 1, 2
 RESOURCE_ATTRIBUTES = 1
@@ -42,7 +45,7 @@ DELTA = 1
 
 
 class OtlpError(ValueError):
-    """The bytes are no metrics in OTLP form."""
+    """The bytes are not metrics in OTLP format."""
 
 
 class OtlpTooLargeError(OtlpError):
@@ -54,19 +57,19 @@ class Point(NamedTuple):
 
     name: str
     resource: Attributes
-    """Of the client: one object for all points of a resource."""
+    """Attributes of the client; all points of a resource share the object."""
     attributes: Attributes
-    """Of the point."""
+    """Attributes of the point."""
     value: float
     counter: bool
-    """A sum that only grows; else a gauge."""
+    """Whether it is a sum that only increases; otherwise it is a gauge."""
     delta: bool
-    """The value is what was added since the last push."""
+    """Whether the value is the increase since the last push."""
 
 
 def decode_metrics(data: bytes | bytearray) -> Iterator[Point | None]:
-    """Every point, as it is met, and None for each step without one, so that who decodes can give
-    others their turn. OtlpError where the bytes can't be read.
+    """Yield each point, and None for each step without one, so that the caller can give others
+    their turn. OtlpError if the bytes are malformed.
     """
     whole = memoryview(data)
     reader = _Reader(FREE_FIELDS + len(whole) // BYTES_PER_FIELD)
@@ -83,7 +86,7 @@ class _Reader:
         self._left = max_fields
 
     def fields(self, data: memoryview) -> Iterator[Field]:
-        """The fields of a message, counted."""
+        """The fields of a message; counts them."""
         for found in _fields(data):
             self._left -= 1
             if self._left < 0:
@@ -91,14 +94,14 @@ class _Reader:
             yield found
 
     def few(self, data: memoryview, most: int = MAX_SMALL_FIELDS) -> Iterator[Field]:
-        """The fields of a small message: too few to need a turn between them."""
+        """The fields of a small message: too few to need turns between them."""
         for count, found in enumerate(self.fields(data)):
             if count == most:
                 raise OtlpTooLargeError(f"one message has more than {most} fields")
             yield found
 
     def resource(self, data: memoryview) -> Iterator[Point | None]:
-        """The points of one resource; its attributes may stand behind them."""
+        """The points of one resource; its attributes may follow them."""
         attributes: Attributes = ()
         for number, kind, value in self.fields(data):
             yield None
@@ -164,7 +167,7 @@ class _Reader:
 
 
 def _any_value(fields: Iterator[Field]) -> str:
-    """A value of any type as text; lists and maps are left empty."""
+    """A value of any type as text; lists and maps become empty."""
     for number, kind, raw in fields:
         if number == 1:
             return _text(_message(kind, raw))

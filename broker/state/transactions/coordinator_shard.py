@@ -1,7 +1,7 @@
 """The transactional ids of one partition of __transaction_state, as a pure shard.
 
-`handle_*` decide and never mutate; `replay` takes over what is in the log, be it read at the start
-or just appended. It knows no log, clock or connection:
+`handle_*` make decisions and never mutate; `replay` applies records of the log, whether they were
+read at the start or just appended. The shard has no log, clock or connection:
 broker/runtime/transactions/transaction_coordinator.py runs it.
 """
 
@@ -44,14 +44,14 @@ __all__ = ["TransactionFilter", "TransactionSettings", "TransactionShard"]
 
 
 class TransactionSettings(NamedTuple):
-    """The broker settings that transactions obey, in Kafka's units and with Kafka's defaults."""
+    """The broker settings for transactions, in Kafka's units and with Kafka's defaults."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
 
 
 class TransactionFilter(NamedTuple):
-    """What ListTransactions asks for; empty parts ask for all."""
+    """The filter of ListTransactions; empty parts match all."""
 
     states: frozenset[str]
     producer_ids: frozenset[int]
@@ -60,7 +60,7 @@ class TransactionFilter(NamedTuple):
 
     @classmethod
     def of(cls, request: ListTransactionsRequest) -> TransactionFilter:
-        """A request's filter. ValueError for a pattern that is none."""
+        """The filter of a request. ValueError for an invalid pattern."""
         text = request.transactional_id_pattern
         pattern = LinearRegex(text) if text else None
         if pattern is not None and pattern.problem is not None:
@@ -73,8 +73,8 @@ class TransactionFilter(NamedTuple):
         )
 
     def accepts(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether a transaction is asked for, but for the pattern. One that never began is older
-        than all, in Kafka too.
+        """Whether a transaction matches, apart from the pattern. One that never began is older than
+        all others, as in Kafka.
         """
         return (
             (not self.producer_ids or transaction.producer_id in self.producer_ids)
@@ -83,22 +83,22 @@ class TransactionFilter(NamedTuple):
         )
 
     def matches(self, transactional_id: str) -> bool:
-        """Whether an id matches the pattern, if there is one. It costs the most: ask it last."""
+        """Whether an id matches the pattern, if there is one. It costs the most: check it last."""
         return self.pattern is None or self.pattern.matches(transactional_id)
 
     def cost(self, transactional_id: str) -> int:
-        """Steps that `matches` takes at most."""
+        """The largest number of steps of `matches`."""
         return 0 if self.pattern is None else self.pattern.cost(transactional_id)
 
 
 class TransactionShard:
-    """Transactions by transactional id. All its methods are quick, none waits."""
+    """Transactions by transactional id. All its methods are fast and never wait."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: set[str] = set()
-        """Those that may run out of time."""
+        """Ongoing transactions, which may time out."""
 
     # ---- decisions ----
 
@@ -135,7 +135,7 @@ class TransactionShard:
         client_version: int,
         now_ms: int,
     ) -> Decision:
-        """AddPartitionsToTxn and its like."""
+        """AddPartitionsToTxn and similar requests."""
         if not transactional_id:
             return Decision(ErrorCode.INVALID_REQUEST)
         current = self.transactions.get(transactional_id)
@@ -175,14 +175,14 @@ class TransactionShard:
         return complete(current, now_ms)
 
     def handle_overdue(self, transactional_id: str, now_ms: int) -> Transaction | None:
-        """The prepared abort of a transaction that has run out of time; None if it has not."""
+        """The prepared abort of a transaction past its timeout; None if it is not."""
         current = self.transactions.get(transactional_id)
         if current is None or not current.is_overdue(now_ms):
             return None
         return fence(current, now_ms)
 
     def expired(self, transactional_ids: Iterable[str], now_ms: int) -> list[TransactionRecord]:
-        """The tombstones of those that nobody has used for long."""
+        """The tombstones of transactional ids that were not used for long."""
         found = (self.transactions.get(transactional_id) for transactional_id in transactional_ids)
         return [
             tombstone(item.transactional_id)
@@ -190,14 +190,14 @@ class TransactionShard:
             if item is not None and item.is_forgettable(now_ms, self.settings.id_expiration_ms)
         ]
 
-    # ---- what is in the log ----
+    # ---- replay ----
 
     def record_of(self, transaction: Transaction) -> TransactionRecord:
-        """The record that makes a decided state last."""
+        """The record that stores a decided state."""
         return record_of(transaction)
 
     def commit(self, transaction: Transaction) -> None:
-        """Take over a decided state whose record is appended."""
+        """Apply a decided state whose record is appended."""
         self.transactions[transaction.transactional_id] = transaction
         if transaction.state == ONGOING:
             self.ongoing.add(transaction.transactional_id)
@@ -205,7 +205,7 @@ class TransactionShard:
             self.ongoing.discard(transaction.transactional_id)
 
     def replay(self, record: TransactionRecord) -> None:
-        """Take over one record of the log."""
+        """Apply one record of the log."""
         transactional_id = record.key.transactional_id
         if record.value is None:
             self.transactions.pop(transactional_id, None)
@@ -216,11 +216,11 @@ class TransactionShard:
     # ---- questions ----
 
     def prepared(self) -> list[Transaction]:
-        """Those whose markers may be missing: to be completed after a start."""
+        """Prepared transactions, whose markers may be missing: they are completed after a start."""
         return [item for item in self.transactions.values() if item.state in PREPARED]
 
     def is_prepared(self, transactional_id: str) -> bool:
-        """Whether its markers are to be written."""
+        """Whether its markers must be written."""
         return self.transactions[transactional_id].state in PREPARED
 
     def describe(self, transactional_id: str) -> DescribeTransactionsResponseTransactionState:

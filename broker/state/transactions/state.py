@@ -1,8 +1,8 @@
-"""One transactional id's state, the states it goes through, and the record that keeps it. What a
-request does to it is in transaction_steps.
+"""The state of one transactional id, its transitions, and the record that stores it.
+transaction_steps has the effects of requests.
 
 The fields are those of Kafka's TransactionLogValue, and `last_producer_epoch`, which no record
-keeps: after a restart a repeated InitProducerId is not recognised as one, in Kafka neither.
+contains: after a restart a repeated InitProducerId is not recognized, as in Kafka.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 LAST_EPOCH = 32767
-"""No client ever gets it, so that whoever has the one below can still be fenced."""
+"""No client ever gets it, so that a client with the epoch below can still be fenced."""
 NO_TIMEOUT_MS = 2_147_483_647
 
 TV_0, TV_2 = 0, 2
@@ -69,8 +69,8 @@ STATE_NAMES = {
     DEAD: "Dead",
     PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""Kafka's names. The last two are never in a record of kstore's: what expires is gone at once, and
-fencing an epoch is one step with preparing the abort.
+"""Kafka's names. kstore's records never have the last two: an expired id is deleted at once, and an
+epoch is fenced in the same step that prepares the abort.
 """
 PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 COMPLETED = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
@@ -88,7 +88,7 @@ TRANSITIONS: dict[int, frozenset[int]] = {
 
 
 class Transaction(NamedTuple):
-    """What the coordinator knows of a transactional id. Times in ms since 1970, -1 for none."""
+    """The coordinator's state of a transactional id. Times in ms since 1970, -1 for none."""
 
     transactional_id: str
     producer_id: int
@@ -96,22 +96,22 @@ class Transaction(NamedTuple):
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """Takes over when the markers are written, since the epochs of the present one are used up."""
+    """The producer id after the markers are written, because the current id has no epochs left."""
     timeout_ms: int = 0
     state: int = EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIMESTAMP
     updated_ms: int = NO_TIMESTAMP
     client_version: int = TV_0
-    """The transaction.version by which the last transaction ran."""
+    """The transaction.version of the last transaction."""
 
     @property
     def has_timed_out_at(self) -> int:
-        """When an ongoing transaction is to be aborted; a two-phase one never is."""
+        """When an ongoing transaction will be aborted; a two-phase one never is."""
         return self.started_ms + self.timeout_ms
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether it is ongoing and longer so than its producer allowed."""
+        """Whether it is ongoing and past its producer's timeout."""
         return (
             self.state == ONGOING
             and self.timeout_ms != NO_TIMEOUT_MS
@@ -119,12 +119,12 @@ class Transaction(NamedTuple):
         )
 
     def is_forgettable(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether nothing runs and nothing has changed for so long."""
+        """Whether no transaction is ongoing and nothing has changed for this time."""
         return self.state in RESTING and self.updated_ms <= now_ms - expiration_ms
 
 
 class TransactionRecord(NamedTuple):
-    """A record for __transaction_state; value None forgets the transactional id."""
+    """A record for __transaction_state; value None deletes the transactional id."""
 
     key: TransactionLogKey
     value: TransactionLogValue | None
@@ -132,7 +132,7 @@ class TransactionRecord(NamedTuple):
 
 
 def is_epoch_exhausted(producer_epoch: int) -> bool:
-    """Whether the producer id has no epoch left to give to a client."""
+    """Whether the producer id has no epoch left for a client."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
@@ -142,7 +142,7 @@ def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topic to its partitions, both in order."""
+    """Topic to its partitions, both sorted."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
@@ -150,7 +150,7 @@ def topics_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def record_of(transaction: Transaction) -> TransactionRecord:
-    """The record that keeps a transaction's state."""
+    """The record that stores a transaction's state."""
     partitions = None
     if transaction.state != EMPTY:
         partitions = [
@@ -175,12 +175,12 @@ def record_of(transaction: Transaction) -> TransactionRecord:
 
 
 def tombstone(transactional_id: str) -> TransactionRecord:
-    """The record that forgets a transactional id."""
+    """The record that deletes a transactional id."""
     return TransactionRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction:
-    """The state that a record keeps. ValueError for a status that is none."""
+    """The state in a record. ValueError for an invalid status."""
     if value.transaction_status not in TRANSITIONS:
         raise ValueError(
             f"the transactional id {transactional_id!r} has the status "

@@ -1,7 +1,7 @@
-"""What each request does to a transactional id: who is fenced, which epoch comes next, which state
-follows. Kafka's TransactionCoordinator with transaction.version 2 (KIP-98, KIP-360, KIP-890).
+"""The effect of each request on a transactional id: fencing, the next epoch, the next state.
+Kafka's TransactionCoordinator with transaction.version 2 (KIP-98, KIP-360, KIP-890).
 
-Every function takes the present state and returns a Decision; nothing is changed here.
+Every function takes the current state and returns a Decision; nothing is changed here.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
 
 
 class Claim(NamedTuple):
-    """Who a producer says it is."""
+    """The identity that a producer claims."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Decision(NamedTuple):
-    """An error code, or NONE with the state that follows (None: everything stays) and what the
-    producer is from now on.
+    """An error code, or NONE with the next state (None: no change) and the producer's new
+    identity.
     """
 
     error_code: int
@@ -70,11 +70,13 @@ def init_producer_id(
     new_producer_id: int,
     least_producer_id: int = 0,
 ) -> Decision:
-    """Give a producer its id and next epoch, which fences whoever had the one before. An id below
-    the least one is given up: a producer of a cluster whose logs are copied here may have it, too.
+    """Give a producer its id and next epoch, which fences the producer with the one before. An id
+    below the least one is replaced: a producer of a cluster whose logs are copied here may have it,
+    too.
 
-    A claim (KIP-360) is from a producer that goes on after an error: it must be the present one. An
-    ongoing transaction is aborted first: CONCURRENT_TRANSACTIONS, with the prepared abort.
+    A producer that continues after an error makes a claim (KIP-360), which must be the current
+    identity. An ongoing transaction is aborted first: CONCURRENT_TRANSACTIONS, with the prepared
+    abort.
     """
     if current is None:
         current = Transaction(transactional_id, new_producer_id, timeout_ms=timeout_ms)
@@ -111,8 +113,8 @@ def init_producer_id(
 
 
 def _is_known_producer(current: Transaction, claim: Claim, least_producer_id: int) -> bool:
-    """Whether the id is the present one, or the one before that was given up (the producer did not
-    get the answer that told it the new one).
+    """Whether the id is the current one, or the one before that was replaced (the producer missed
+    the answer with the new one).
     """
     return (
         current.producer_epoch == NO_PRODUCER_EPOCH
@@ -131,8 +133,8 @@ def _is_known_producer(current: Transaction, claim: Claim, least_producer_id: in
 
 
 def _needs_new_id(current: Transaction, claim: Claim | None) -> bool:
-    """Whether the id has no epoch left for the producer. An abort may have taken the last one of
-    all, which nobody may have; its producer is one behind.
+    """Whether the id has no epoch left for the producer. An abort may have used the last epoch,
+    which no client may have; its producer is one behind.
     """
     if not is_epoch_exhausted(current.producer_epoch):
         return False
@@ -144,15 +146,15 @@ def _needs_new_id(current: Transaction, claim: Claim | None) -> bool:
 
 
 def _next_epoch(current: Transaction, claim: Claim | None) -> tuple[int, int] | None:
-    """The next epoch and the one before it; None for a claim that is fenced.
+    """The next epoch and the one before it; None if the claim is fenced.
 
-    Without a claim no epoch is remembered as the one before: a repetition by the producer that has
-    just been fenced must not succeed.
+    Without a claim no previous epoch is kept: a repeated request of the producer that was just
+    fenced must not succeed.
     """
     if claim is None:
         return current.producer_epoch + 1, NO_PRODUCER_EPOCH
     if claim.producer_epoch == current.last_producer_epoch != NO_PRODUCER_EPOCH:
-        return current.producer_epoch, current.last_producer_epoch  # a repetition
+        return current.producer_epoch, current.last_producer_epoch  # a repeated request
     if is_epoch_exhausted(current.producer_epoch):
         return None
     if current.producer_epoch in (NO_PRODUCER_EPOCH, claim.producer_epoch):
@@ -170,9 +172,10 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Add partitions to the transaction, which begins with the first."""
+    """Add partitions to the transaction; the first one begins it."""
     if current is not None and current.state in PREPARED:
-        # First of all: the producer may know its next id already, which takes over in a moment.
+        # Check this first: the producer may already know its next id, which is about to replace
+        # this one.
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
     error_code = _producer_error(current, claim)
     if error_code != ErrorCode.NONE:
@@ -194,8 +197,8 @@ def add_partitions(
 def verify_partitions(
     current: Transaction | None, claim: Claim, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Per partition, whether it is part of the producer's transaction: TRANSACTION_ABORTABLE if
-    not.
+    """For each partition, whether it belongs to the producer's transaction: TRANSACTION_ABORTABLE
+    if not.
     """
     error_code = _producer_error(current, claim)
     if error_code == ErrorCode.NONE and current is not None and current.state in PREPARED:
@@ -228,7 +231,7 @@ def end_transaction(
     *,
     committed: bool,
 ) -> Decision:
-    """Prepare the commit or the abort that a producer asks for."""
+    """Prepare the commit or the abort that a producer requests."""
     if current is None:
         return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_version >= TV_2:
@@ -240,7 +243,7 @@ def end_transaction(
         prepared = _prepared(current, PREPARE_COMMIT if committed else PREPARE_ABORT, now_ms)
         return Decision(ErrorCode.NONE, prepared._replace(client_version=TV_0))
     if current.state == (COMPLETE_COMMIT if committed else COMPLETE_ABORT):
-        return Decision(ErrorCode.NONE)  # a repetition
+        return Decision(ErrorCode.NONE)  # a repeated request
     if current.state in PREPARED:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
     return Decision(ErrorCode.INVALID_TXN_STATE)
@@ -254,21 +257,22 @@ def _end_with_new_epoch(
     *,
     committed: bool,
 ) -> Decision:
-    """With transaction.version 2: the epoch tells a repetition (one behind) from a new request.
+    """With transaction.version 2: the epoch distinguishes a repeated request (one behind) from a
+    new one.
 
-    As with Kafka, whose transaction was aborted from outside (it ran out of time, or another
-    producer begins) is told the epoch that follows if it asks for an abort: nobody has got that
+    As in Kafka, a producer whose transaction was aborted by the coordinator (a timeout, or another
+    producer begins) gets the next epoch if it requests an abort: no other producer has got that
     one, and another producer's InitProducerId fences it again.
     """
     if current.state in PREPARED:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
-    raised = current.client_version >= TV_2  # else the last end did not take an epoch
+    raised = current.client_version >= TV_2  # otherwise the last end did not use an epoch
     overflowed = raised and (
         current.previous_producer_id == claim.producer_id
         and claim.producer_epoch == LAST_EPOCH - 1
         and current.producer_epoch == 0
     )
-    # Nobody may hold the last epoch of all: its own end would have none left.
+    # No producer may have the last epoch: its own end would have none left.
     one_behind = current.producer_epoch == claim.producer_epoch + 1 < LAST_EPOCH
     repeated = overflowed or (raised and one_behind)
     is_present = current.producer_epoch == claim.producer_epoch
@@ -285,7 +289,7 @@ def _end_with_new_epoch(
             return Decision(ErrorCode.INVALID_TXN_STATE)
         if committed:
             return Decision(ErrorCode.INVALID_TXN_STATE)
-        # An abort of a transaction without partitions: only the epoch is taken.
+        # An abort of a transaction without partitions only uses an epoch.
         current = current._replace(started_ms=now_ms)
     state = PREPARE_COMMIT if committed else PREPARE_ABORT
     prepared = _prepared_with_new_epoch(current, state, now_ms)
@@ -312,7 +316,9 @@ def _prepared(current: Transaction, state: int, now_ms: int) -> Transaction:
 
 
 def _prepared_with_new_epoch(current: Transaction, state: int, now_ms: int) -> Transaction:
-    """The markers carry the new epoch: no batch of the ended transaction can follow them."""
+    """A prepared state whose markers have the new epoch: no batch of the ended transaction can
+    follow them.
+    """
     return _prepared(current, state, now_ms)._replace(
         producer_epoch=min(current.producer_epoch + 1, LAST_EPOCH),
         last_producer_epoch=current.producer_epoch,
@@ -321,7 +327,7 @@ def _prepared_with_new_epoch(current: Transaction, state: int, now_ms: int) -> T
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
-    """What follows a prepared transaction once all its markers are written."""
+    """The state after a prepared transaction, when all its markers are written."""
     assert current.state in PREPARED, current
     producer_id, epoch = current.producer_id, current.producer_epoch
     if current.client_version >= TV_2 and current.next_producer_id != NO_PRODUCER_ID:

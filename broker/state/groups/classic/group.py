@@ -1,9 +1,8 @@
-"""A classic consumer group as a value: members, generation, state. It makes no decisions and knows
-no requests.
+"""A classic consumer group as a value: members, generation, state. It makes no decisions.
 
-A step works on a copy (see classic_step); the live group is only ever replaced as a whole. What is
-persisted of it is `metadata_record`'s value; the rest (who waits for a join or sync, who is
-pending) is soft and ends with the coordinator.
+A step works on a copy (see classic_step); the live group is only replaced as a whole.
+`metadata_record` has the persisted part; the rest (parked joins and syncs, pending members) is soft
+state and is lost with the coordinator.
 """
 
 from __future__ import annotations
@@ -54,7 +53,9 @@ VALID_PREVIOUS: Mapping[str, frozenset[str]] = {
     COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE}),
     STABLE: frozenset({COMPLETING_REBALANCE}),
 }
-"""State to the states it is entered from. A deleted group is gone, so none is ever Dead."""
+"""State to the states from which it can be entered. A deleted group is removed, so no group is ever
+Dead.
+"""
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 GROUP_METADATA_VERSION = 3
@@ -76,7 +77,7 @@ class ClassicMember(NamedTuple):
     awaiting_join: Token = None
     awaiting_sync: Token = None
     is_new: bool = False
-    """Joined and not yet in any generation: it can't heartbeat, so only a timeout of its own
+    """It has joined but is not in a generation yet: it cannot heartbeat, so only its own timeout
     removes it.
     """
 
@@ -86,8 +87,8 @@ class ClassicMember(NamedTuple):
 
 
 class ClassicGroup:
-    """The group. Invariants: a leader exists if and only if there are members, and is one of them;
-    every static member id is a member; ``supported`` and ``joined`` count over ``members``.
+    """The group. Invariants: a leader exists if and only if there are members, and it is one of
+    them; every static member id is a member; ``supported`` and ``joined`` count over ``members``.
     """
 
     __slots__ = (
@@ -129,7 +130,7 @@ class ClassicGroup:
         self.supported: dict[str, int] = {}
         """Protocol name to the number of members that support it."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None: not known, as the members speak another embedded protocol than the consumer's."""
+        """None: unknown, because the members use another embedded protocol than the consumer's."""
         self.new_member_added = False
         self.lacking: frozenset[str] = frozenset()
         """Topics whose partitions are held back from the members (held_back.py). Soft."""
@@ -149,12 +150,12 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, and none in a rebalance that is on."""
+        """Whether it has no members, and none that is joining."""
         return self.state == EMPTY
 
     @property
     def is_unused(self) -> bool:
-        """Whether it may go as soon as it has no offsets left."""
+        """Whether it can be deleted as soon as it has no offsets left."""
         return self.state == EMPTY and not self.pending_join
 
     @property
@@ -164,12 +165,12 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is awaited in the join phase."""
+        """Whether all members have joined."""
         return len(self.members) == self.joined and not self.pending_join
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may start from the present state."""
+        """Whether a rebalance may start in the current state."""
         return self.state in VALID_PREVIOUS[PREPARING_REBALANCE]
 
     @property
@@ -178,7 +179,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: ClassicMember) -> None:
-        """Add a member that is not there yet; the first one sets the protocol type and leads."""
+        """Add a new member; the first one sets the protocol type and is the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if member.group_instance_id is not None:
@@ -203,7 +204,9 @@ class ClassicGroup:
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or pending member, if it is there; the next member leads if it led."""
+        """Remove a member or pending member, if it exists; if it was the leader, the next member
+        becomes leader.
+        """
         member = self.members.pop(member_id, None)
         self._discount(member)
         if member is not None and member.group_instance_id is not None:
@@ -214,7 +217,9 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def rename_static(self, group_instance_id: str, new_member_id: str) -> ClassicMember:
-        """Give a static member a new member id, with its assignment and lead, and return it."""
+        """Give a static member a new member id, with its assignment and leadership, and
+        return it.
+        """
         old = self.members.pop(self.static_members[group_instance_id])
         self._discount(old)
         self.pending_sync.discard(old.member_id)
@@ -237,7 +242,7 @@ class ClassicGroup:
                 del self.supported[name]
 
     def supports(self, protocol_type: str, names: list[str]) -> bool:
-        """Whether somebody of this protocol type who speaks these protocols can be a member."""
+        """Whether a client with this protocol type and these protocols can be a member."""
         if self.state == EMPTY:
             return bool(protocol_type and names)
         return self.protocol_type == protocol_type and any(
@@ -257,7 +262,7 @@ class ClassicGroup:
         return max((name for name, _ in preferred if name in votes), key=votes.__getitem__)
 
     def transition_to(self, state: str, now_ms: int) -> None:
-        """Enter a state from one that leads there."""
+        """Enter a state; the current state must allow it."""
         assert self.state in VALID_PREVIOUS[state], (self.group_id, self.state, state)
         self.previous_state = self.state
         self.state = state
@@ -274,7 +279,7 @@ class ClassicGroup:
         self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
 
     def compute_subscribed_topics(self) -> Work[frozenset[str] | None]:
-        """All topics in the members' consumer subscriptions; None if those are not to be read."""
+        """All topics in the members' consumer subscriptions; None if they cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         topics: set[str] = set()
@@ -295,8 +300,8 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """Members commit in their generation, others while the group is empty. A transaction's
-        commit may come in any state, and from producers that name no member.
+        """Members commit in their generation, other clients while the group is empty. The commit of
+        a transaction is allowed in any state, also from producers that name no member.
         """
         if claim.epoch < 0 and self.state == EMPTY:
             return ErrorCode.NONE
@@ -316,11 +321,11 @@ class ClassicGroup:
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """A classic group does not know who owns a partition."""
+        """Always NONE: a classic group does not know who owns a partition."""
         return ErrorCode.NONE
 
     def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Whether it is a member: what each one has is known to members only."""
+        """Whether it is a member: only members know their assignments."""
         return member_id in self.members
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
@@ -331,12 +336,12 @@ class ClassicGroup:
         return () if member is None else (session_timer(self.group_id, member),)
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
-        """Anybody may read a classic group's offsets."""
+        """Always NONE: any client may read a classic group's offsets."""
         return ErrorCode.NONE
 
     def retained_since(self, commit_timestamp: int) -> int | None:
-        """KIP-211: from the time when the group became empty; without members ever, from the
-        commit; in an active group only for topics that nobody consumes.
+        """KIP-211: since the group became empty; if it never had members, since the commit; in an
+        active group only for topics that no member consumes.
         """
         if self.protocol_type is None:
             return commit_timestamp
@@ -351,13 +356,13 @@ class ClassicGroup:
         return ErrorCode.NONE if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def delete_offsets_error(self) -> int:
-        """Of an active group only a consumer's subscriptions can be read."""
+        """In an active group, only the subscriptions of consumers are known."""
         if self.state == EMPTY or self.uses_consumer_protocol:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that delete the group itself, its offsets apart."""
+        """The records that delete the group itself, without its offsets."""
         return [metadata_tombstone(self.group_id)]
 
 
@@ -429,7 +434,7 @@ def replay_metadata(
     record_offset: int,
     producer_id: int,
 ) -> None:
-    """Take over a record of a classic group's state."""
+    """Apply a record of a classic group's state."""
     if value is not None:
         shard.groups[key.group] = restore_group(key.group, value)
     elif isinstance(shard.groups.get(key.group), ClassicGroup):
@@ -439,7 +444,7 @@ def replay_metadata(
 def session_timer(
     group_id: str, member: ClassicMember, timeout_ms: int | None = None
 ) -> TimerChange:
-    """The timer that starts the member's session anew."""
+    """The timer that restarts the member's session."""
     return TimerChange(
         heartbeat_key(group_id, member.member_id),
         member.session_timeout_ms if timeout_ms is None else timeout_ms,
@@ -448,7 +453,7 @@ def session_timer(
 
 
 def member_error(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> int:
-    """NONE if the ids name a present member, else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID
+    """NONE if the ids name a current member, else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID
     (KIP-345).
     """
     if group_instance_id is not None:
@@ -461,7 +466,7 @@ def member_error(group: ClassicGroup, member_id: str, group_instance_id: str | N
 
 
 def _subscription_topics(metadata: bytes) -> list[str] | None:
-    """The topics of a consumer's subscription of any version; None if it is not one."""
+    """The topics of a consumer's subscription of any version; None if it is malformed."""
     try:
         subscription = ConsumerProtocolSubscription.decode(
             metadata, 0, offset=SUBSCRIPTION_VERSION_BYTES, allow_trailing=True

@@ -1,9 +1,9 @@
-"""A contraction (KIP-253) and groups of the classic protocol, whose own leader decides who gets
-what: partitions that a group may not read yet are taken out of what the leader gives, before it is
-kept. Once the group may read them, its members are called to join again.
+"""Contractions (KIP-253) and groups of the classic protocol, whose leader makes the assignment:
+partitions that a group may not read yet are removed from the leader's assignment before it is
+stored. Once the group may read them, its members must join again.
 
-Kafka Streams names the tasks of each partition in its assignments once more, and ends where one
-lacks a partition: its groups are not held back.
+Kafka Streams also lists the tasks of each partition in its assignments, and fails if a partition is
+missing: its groups are not held back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STREAMS_ASSIGNOR = "stream"
 
 
 def _decoded(assignment: bytes) -> tuple[ConsumerProtocolAssignment, int] | None:
-    """An assignment and its version; None where it is no consumer's."""
+    """An assignment and its version; None if it is not a consumer's."""
     if len(assignment) < VERSION_BYTES:
         return None
     version = int.from_bytes(assignment[:VERSION_BYTES], "big", signed=True)
@@ -44,7 +44,7 @@ def _may_be_cut(group: ClassicGroup) -> bool:
 def without_held_back(
     group: ClassicGroup, given: dict[str, bytes], image: MetadataImage | None
 ) -> tuple[dict[str, bytes], frozenset[str]]:
-    """What members may have of what the leader gives them, and the topics of which they lack
+    """The allowed part of the leader's assignment, and the topics of which members lack
     partitions.
     """
     hidden = {} if image is None else {
@@ -75,20 +75,20 @@ def without_held_back(
 
 
 def is_due(group: ClassicGroup, image: MetadataImage | None) -> bool:
-    """Whether members that lack partitions may have them now."""
+    """Whether the missing partitions may be assigned now."""
     if group.state != STABLE or not group.lacking or image is None:
         return False
     return not any(name in image.topics and image.topics[name].hidden for name in group.lacking)
 
 
 def assigned_partitions(group: ClassicGroup, topic: str) -> frozenset[int] | None:
-    """A topic's partitions that members have; None where that can't be read."""
+    """The assigned partitions of a topic; None if assignments are unreadable."""
     assigned = _all_assigned(group)
     return None if assigned is None else frozenset(assigned.get(topic, ()))
 
 
 def _all_assigned(group: ClassicGroup) -> dict[str, set[int]] | None:
-    """The partitions that members have, by topic; None where that can't be read."""
+    """The assigned partitions by topic; None if assignments are unreadable."""
     assigned: dict[str, set[int]] = {}
     for member in group.members.values():
         if not member.assignment:
@@ -102,8 +102,8 @@ def _all_assigned(group: ClassicGroup) -> dict[str, set[int]] | None:
 
 
 def lacks_remaining(group: ClassicGroup, image: MetadataImage | None) -> frozenset[str]:
-    """The topics of which a group whose log was replayed has partitions, and not the first one: its
-    members were held back by a contraction, which may have been rolled back since.
+    """After replay, the topics of which a group has partitions but not the first one: a contraction
+    held it back, and may have been rolled back since.
     """
     if group.state != STABLE or image is None or not image.ordered or not _may_be_cut(group):
         return frozenset()

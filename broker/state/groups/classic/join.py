@@ -1,7 +1,7 @@
 """JoinGroup of the classic protocol, versions 0 to 9: from a request to a parked or answered join.
 
-KIP-394 (a member id is asked for first), KIP-345 (static members), KIP-559 (protocol type), KIP-800
-(reasons, skipped assignment). It appends nothing and holds no timer: see Step.
+KIP-394 (a client first requests a member id), KIP-345 (static members), KIP-559 (protocol type),
+KIP-800 (reasons, skipped assignment). It appends nothing and sets no timers: see Step.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def join_group(
     step = Step(group or ClassicGroup(request.group_id, ctx.now_ms), ctx, settings)
     response = yield from _join(step, request)
     if is_new_group and not step.records:
-        # That there is such a group is told at once; who is in it when a generation is complete.
+        # The group is visible at once; its members when a generation is complete.
         empty = ClassicGroup(request.group_id, ctx.now_ms)
         step.records.append((yield from metadata_record(empty)))
     return step.result(response)
@@ -96,8 +96,8 @@ def _join(step: Step, request: JoinGroupRequest) -> Work[JoinGroupResponse | Non
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Whether there is room. While joining, those who joined count, so that late ones are the ones
-    to go.
+    """Whether the group has room. During a join phase, joined members count, so late ones are
+    refused.
     """
     member = group.members.get(member_id)
     if group.state == EMPTY:
@@ -132,7 +132,7 @@ def _join_with_id(step: Step, request: JoinGroupRequest) -> Work[JoinGroupRespon
     group = step.group
     member_id = request.member_id
     if member_id in group.pending_join:
-        if request.group_instance_id is not None:  # ids are pending for dynamic members only
+        if request.group_instance_id is not None:  # only dynamic members have pending ids
             return _failure(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         yield from _add_member(step, request, member_id)
         return None
@@ -144,7 +144,7 @@ def _join_with_id(step: Step, request: JoinGroupRequest) -> Work[JoinGroupRespon
     if group.state == EMPTY:
         return _failure(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     changed = group.members[member_id].protocols != _protocols(request)
-    # A leader's join in a stable group asks for a rebalance: it may have seen new partitions.
+    # A leader's join in a stable group requests a rebalance: it may have seen new partitions.
     leads_stable = group.state == STABLE and group.leader_id == member_id
     if group.state == PREPARING_REBALANCE or changed or leads_stable:
         _update_member(step, request, member_id)
@@ -162,8 +162,9 @@ def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> Work[N
         group.new_member_added = True
     member = _member(step, request, member_id)
     group.add(member)
-    # It can't heartbeat before it has its answer, and a closed connection is not seen while its
-    # join is parked: so a join that takes too long is given up, and the client may come again.
+    # The member cannot heartbeat before it has its answer, and a closed connection is not noticed
+    # while its join is parked. So a join that takes too long is dropped, and the client may try
+    # again.
     step.expect_heartbeat(member, step.settings.new_member_join_timeout_ms)
     yield from step.rebalance_or_complete_join()
 
@@ -183,7 +184,7 @@ def _update_member(step: Step, request: JoinGroupRequest, member_id: str) -> Non
 def _replace_static_member(
     step: Step, request: JoinGroupRequest, new_member_id: str
 ) -> Work[JoinGroupResponse | None]:
-    """A static member came back without its id: the old id is fenced; a stable group need not
+    """A static member returned without its id: the old id is fenced; a stable group need not
     rebalance.
     """
     group = step.group
@@ -199,7 +200,7 @@ def _replace_static_member(
     step.expect_heartbeat(group.rename_static(instance_id, new_member_id))
     _update_member(step, request, new_member_id)
     if group.state == COMPLETING_REBALANCE:
-        # The leader may be assigning to the old id already.
+        # The leader may already be assigning to the old id.
         yield from step.prepare_rebalance()
     elif group.state != STABLE:
         yield from step.maybe_complete_join()
@@ -211,8 +212,8 @@ def _replace_static_member(
         if step.ctx.api_version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
             response.skip_assignment = group.leader_id == new_member_id
         else:
-            # An older client that heard it leads would send a new assignment: it is told the old
-            # leader's id.
+            # An older client that is named as leader would send a new assignment: the answer names
+            # the old leader's id.
             response.members = []
             response.leader = old_leader_id or ""
         step.answer_join(new_member_id, response)

@@ -1,8 +1,8 @@
-"""The working copy of a classic group during one step, and the moves that joins, syncs and timers
-share.
+"""The working copy of a classic group during one step, and the operations that joins, syncs and
+timers share.
 
-Everything a step does is written to its own copy of the group and to lists, which become the step's
-Result; the live group is not touched. The order of moves and the error codes are Kafka's.
+A step changes its own copy of the group and some lists, which become its Result; the live group is
+not touched. The order of operations and the error codes are Kafka's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNKNOWN_MEMBER_ID = ""
 
 
 class Step:
-    """One step on a group: change ``group`` by its moves, then take the ``result``."""
+    """One step on a group: change ``group`` with its methods, then take the ``result``."""
 
     def __init__(self, group: ClassicGroup, ctx: GroupContext, settings: GroupSettings) -> None:
         self.group = group.copy()
@@ -59,7 +59,7 @@ class Step:
         self._timers: dict[TimerKey, TimerChange] = {}
 
     def result(self, response: Message | None = None) -> Result:
-        """What the step decided; without ``response`` the asker is answered by a completion."""
+        """The result of the step; without ``response`` a completion answers the client."""
         return Result(
             response,
             tuple(self.records),
@@ -77,7 +77,7 @@ class Step:
         self._timers[key] = TimerChange(key, 0, None)
 
     def expect_heartbeat(self, member: ClassicMember, timeout_ms: int | None = None) -> None:
-        """Start the member's session anew."""
+        """Restart the member's session."""
         change = session_timer(self.group.group_id, member, timeout_ms)
         self._timers[change.key] = change
 
@@ -102,7 +102,7 @@ class Step:
         return True
 
     def drop_member(self, member_id: str) -> None:
-        """Remove a member, telling its parked join that it has to come back as a new one."""
+        """Remove a member; the answer to its parked join makes it return as a new one."""
         rejected = JoinGroupResponse(member_id="", error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         self.answer_join(member_id, rejected)
         self.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -110,12 +110,12 @@ class Step:
         self.forget_heartbeat(member_id)
 
     def drop_pending(self, member_id: str) -> None:
-        """Remove a member that was given an id and has not joined with it."""
+        """Remove a member that received an id and has not joined with it."""
         self.group.remove(member_id)
         self.forget_heartbeat(member_id)
 
     def join_response(self, member_id: str) -> Work[JoinGroupResponse]:
-        """The present generation, as the member is to know it; the leader learns the members."""
+        """The answer about the current generation; for the leader, with the members."""
         group = self.group
         leads = group.leader_id == member_id
         members = (yield from self.described_members()) if leads else []
@@ -142,7 +142,7 @@ class Step:
         return (yield from each(described, self.group.members.values()))
 
     def rebalance_or_complete_join(self) -> Work[None]:
-        """Start a rebalance; if one is on already, end its join phase if it can end."""
+        """Start a rebalance; if one is in progress, end its join phase if possible."""
         if self.group.can_rebalance:
             yield from self.prepare_rebalance()
         else:
@@ -168,12 +168,14 @@ class Step:
             self.wait_for_joins()
 
     def wait_for_joins(self) -> None:
-        """Let the join phase end with the rebalance timeout at the latest."""
+        """End the join phase with the rebalance timeout at the latest."""
         event = JoinExpired(self.group.group_id)
         self.set_timer(join_key(self.group.group_id), self.group.rebalance_timeout_ms, event)
 
     def maybe_complete_join(self) -> Work[None]:
-        """End the join phase if all members are in; a new group's phase ends by its timer only."""
+        """End the join phase if all members have joined; a new group's phase ends only by its
+        timer.
+        """
         group = self.group
         if (
             group.state == PREPARING_REBALANCE
@@ -183,9 +185,7 @@ class Step:
             yield from self.complete_join()
 
     def complete_join(self) -> Work[None]:
-        """End the join phase: drop dynamic members that stayed away, begin a generation, answer
-        joins.
-        """
+        """End the join phase: drop dynamic members that did not join, begin"""
         group = self.group
         self.cancel_timer(join_key(group.group_id))
         for member in list(group.members.values()):
@@ -194,7 +194,7 @@ class Step:
                 self.forget_heartbeat(member.member_id)
             yield
         if group.members and not self._elect_joined_leader():
-            self.wait_for_joins()  # only absent static members: their sessions decide
+            self.wait_for_joins()  # only static members are absent: their sessions decide
             return
         yield from group.start_generation(self.ctx.now_ms)
         if group.state == EMPTY:
@@ -213,7 +213,7 @@ class Step:
         self.set_timer(sync_key(group.group_id), group.rebalance_timeout_ms, event)
 
     def _elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined; False if nobody has."""
+        """Make sure that the leader has joined; False if no member has."""
         members = self.group.members
         leader = members.get(self.group.leader_id or "")
         if leader is not None and leader.awaiting_join is not None:
@@ -238,21 +238,19 @@ class Step:
                 assignment=member.assignment,
             )
             if self.answer_sync(member_id, response):
-                # A session that ran out while the member waited here was not held against it.
+                # A session that expired while the member waited here did not count.
                 self.expect_heartbeat(member)
             yield
 
     def become_stable(self, assignment: dict[str, bytes]) -> Work[None]:
-        """Take the leader's assignment, persist the generation and answer the parked syncs."""
+        """Apply the leader's assignment, persist the generation and answer the parked syncs."""
         yield from self.propagate_assignment(assignment, ErrorCode.NONE)
         self.records.append((yield from metadata_record(self.group)))
         self.group.transition_to(STABLE, self.ctx.now_ms)
 
 
 def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Work[Result]:
-    """After the log was replayed: expect the members' heartbeats; shrink a group over the size
-    limit.
-    """
+    """After replay: start the members' sessions; rebalance a group over the size limit."""
     step = Step(group, ctx, shard.settings)
     step.group.lacking = lacks_remaining(group, ctx.image)
     for member in group.members.values():
@@ -264,7 +262,7 @@ def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Work[Re
 
 
 def parked_answers(group: ClassicGroup) -> list[tuple[Token, Message]]:
-    """The answers to everybody parked, when this broker stops being the coordinator."""
+    """The answers to parked requests when this broker is no longer the coordinator."""
     moved = ErrorCode.NOT_COORDINATOR
     answers: list[tuple[Token, Message]] = []
     for member in group.members.values():

@@ -45,7 +45,7 @@ __all__ = ["expire", "heartbeat", "leave_group", "sync_group"]
 def sync_group(
     shard: ShardState, group: ClassicGroup | None, request: SyncGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Hand out the assignment of the member's generation, or wait for the leader to bring it."""
+    """Return the member's assignment of its generation, or wait until the leader sends it."""
     error_code = _sync_error(group, request)
     if error_code != ErrorCode.NONE or group is None:
         return Result(SyncGroupResponse(error_code=error_code))
@@ -100,7 +100,7 @@ def _mark_synced(step: Step, member_id: str) -> None:
 def heartbeat(
     shard: ShardState, group: ClassicGroup | None, request: HeartbeatRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+    """Keep the member's session alive; REBALANCE_IN_PROGRESS makes it join again."""
     yield from ()
     if not request.group_id:
         return Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -126,7 +126,7 @@ def heartbeat(
 def leave_group(
     shard: ShardState, group: ClassicGroup | None, request: LeaveGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Remove the named members; the members left rebalance."""
+    """Remove the named members; the others rebalance."""
     if not request.group_id:
         return Result(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
     if group is None:
@@ -171,7 +171,7 @@ def _leave(step: Step, identity: MemberIdentity) -> int:
 def expire(
     shard: ShardState, group: ClassicGroup, event: TimerEvent, ctx: GroupContext
 ) -> Work[Result]:
-    """What a timer that fired leads to; an empty Result if it came too late to matter."""
+    """Handle a timer that fired; the Result is empty if it is obsolete."""
     step = Step(group, ctx, shard.settings)
     if isinstance(event, HeartbeatExpired):
         changed = yield from _expire_session(step, event.member_id)
@@ -199,7 +199,7 @@ def _expire_session(step: Step, member_id: str) -> Work[bool]:
         return False
     waiting = member.awaiting_join is not None or member.awaiting_sync is not None
     if waiting and not member.is_new:
-        return False  # it is the group that keeps the member waiting
+        return False  # the group is what keeps the member waiting
     step.drop_member(member_id)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         yield from step.rebalance_or_complete_join()

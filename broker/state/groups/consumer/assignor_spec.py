@@ -1,7 +1,7 @@
-"""What a server-side assignor is given and what it answers. No rules are here.
+"""The input and output of a server-side assignor. The rules are elsewhere.
 
-Of a topic that shrinks a group may be given partitions that are not its first ones: assignors
-number these from 0 without a gap.
+During a contraction, the partitions that a group may have need not be the first ones: for assignors
+they are numbered from 0 without gaps.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Assignments: TypeAlias = dict[str, dict[UUID, frozenset[int]]]
 
 
 class MemberSpec(NamedTuple):
-    """What an assignor may know of a member."""
+    """A member as an assignor sees it."""
 
     instance_id: str | None
     topic_ids: frozenset[UUID]
-    """The topics that it subscribes to, as far as they exist."""
+    """The existing topics that it subscribes to."""
     target: Mapping[UUID, frozenset[int]]
-    """What it was to own until now."""
+    """Its target until now."""
 
 
 class GroupSpec(NamedTuple):
-    """A group to be assigned: members by id, and the partition count of every subscribed topic."""
+    """A group for an assignor: members by id, and the partition count of every subscribed topic."""
 
     members: Mapping[str, MemberSpec]
     partitions: Mapping[UUID, int]
@@ -48,11 +48,11 @@ class GroupSpec(NamedTuple):
 
 Target: TypeAlias = Mapping[UUID, frozenset[int]]
 Open: TypeAlias = Mapping[UUID, tuple[int, ...]]
-"""By topic, in order; topics without gaps are missing."""
+"""Topic to its open partitions, sorted; topics without gaps are left out."""
 
 
 def open_partitions(topics: Iterable[TopicImage]) -> Open:
-    """Of the topics that hide some."""
+    """The open partitions of topics that hide some."""
     return {
         topic.topic_id: tuple(i for i in range(len(topic.partitions)) if i not in topic.hidden)
         for topic in topics
@@ -61,12 +61,12 @@ def open_partitions(topics: Iterable[TopicImage]) -> Open:
 
 
 def count(topic: TopicImage) -> int:
-    """How many of a topic's partitions the group may be given."""
+    """How many partitions of a topic the group may have."""
     return len(topic.partitions) - len(topic.hidden)
 
 
 def numbered(target: Target, places: Open) -> Target:
-    """A target as an assignor knows it; what is not open is left out."""
+    """A target in an assignor's numbers; partitions that are not open are left out."""
     if places.keys().isdisjoint(target):
         return target
     return {
@@ -78,7 +78,7 @@ def numbered(target: Target, places: Open) -> Target:
 
 
 def unnumbered(target: dict[UUID, frozenset[int]], places: Open) -> dict[UUID, frozenset[int]]:
-    """What an assignor says, in the topics' own numbers."""
+    """An assignor's result in the topics' own numbers."""
     if places.keys().isdisjoint(target):
         return target
     return {

@@ -17,4 +17,4 @@ ASSIGNORS: Mapping[str, Callable[[GroupSpec], Work[Assignments]]] = {
     "range": assign_range,
     "uniform": assign_uniform,
 }
-"""Name to rule. Each depends on nothing else, and gives every member an entry."""
+"""Name to function. Each depends only on its input, and returns an entry for every member."""

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and
 LeaveGroup, while a live group changes its protocol (KIP-848).
 
-The coordinator assigns; the member learns of it as of a leader's assignment. Generations are member
-epochs.
+The coordinator makes the assignment; the member receives it as if from a leader. Generations are
+member epochs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ UNKNOWN_MEMBER_ID = ""
 def join(
     shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Join with the classic protocol: a group without members becomes a classic one."""
+    """Join with the classic protocol; a group without members becomes a classic one."""
     if group.is_empty:
         return (yield from join_emptied_group(shard, group, request, ctx))
     member_id = request.member_id or ctx.new_id
@@ -132,7 +132,7 @@ def _joined(
     updated = _updated(member, request, subscription, ctx)
     bump = step.update_member(member, updated)
     regex = step.update_regex(member, updated)
-    assert not isinstance(regex, Refusal)  # a classic member has none
+    assert not isinstance(regex, Refusal)  # a classic member has no rack
     bump = bump or regex[0]
     if bump or step.topics_may_differ():
         step.update_metadata(group.subscriptions_with(member, updated), bump=bump)
@@ -167,7 +167,7 @@ def _joined(
 
 
 def _fits(step: ConsumerStep, replaced: Member) -> bool:
-    """Whether the group may become a classic one with a member in the place of ``replaced``."""
+    """Whether the group may become a classic one with a member that replaces ``replaced``."""
     alone = len(step.group.members) == 1
     policy = step.settings.consumer_migration_policy in ("bidirectional", "downgrade")
     return policy and (alone or may_downgrade(step.group, [replaced], step.settings))
@@ -215,7 +215,7 @@ def _answer(member: Member) -> JoinGroupResponse:
 def sync(
     shard: ShardState, group: ConsumerGroup, request: SyncGroupRequest, ctx: GroupContext
 ) -> Result:
-    """Tell a classic member its assignment."""
+    """Return a classic member's assignment."""
     member = _member_of(group, request.member_id, request.group_instance_id)
     if isinstance(member, Refusal):
         return Result(SyncGroupResponse(error_code=member.error_code))
@@ -246,7 +246,7 @@ def sync(
 def heartbeat(
     shard: ShardState, group: ConsumerGroup, request: HeartbeatRequest, ctx: GroupContext
 ) -> Result:
-    """Keep a classic member's session; REBALANCE_IN_PROGRESS when there is something new for it."""
+    """Keep a classic member's session alive; REBALANCE_IN_PROGRESS if its assignment changes."""
     member = _member_of(group, request.member_id, request.group_instance_id)
     if isinstance(member, Refusal):
         return Result(HeartbeatResponse(error_code=member.error_code))

@@ -1,7 +1,7 @@
-"""A live group changes its protocol: a classic group becomes a consumer group when the first member
-of the consumer protocol joins, and back when the last one leaves (KIP-848).
+"""Changes the protocol of a live group: a classic group becomes a consumer group when the first
+member of the consumer protocol joins, and a classic group again when the last one leaves (KIP-848).
 
-Nobody loses a partition by it: the last assignment is taken along, and a rebalance follows.
+No member loses a partition: the last assignment is kept, and a rebalance follows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
 
 
 def assignment_bytes(target: Target, image: MetadataImage, metadata: bytes) -> bytes:
-    """An assignment as a classic consumer reads it, in the version of its subscription."""
+    """An assignment in a classic consumer's format, in the version of its subscription."""
     topics = ((image.topic_by_id(topic_id), indexes) for topic_id, indexes in target.items())
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -75,7 +75,7 @@ def assignment_bytes(target: Target, image: MetadataImage, metadata: bytes) -> b
 
 
 def _version(data: bytes, message: type[Message]) -> int:
-    """The version that embedded data begins with; a newer one is read as the newest known."""
+    """The version at the start of embedded data; a newer one is read as the newest known."""
     if len(data) < VERSION_BYTES:
         raise ProtocolError(f"a consumer's metadata has only {len(data)} bytes")
     version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
@@ -85,7 +85,7 @@ def _version(data: bytes, message: type[Message]) -> int:
 
 
 def _assigned_to(member: ClassicMember, image: MetadataImage) -> Target | str:
-    """What a classic member was assigned, or why that can't be taken along."""
+    """The assignment of a classic member, or why it cannot be kept."""
     if not member.assignment:
         return {}
     try:
@@ -193,7 +193,7 @@ def _records(group: ConsumerGroup) -> Work[list[GroupRecord]]:
 
 
 def _answer_parked(step: ConsumerStep, classic: ClassicGroup) -> None:
-    """Who waits in a rebalance is told of the next one, and comes back to the consumer group."""
+    """Answer members that wait in a rebalance: they join again, in the consumer group."""
     again = ErrorCode.REBALANCE_IN_PROGRESS
     for member in classic.members.values():
         if member.awaiting_join is not None:
@@ -204,7 +204,7 @@ def _answer_parked(step: ConsumerStep, classic: ClassicGroup) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, leaving: list[Member], settings: GroupSettings) -> bool:
-    """Whether only classic members are left when ``leaving`` are gone, and may be a classic group
+    """Whether only classic members remain without ``leaving``, and can form a classic group
     again.
     """
     left = {member.member_id for member in leaving}
@@ -228,8 +228,8 @@ def downgrade(
     answer: Message | None,
     before: tuple[GroupRecord, ...] = (),
 ) -> Work[Result]:
-    """Make the group a classic one. ``joining`` is a static member that takes the place of the last
-    member of the consumer protocol; the records ``before`` have put it there.
+    """Make the group a classic one. ``joining`` is a static member that replaces the last member of
+    the consumer protocol; the records ``before`` have added it.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     renamed = {}

@@ -1,8 +1,8 @@
 """A consumer group (KIP-848) as a value: epochs, members, target assignment, resolved regular
-expressions. It makes no decisions: it is what its records say.
+expressions. It makes no decisions: its records define it.
 
-Two things that follow from the members are kept up to date, because a join of one of a thousand
-asks for them: who owns each partition, and how many members subscribe to what.
+Two indexes over the members are kept up to date, because each join in a large group needs them: the
+owner of each partition, and the number of members by subscription.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ PROTOCOL_TYPE = "consumer"
 FIRST_EPOCH = 1
 
 Target = Mapping[UUID, frozenset[int]]
-"""Topic id to the partitions that a member is to own."""
+"""Topic id to partitions: a member's target."""
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression matched, at a version of the metadata, and when."""
+    """The topics that a regular expression matched, the metadata version, and the time."""
 
     topics: frozenset[str]
     version: int
@@ -89,19 +89,19 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         """Instance id to member id."""
         self.subscriptions = Subscriptions()
-        """Of all members."""
+        """The subscriptions of all members."""
         self.target: dict[str, Target] = {}
         self.regexes: dict[str, Resolved] = {}
         self.has_partition_metadata = False
-        """Whether a broker before 4.1 left its record of the topics, which is to be deleted."""
+        """Whether a broker before 4.1 left its record of the topics, which must be deleted."""
         self.owned: dict[tuple[UUID, int], int] = {}
-        """Every partition that a member owns, or has yet to give up, and that member's epoch."""
+        """Every partition that a member owns or has not given up yet, and that member's epoch."""
         self.seen_image_version = -1
         """The metadata's version for which `metadata_hash` was compared last. Soft."""
         self.regexes_image_version = -1
         """The metadata's version for which the regular expressions were resolved last. Soft."""
 
-    # ---- what it is, as every group ----
+    # ---- the contract of all groups ----
 
     @property
     def state(self) -> str:
@@ -120,11 +120,13 @@ class ConsumerGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it may go as soon as it has no offsets left."""
+        """Whether it can be deleted as soon as it has no offsets left."""
         return not self.members
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """Whether the member may commit at all: it is one, and its epoch is not from the future."""
+        """Whether the member may commit at all: it is a member, and its epoch is not from the
+        future.
+        """
         if claim.is_let_in(bool(self.members)):
             return ErrorCode.NONE
         member = self.members.get(claim.member_id)
@@ -138,11 +140,11 @@ class ConsumerGroup:
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
         """KAFKA-19779: a commit in an earlier epoch is fenced if it may come from before the
-        partition was assigned to this member, or after it was taken away. The member's present
-        epoch may commit any partition, unless the claim needs the assignment.
+        partition was assigned to this member, or after it was revoked. In the member's current
+        epoch any partition is allowed, unless the claim needs the assignment.
         """
         member = self.members.get(claim.member_id)
-        if member is None:  # nobody's commit, that commit_error let through
+        if member is None:  # a commit without a member, which commit_error allowed
             return ErrorCode.NONE
         if claim.epoch == member.epoch and not claim.needs_assignment:
             return ErrorCode.NONE
@@ -151,19 +153,19 @@ class ConsumerGroup:
         return _stale(member, claim)
 
     def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Whether the partition is assigned to the member, or still to be given up by it."""
+        """Whether the partition is assigned to the member, or not given up by it yet."""
         member = self.members.get(member_id)
         return member is not None and member.has(topic_id, partition)
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """Only heartbeats keep a session."""
+        """None: only heartbeats keep a session alive."""
         return ()
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
-        """Members read offsets in their epoch; who names no member may read too."""
+        """Members read offsets in their epoch; a client that names no member may read, too."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
-        if member_id is None:  # an epoch of nobody: Kafka stumbles over it
+        if member_id is None:  # an epoch without a member: Kafka fails here
             return ErrorCode.UNKNOWN_SERVER_ERROR
         member = self.members.get(member_id)
         if member is None:
@@ -180,7 +182,7 @@ class ConsumerGroup:
         )
 
     def retained_since(self, commit_timestamp: int) -> int | None:
-        """Offsets of topics that nobody consumes expire by their own age."""
+        """Offsets of topics that no member consumes expire by their own age."""
         return commit_timestamp
 
     def delete_error(self) -> int:
@@ -188,12 +190,12 @@ class ConsumerGroup:
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def delete_offsets_error(self) -> int:
-        """What is subscribed is known, so there is always something to say by topic."""
+        """Always NONE: subscriptions are known, so the answer depends on the topic."""
         return ErrorCode.NONE
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[GroupRecord]:
-        """The records that delete the group; ``renamed`` gives member ids new ones that a batch
-        has given before.
+        """The records that delete the group; ``renamed`` has new member ids that earlier records of
+        the batch have set.
         """
         group_id = self.group_id
         ids = [(renamed or {}).get(member_id, member_id) for member_id in self.members]
@@ -207,10 +209,10 @@ class ConsumerGroup:
         records.append(GroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None))
         return records
 
-    # ---- what follows from members ----
+    # ---- derived from members ----
 
     def is_owned(self, topic_id: UUID, partition: int) -> bool:
-        """Whether a member owns a partition, or has yet to give it up."""
+        """Whether a member owns a partition, or has not given it up yet."""
         return (topic_id, partition) in self.owned
 
     def static_member(self, instance_id: str | None) -> Member | None:
@@ -219,11 +221,11 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member_id: str | None) -> Target:
-        """What a member is to own."""
+        """A member's target."""
         return self.target.get(member_id or "", {})
 
     def with_member(self, old: Member, new: Member) -> list[Member]:
-        """The members if ``new`` replaced ``old``, which need not be a member yet."""
+        """The members if ``new`` replaced ``old``, which may not be a member yet."""
         others = [
             member
             for member in self.members.values()
@@ -233,7 +235,7 @@ class ConsumerGroup:
         return [*others, new]
 
     def subscriptions_with(self, old: Member, new: Member) -> Subscriptions:
-        """What the members would subscribe to if ``new`` replaced ``old``, as in `with_member`."""
+        """The subscriptions if ``new`` replaced ``old``, as in `with_member`."""
         ids = {old.member_id, new.member_id}
         if new.instance_id in self.static_members:
             ids.add(self.static_members[new.instance_id])
@@ -249,14 +251,14 @@ class ConsumerGroup:
         return topics
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """What one member subscribes to; an unresolved regular expression matches nothing."""
+        """The topics of one member; an unresolved regular expression matches nothing."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
     # ---- replay ----
 
     def put(self, member: Member) -> None:
-        """Insert or replace a member, and keep count of what is owned."""
+        """Insert or replace a member, and update the owners."""
         known = self.members.get(member.member_id)
         self._disown(known)
         if known is not None:
@@ -271,7 +273,7 @@ class ConsumerGroup:
                     self.owned[topic_id, partition] = member.epoch
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
+        """Remove a member, if it exists."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -284,7 +286,7 @@ class ConsumerGroup:
             del self.static_members[member.instance_id]
 
     def _disown(self, member: Member | None) -> None:
-        """Forget what the member owns, except what somebody else has taken over since."""
+        """Remove the member's ownership, except of partitions that another member owns since."""
         if member is None:
             return
         for part in (member.assigned, member.revoking):
@@ -307,7 +309,7 @@ def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
 
 
 def partition_metadata_tombstone(group_id: str) -> GroupRecord:
-    """The record that deletes what older brokers stored of the topics."""
+    """The record that deletes the topic metadata that older brokers stored."""
     return GroupRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (KIP-848): joining, staying, leaving; and the timers of members.
 
-The order of the checks and the error codes are Kafka's, since clients see both.
+The order of the checks and the error codes are Kafka's, because clients see both.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = [
 ]
 
 FIRST_VERSION_WITH_CLIENT_IDS = 1
-"""From here on the client makes its member id."""
+"""From this version on the client chooses its member id."""
 REJOIN = "it must give up its partitions and join again."
 
 
 def request_problem(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]
 ) -> Refusal | None:
-    """What is wrong with a request, whatever the group."""
+    """The error of a request, independent of the group."""
     epoch = request.member_epoch
     needs_id = api_version >= FIRST_VERSION_WITH_CLIENT_IDS or epoch > 0 or epoch == LEFT_EPOCH
     problem = ""
@@ -159,7 +159,7 @@ def _open(
     request: ConsumerGroupHeartbeatRequest,
     ctx: GroupContext,
 ) -> Work[ConsumerStep | Refusal]:
-    """A step on the group, which is made or converted if somebody joins it."""
+    """A step on the group, which is created or converted if a member joins."""
     joining = request.member_epoch == 0
     group_id = request.group_id
     settings = shard.settings
@@ -191,7 +191,7 @@ def _fenced(message: str) -> Refusal:
 
 
 def _subscribe(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> Member | Refusal:
-    """The member as it was before this request, or a new one; fenced if its epoch is not right."""
+    """The member before this request, or a new one; fenced if its epoch is wrong."""
     joining = request.member_epoch == 0
     member_id = request.member_id or step.ctx.new_id
     if request.instance_id is None:
@@ -204,7 +204,7 @@ def _subscribe(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> Me
 
 
 def subscribe_dynamic(step: ConsumerStep, member_id: str, *, create: bool) -> Member | Refusal:
-    """The member of an id, made if it may be."""
+    """The member with this id, created if allowed."""
     member = step.group.members.get(member_id)
     if member is not None:
         return member
@@ -217,8 +217,8 @@ def subscribe_dynamic(step: ConsumerStep, member_id: str, *, create: bool) -> Me
 def subscribe_static(
     step: ConsumerStep, member_id: str, instance_id: str, *, create: bool, classic: bool = False
 ) -> Member | Refusal:
-    """The member of an instance id. Who joins takes the place of one that has left; a member of
-    the classic protocol takes it from anybody, and gives it to anybody.
+    """The member with this instance id. A joining member replaces one that has left; a member of
+    the classic protocol can replace, and be replaced by, any member.
     """
     present = step.group.static_member(instance_id)
     if not create:
@@ -237,7 +237,7 @@ def subscribe_static(
 
 
 def static_fence(present: Member, member_id: str, instance_id: str) -> Refusal | None:
-    """A refusal if somebody else has the instance id."""
+    """A refusal if another member has the instance id."""
     if present.member_id == member_id:
         return None
     text = f"Instance id {instance_id} now belongs to member {present.member_id}"
@@ -245,8 +245,8 @@ def static_fence(present: Member, member_id: str, instance_id: str) -> Refusal |
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
-    """The epoch has to be the member's, or the one before if the answer with the new one was lost;
-    then the client can't own more than what was given to it.
+    """Check that the epoch is the member's, or the one before if the answer with the new one was
+    lost; then the client cannot own more than it was assigned.
     """
     epoch = request.member_epoch
     if epoch == member.epoch:
@@ -267,7 +267,7 @@ def _is_subset(owned: Owned, member: Member) -> bool:
 
 
 def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, ctx: GroupContext) -> Member:
-    """The member with what the request says anew of it; null or -1 is what was said before."""
+    """The member with the request's values; null or -1 means no change."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return member._replace(
@@ -292,7 +292,7 @@ def _owned(
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the client says everything, and so may not know its assignment."""
+    """Whether the client sends all fields, and so may not know its assignment."""
     return request.member_epoch == 0 or (
         request.rebalance_timeout_ms != -1
         and (
@@ -334,7 +334,7 @@ def _leave(
     )
     if request.instance_id is None or request.member_epoch == LEFT_EPOCH:
         return (yield from fence(shard, group, [member], ctx, response))
-    # It will be back, under another id: what it owns waits for it, and counts as assigned anew.
+    # It will return with another id: its partitions wait for it, and count as newly assigned.
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
     away = member._replace(epoch=STATIC_LEFT_EPOCH, assigned=assigned, revoking=NOTHING)
     step.records.append(current_assignment_record(group_id, away))
@@ -348,7 +348,7 @@ def fence(
     ctx: GroupContext,
     response: Message | None = None,
 ) -> Work[Result]:
-    """Remove members; what is left becomes a classic group if only classic members are left."""
+    """Remove members; the group becomes a classic one if only classic members are left."""
     if not members:
         return Result(response)
     if may_downgrade(group, members, shard.settings):
@@ -369,7 +369,7 @@ def expire_member(
     event: SessionExpired | RebalanceExpired,
     ctx: GroupContext,
 ) -> Work[Result]:
-    """A member was silent, or did not do what it had to, for too long: it is removed."""
+    """Remove a member whose session or rebalance timeout expired."""
     member = group.members.get(event.member_id)
     if member is None:
         return Result()
@@ -380,7 +380,9 @@ def expire_member(
 def resolve_regexes(
     shard: ShardState, group: ConsumerGroup, event: RegexesDue, ctx: GroupContext
 ) -> Result:
-    """Take over what the group's regular expressions find; what is new bumps the group epoch."""
+    """Apply the topics that the group's regular expressions find; a change bumps the group
+    epoch.
+    """
     step = ConsumerStep(group, ctx, shard.settings)
     image = ctx.topics
     differs = False
@@ -401,7 +403,7 @@ def resolve_regexes(
 
 
 def resume(shard: ShardState, group: ConsumerGroup, ctx: GroupContext) -> Work[Result]:
-    """After the log was replayed: sessions begin anew, and the time to give up partitions."""
+    """After replay: restart sessions and rebalance timers."""
     step = ConsumerStep(group, ctx, shard.settings)
     for member in group.members.values():
         step.keep_session(member.member_id)
@@ -412,5 +414,5 @@ def resume(shard: ShardState, group: ConsumerGroup, ctx: GroupContext) -> Work[R
 
 
 def parked_answers(group: ConsumerGroup) -> list[tuple[Token, Message]]:
-    """Nobody ever waits in a consumer group."""
+    """None: no request waits in a consumer group."""
     return []

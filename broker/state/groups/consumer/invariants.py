@@ -1,5 +1,6 @@
-"""What must hold of a consumer group after every step (KAFKA-19779, KIP-848). Checked in every test
-run, and wherever ``kstore.check.invariants`` is set; it is too slow for large groups otherwise.
+"""The invariants of a consumer group after every step (KAFKA-19779, KIP-848). They are checked in
+all test runs, and if ``kstore.check.invariants`` is set; for large groups that is too slow
+otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["check"]
 
 def check(group: ConsumerGroup) -> None:
     """Assignment epoch <= member epoch <= target assignment epoch <= group epoch; one owner per
-    partition; and what is kept beside the members agrees with them. AssertionError.
+    partition; and the indexes agree with the members. AssertionError.
     """
     assert group.assignment_epoch <= group.epoch, (group.group_id, group.assignment_epoch)
     owners: dict[tuple[UUID, int], str] = {}
@@ -33,7 +34,9 @@ def check(group: ConsumerGroup) -> None:
 
 
 def _check_partitions(member: Member, owners: dict[tuple[UUID, int], str]) -> None:
-    """A static member that has left waits at epoch -2, with what it got as of epoch 0."""
+    """Check the partitions of members. A static member that has left has epoch -2, and its
+    partitions have epoch 0.
+    """
     for part in (member.assigned, member.revoking):
         for topic_id, epochs in part.items():
             for partition, epoch in epochs.items():

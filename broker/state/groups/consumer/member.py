@@ -1,7 +1,7 @@
 """A member of a consumer group (KIP-848) as a value, and the records that it is stored in.
 
 An assignment maps topic ids to partitions, and each partition to its assignment epoch: the member
-epoch in which this member got it (KAFKA-19779). Nothing is decided here.
+epoch in which this member got it (KAFKA-19779). It makes no decisions.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ Assigned = Mapping[UUID, Mapping[int, int]]
 NOTHING: Assigned = {}
 
 STABLE = 0
-"""The member has what its target says."""
+"""The member has its target assignment."""
 UNREVOKED_PARTITIONS = 1
-"""It has to give up partitions before it can go to the next epoch."""
+"""It must give up partitions before it can enter the next epoch."""
 UNRELEASED_PARTITIONS = 2
 """It is in the next epoch, and waits for partitions that others have not given up yet."""
 UNKNOWN_STATE = 127
 
 LEFT_EPOCH = -1
 STATIC_LEFT_EPOCH = -2
-"""A static member that left for a while; its partitions wait for it."""
+"""A static member that left temporarily; its partitions are reserved for it."""
 UNASSIGNED_EPOCH = 2_147_483_647
 """The assignment epoch of a partition that the member does not own: no epoch reaches it."""
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member of the classic protocol brought with JoinGroup."""
+    """What a member of the classic protocol sent with JoinGroup."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class Member(NamedTuple):
-    """One member. Its fields up to ``classic`` are what it says of itself, the others what the
-    coordinator gave it.
+    """One member. The fields up to ``classic`` come from the client, the others from the
+    coordinator.
     """
 
     member_id: str
@@ -82,28 +82,30 @@ class Member(NamedTuple):
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMetadata | None = None
-    """None: it speaks the consumer protocol."""
+    """None if it uses the consumer protocol."""
     epoch: int = 0
     previous_epoch: int = -1
-    """The epoch before, which the member may still use if the answer with the new one was lost."""
+    """The previous epoch, which the member may still use if the answer with the new one was
+    lost.
+    """
     state: int = STABLE
     assigned: Assigned = NOTHING
     revoking: Assigned = NOTHING
-    """Partitions that it still owns and has to give up."""
+    """Partitions that it still owns and must give up."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has reached the target assignment of an epoch."""
         return self.state == STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic_id: UUID, partition: int) -> int:
-        """When it got a partition that it owns, or has yet to give up."""
+        """The assignment epoch of a partition that it owns or has not given up yet."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         if epoch is None:
             epoch = self.revoking.get(topic_id, {}).get(partition, UNASSIGNED_EPOCH)
         return epoch
 
     def has(self, topic_id: UUID, partition: int) -> bool:
-        """Whether it owns a partition, or has yet to give it up."""
+        """Whether it owns a partition, or has not given it up yet."""
         return self.assignment_epoch(topic_id, partition) != UNASSIGNED_EPOCH
 
     def moved_to(self, epoch: int, state: int, assigned: Assigned, revoking: Assigned) -> Member:
@@ -118,7 +120,7 @@ class Member(NamedTuple):
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
-    """The record of what a member says of itself."""
+    """The record of a member's own fields."""
     classic = None
     if member.classic is not None:
         classic = ClassicMemberMetadata(
@@ -149,7 +151,7 @@ def member_tombstone(group_id: str, member_id: str) -> GroupRecord:
 
 
 def with_metadata(member: Member, value: ConsumerGroupMemberMetadataValue) -> Member:
-    """The member as a record of itself says."""
+    """The member with the fields of a record."""
     classic = None
     if value.classic_member_metadata is not None:
         stored = value.classic_member_metadata
@@ -171,7 +173,7 @@ def with_metadata(member: Member, value: ConsumerGroupMemberMetadataValue) -> Me
 
 
 def current_assignment_record(group_id: str, member: Member) -> GroupRecord:
-    """The record of what a member owns now."""
+    """The record of a member's current assignment."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -184,7 +186,7 @@ def current_assignment_record(group_id: str, member: Member) -> GroupRecord:
 
 
 def current_assignment_tombstone(group_id: str, member_id: str) -> GroupRecord:
-    """The record that takes all from a member."""
+    """The record that deletes a member's current assignment."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     return GroupRecord(key, None)
 
@@ -192,7 +194,7 @@ def current_assignment_tombstone(group_id: str, member_id: str) -> GroupRecord:
 def with_assignment(
     member: Member, value: ConsumerGroupCurrentMemberAssignmentValue | None
 ) -> Member:
-    """The member with what a record says that it owns; None: nothing, it is on its way out."""
+    """The member with the assignment of a record; None: none, it is about to be deleted."""
     if value is None:
         return member._replace(
             epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH, assigned=NOTHING, revoking=NOTHING
@@ -222,7 +224,9 @@ def _stored(assigned: Assigned) -> list[TopicPartitions]:
 
 
 def _restored(stored: list[TopicPartitions], member_epoch: int) -> Assigned:
-    """Brokers before 4.3 stored no assignment epochs; then the member's epoch is the bound."""
+    """The assignment of a record. Brokers before 4.3 stored no assignment epochs; then the member's
+    epoch is used.
+    """
     assigned = {}
     for topic in stored:
         epochs = topic.assignment_epochs

@@ -1,8 +1,8 @@
-"""What a consumer group knows of its topics, in 64 bits: another number says that there is
-something to assign anew.
+"""A 64-bit hash of the topics that a consumer group knows: if it changes, a new assignment is
+needed.
 
-Every join and every departure asks for it, so what a topic adds to it is remembered for as long as
-its partitions are the same: of 10,000 partitions it would hold the loop for 10 ms each time.
+Every join and departure computes it, so the contribution of a topic is cached while its partitions
+are the same: for 10,000 partitions it would block the loop for 10 ms each time.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ __all__ = ["metadata_hash"]
 
 MAX_REMEMBERED_BYTES = 16 << 20
 ENTRY_BYTES = 400
-"""What each takes, beside its text."""
+"""The size of an entry without its text."""
 Racks: TypeAlias = Mapping[int, str]
-"""Of the brokers, by their node ids."""
+"""The racks of brokers, by node id."""
 _REMEMBERED: BoundedCache[tuple[UUID, str], tuple[tuple[PartitionImage, ...], Racks, bytes]]
 _REMEMBERED = BoundedCache(MAX_REMEMBERED_BYTES)
-"""What the topics of last time added, and from what that was made. No result depends on it."""
+"""Cached contributions of topics, and what they were computed from. No result depends on
+the cache.
+"""
 
 
 def metadata_hash(image: MetadataImage, names: Iterable[str]) -> int:
-    """Of the topics' ids, partition counts and racks; 0 of no topic."""
+    """The hash of the topics' ids, partition counts and racks; 0 without topics."""
     digest = blake2b(digest_size=8)
     found = False
     racks = {node_id: str(broker.rack) for node_id, broker in image.brokers.items()}
@@ -42,10 +44,10 @@ def metadata_hash(image: MetadataImage, names: Iterable[str]) -> int:
 
 
 def _added(topic: TopicImage, racks: Racks, texts: dict[tuple[int, ...], str]) -> bytes:
-    """What a topic adds. ``texts``: the racks of replicas, as far as they are known."""
+    """The contribution of a topic. ``texts``: the racks of replicas, as far as they are known."""
     key = (topic.topic_id, topic.name)
     known = _REMEMBERED.get(key)
-    if topic.hidden:  # seldom, and of one group: not remembered
+    if topic.hidden:  # rare, and for one group: not cached
         hidden = f"{sorted(topic.hidden)}".encode()
         return _added(topic._replace(hidden=frozenset()), racks, texts) + hidden
     if known is not None and known[0] is topic.partitions and known[1] == racks:

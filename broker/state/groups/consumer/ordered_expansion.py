@@ -1,13 +1,13 @@
-"""`kstore.ordered.expansion` (KIP-253 for consumers that know nothing of it): which partitions a
-group may be given.
+"""`kstore.ordered.expansion` (KIP-253 for consumers that do not support it): which partitions a
+group may have.
 
-A partition that was added is held back until the group has committed all that was written to the
-partitions before it under the old count; of a topic that shrinks, the partitions that remain, until
-it has committed those that retire to their end. What is held back does not exist for the group. It
-knows thresholds, and not how to find them (runtime/groups/expansion_gates.py does).
+An added partition is held back until the group has committed all records that were written to its
+prior partitions under the old count. During a contraction, the remaining partitions are held back
+until the group has committed the retired ones to their end. A partition that is held back does not
+exist for the group. This file uses thresholds; runtime/groups/expansion_gates.py finds them.
 
-Groups of the consumer protocol are held back by both, groups of the classic protocol by a
-contraction (classic/held_back.py).
+Expansions and contractions hold back groups of the consumer protocol; only contractions hold back
+groups of the classic protocol (classic/held_back.py).
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ def as_seen_by(shard: ShardState, group_id: str, ctx: GroupContext) -> GroupCont
 def held_back(
     shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
 ) -> frozenset[int]:
-    """The partitions that the group may not be given. What members are to own already stays open
-    where it is not known (yet) that the group may not have it.
+    """The partitions that the group may not have. Partitions in the target stay open while it is
+    not known (yet) that the group may not have them.
     """
     retirement = topic.retirement
     end = len(topic.partitions) if retirement is None else retirement.first
     assigned = _assigned(shard.groups.get(group_id), topic)
     if retirement is not None and not has_read_retired(shard, group_id, image, topic):
-        # Who reads what remains keeps a contraction from being decided; and once it is decided,
-        # has read what retires, though a coordinator that has just begun does not know the ends.
+        # A group that reads remaining partitions prevents the decision of a contraction. Once it is
+        # decided, such a group has read the retired partitions, even if a new coordinator does not
+        # know their ends.
         stays = not (retirement.holds and _is_known_behind(shard, group_id, image, topic))
         if not stays or all(index >= end for index in assigned):
             return frozenset(range(end))
@@ -61,7 +62,7 @@ def held_back(
 def has_read_retired(
     shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
 ) -> bool:
-    """Whether the group has committed the partitions that retire to their end."""
+    """Whether the group has committed the retired partitions to their end."""
     gates = _gates(image, topic)
     return gates is not None and not any(
         _is_before(committed_offset(shard, group_id, topic.name, index, image), end)
@@ -72,9 +73,7 @@ def has_read_retired(
 def _is_known_behind(
     shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
 ) -> bool:
-    """Whether a partition that retires has an end that is known, and that the group has not
-    committed.
-    """
+    """Whether a retired partition has a known end that the group has not committed."""
     gates = _gates(image, topic)
     return gates is not None and any(
         end != UNKNOWN
@@ -98,9 +97,10 @@ def _open_count(
     end: int,
     assigned: frozenset[int],
 ) -> int:
-    """How many of a topic's partitions below an index, the first ones, the group may be given.
+    """How many partitions of a topic, counted from the first and below an index, the group may
+    have.
 
-    A partition that is assigned already stays open, and one that the group has read from.
+    A partition that is assigned already, or that the group has read from, stays open.
     """
     gates = _gates(image, topic)
     known = 0 if gates is None else min(gates.partitions, end)
@@ -122,7 +122,7 @@ def _open_count(
 
 
 def _is_before(committed: int, threshold: int) -> bool:
-    """Whether something is left to be read; of an empty partition nothing is."""
+    """Whether records are left to read; an empty partition has none."""
     return threshold == UNKNOWN or max(committed, 0) < threshold
 
 

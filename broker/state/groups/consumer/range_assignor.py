@@ -1,7 +1,8 @@
-"""The `range` assignor: every topic is cut into one range per subscriber, in the same order of
-members for all topics, so that topics with equal subscribers and counts are co-partitioned.
+"""The `range` assignor: every topic is divided into one range per subscriber. The order of members
+is the same for all topics, so topics with equal subscribers and partition counts are
+co-partitioned.
 
-Static members come first, by instance id, and keep their place when they come back under another
+Static members come first, sorted by instance id, and keep their place when they return with another
 member id.
 """
 

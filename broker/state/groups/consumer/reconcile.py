@@ -1,8 +1,8 @@
-"""The current assignment of one member on its way to its target: what it keeps, has to give up, and
-gets. Pure functions of the member, its target and what others own.
+"""Moves the current assignment of one member towards its target: the partitions that it keeps, must
+give up, and gets. Pure functions of the member, its target and what others own.
 
-A partition that the member keeps keeps its assignment epoch through every bump of the member's
-epoch; a partition that it gets is stamped with the epoch that it gets it in (KAFKA-19779).
+A kept partition retains its assignment epoch when the member's epoch is bumped; a new partition is
+stamped with the epoch in which the member gets it (KAFKA-19779).
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from kstore.broker.state.groups.consumer.member import (
 __all__ = ["Goal", "Owned", "owns_any", "reconcile"]
 
 Owned = Mapping[UUID, frozenset[int]]
-"""What a member's client says that it owns."""
+"""The partitions that a member's client reports to own."""
 
 
 class Goal(NamedTuple):
-    """Where a member is to go."""
+    """The goal of a member."""
 
     epoch: int
     target: Target
     topic_ids: Collection[UUID]
-    """The topics that it subscribes to, as far as they exist."""
+    """The existing topics that it subscribes to."""
     subscription_changed: bool
     taken: Collection[tuple[UUID, int]]
-    """The partitions that a member owns, or has yet to give up."""
+    """The partitions that any member owns or has not given up yet."""
 
 
 def reconcile(member: Member, goal: Goal, owned: Owned | None) -> Member:
-    """The member's next step; ``owned`` None: the client did not say what it owns."""
+    """The member after its next step; ``owned`` is None if the client did not report what
+    it owns.
+    """
     if not goal.subscription_changed and member.is_reconciled_to(goal.epoch):
         return member
     if member.state == STABLE:
@@ -53,7 +55,7 @@ def reconcile(member: Member, goal: Goal, owned: Owned | None) -> Member:
 
 
 def owns_any(partitions: Assigned, owned: Owned | None) -> bool:
-    """Whether the client still owns one of the partitions, as far as is known."""
+    """Whether the client, as far as known, still owns one of the partitions."""
     if owned is None:
         return True
     return any(
@@ -62,7 +64,7 @@ def owns_any(partitions: Assigned, owned: Owned | None) -> bool:
 
 
 def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned | None) -> Member:
-    """Take away topics that the member no longer subscribes to, in its present epoch."""
+    """Revoke topics that the member no longer subscribes to, in its current epoch."""
     kept = {topic: epochs for topic, epochs in member.assigned.items() if topic in goal.topic_ids}
     if len(kept) == len(member.assigned):
         return member
@@ -76,8 +78,8 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned | None) -> Membe
 
 
 def _advance(member: Member, goal: Goal, owned: Owned | None) -> Member:
-    """Towards the target: first everything that is to go is given up, in the present epoch; then
-    the member enters the target's epoch and gets what is free.
+    """Move towards the target: first all partitions to revoke are given up, in the current epoch;
+    then the member enters the target's epoch and gets the free partitions.
     """
     kept: dict[UUID, dict[int, int]] = {}
     revoking: dict[UUID, dict[int, int]] = {}
@@ -90,7 +92,7 @@ def _advance(member: Member, goal: Goal, owned: Owned | None) -> Member:
             part = kept if partition in target else revoking
             part.setdefault(topic, {})[partition] = epoch
         for partition in sorted(target.difference(present)):
-            # What the member itself has just given up is free for it.
+            # A partition that the member itself has just given up is free for it.
             if (topic, partition) in goal.taken and partition not in member.revoking.get(topic, {}):
                 unreleased = True
             else:

@@ -1,5 +1,5 @@
 """The records of a consumer group as a whole (epoch, target assignment, regular expressions), and
-what each record of such a group does to it on replay.
+the replay of each record of such a group.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ __all__ = [
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """The record of a group's epoch and of what it knows of its topics."""
+    """The record of a group's epoch and metadata hash."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return GroupRecord(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
-    """The record of what a member is to own."""
+    """The record of a member's target assignment."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
@@ -65,7 +65,7 @@ def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> GroupRecord:
-    """The record of the epoch that the target assignment is for."""
+    """The record of the target assignment's epoch."""
     value = ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
     )
@@ -94,8 +94,8 @@ V = TypeVar("V")
 def _of_a_group(
     replay: Callable[[ConsumerGroup, K, V | None], None],
 ) -> Callable[[ShardState, K, V | None, int, int], None]:
-    """What a kind of records does to its group. A value makes a group that is not there; there is
-    nothing to do for a tombstone of one.
+    """Wrap the replay of a kind of record. A value creates a missing group; a tombstone for a
+    missing group does nothing.
     """
 
     @wraps(replay)
@@ -116,7 +116,7 @@ def replay_epoch(
     record_offset: int,
     producer_id: int,
 ) -> None:
-    """Take over a group's epoch; without a value the group is gone."""
+    """Apply a group's epoch; a tombstone deletes the group."""
     group = _group(shard, key.group_id, create=value is not None)
     if group is None:
         return
@@ -143,7 +143,7 @@ def replay_member(
     key: ConsumerGroupMemberMetadataKey,
     value: ConsumerGroupMemberMetadataValue | None,
 ) -> None:
-    """Take over what a member said of itself; without a value it is gone."""
+    """Apply a member's own fields; a tombstone deletes the member."""
     if value is None:
         group.remove(key.member_id)
         return
@@ -157,7 +157,7 @@ def replay_target_epoch(
     key: ConsumerGroupTargetAssignmentMetadataKey,
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    """Take over the epoch that the target assignment is for."""
+    """Apply the target assignment's epoch."""
     group.assignment_epoch = -1 if value is None else value.assignment_epoch
     group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
@@ -168,7 +168,7 @@ def replay_target(
     key: ConsumerGroupTargetAssignmentMemberKey,
     value: ConsumerGroupTargetAssignmentMemberValue | None,
 ) -> None:
-    """Take over what a member is to own."""
+    """Apply a member's target assignment."""
     if value is None:
         group.target.pop(key.member_id, None)
         return
@@ -183,7 +183,7 @@ def replay_assignment(
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
-    """Take over what a member owns now."""
+    """Apply a member's current assignment."""
     member = group.members.get(key.member_id)
     if member is None and value is not None:
         member = Member(key.member_id)
@@ -197,7 +197,7 @@ def replay_regex(
     key: ConsumerGroupRegularExpressionKey,
     value: ConsumerGroupRegularExpressionValue | None,
 ) -> None:
-    """Take over the topics that a regular expression matched."""
+    """Apply the topics that a regular expression matched."""
     if value is None:
         group.regexes.pop(key.regular_expression, None)
         return

@@ -1,6 +1,6 @@
-"""One step on a consumer group: the records and timers that it collects, and the moves that
-heartbeats, classic members' joins and departures share. It changes nothing: the group is what it
-was until the records are replayed.
+"""One step on a consumer group: the records and timers that it collects, and the operations that
+heartbeats, joins and departures of classic members share. It changes nothing: the group stays as it
+is until the records are replayed.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ __all__ = ["ConsumerStep", "Refusal", "timer_key"]
 
 REGEX_REFRESH_MIN_MS = 10_000
 ROWS_PER_MS = 10_000
-"""Of all that as many assignments as there are members look at, for each ms between two of them: a
-thousand members that share a thousand partitions get one each 200 ms, 50 at once. One takes
-some 6 ms there, and several times as long where others have the cores.
+"""How many rows, for as many assignments as there are members, are allowed per ms between two of
+them: with a thousand members that share a thousand partitions, one per 200 ms; with 50 members, all
+at once. One takes about 6 ms there, and several times as long on a busy machine.
 """
 TIMERS_OF_MEMBER = ("session", "rebalance", "rejoin", "sync")
 
@@ -78,12 +78,12 @@ class Refusal(NamedTuple):
 
 
 def timer_key(what: str, group_id: str, member_id: str) -> TimerKey:
-    """A timer of a member: of its session, its rebalance, a classic member's rejoin or sync."""
+    """The key of a member's timer: session, rebalance, or a classic member's rejoin or sync."""
     return (f"consumer {what}", group_id, member_id)
 
 
 class ConsumerStep:
-    """The step. ``epoch`` is the group's epoch as it will be."""
+    """The step. ``epoch`` is the future epoch of the group."""
 
     def __init__(self, group: ConsumerGroup, ctx: GroupContext, settings: GroupSettings) -> None:
         self.group = group
@@ -96,7 +96,7 @@ class ConsumerStep:
         self._marks: dict[str, object] = {}
 
     def result(self, response: Message | None = None) -> Result:
-        """What the step decided."""
+        """The result of the step."""
         marks = tuple((self.group.group_id, name, value) for name, value in self._marks.items())
         return Result(
             response,
@@ -120,7 +120,7 @@ class ConsumerStep:
         self._timers[key] = TimerChange(key, 0, None)
 
     def keep_session(self, member_id: str, timeout_ms: int | None = None) -> None:
-        """Start a member's session anew; the timeout is the group's, or a classic member's own."""
+        """Restart a member's session; the timeout is the group's, or a classic member's own."""
         group_id = self.group.group_id
         if timeout_ms is None:
             timeout_ms = self.ctx.configs["consumer.session.timeout.ms"]
@@ -128,7 +128,7 @@ class ConsumerStep:
         self.set_timer(key, timeout_ms, SessionExpired(group_id, member_id))
 
     def set_rebalance_timer(self, member: Member) -> None:
-        """Let a member that has to give up partitions be removed if it does not."""
+        """Set the timer that removes a member that does not give up its partitions."""
         group_id = self.group.group_id
         event = RebalanceExpired(group_id, member.member_id, member.epoch)
         key = timer_key("rebalance", group_id, member.member_id)
@@ -137,16 +137,17 @@ class ConsumerStep:
     # ---- subscriptions ----
 
     def update_member(self, old: Member, new: Member) -> bool:
-        """Persist what a member says of itself; whether the topics that it names changed."""
+        """Persist a member's own fields; returns whether its topics changed."""
         if new == old:
             return False
         self.records.append(member_record(self.group.group_id, new))
         return new.topics != old.topics
 
     def update_regex(self, old: Member, new: Member) -> tuple[bool, bool] | Refusal:
-        """Follow a member's regular expression: (it changed, the group epoch is to be bumped).
+        """Process a member's regular expression; returns (it changed, the group epoch must be
+        bumped).
 
-        A new expression is resolved right after this step, and bumps the epoch then.
+        A new expression is resolved after this step, and bumps the epoch then.
         """
         group = self.group
         changed = (old.regex or "") != (new.regex or "")
@@ -191,8 +192,8 @@ class ConsumerStep:
         return self.group.seen_image_version != self.ctx.topics.version
 
     def update_metadata(self, subscriptions: Subscriptions, *, bump: bool) -> None:
-        """Compare the topics that members subscribe to with what the group knows of them, and bump
-        the group epoch if they differ, or anyway.
+        """Compare the subscribed topics with the group's metadata hash, and bump the group epoch if
+        they differ, or in any case.
         """
         group = self.group
         names = group.subscribed_topics(subscriptions)
@@ -204,19 +205,19 @@ class ConsumerStep:
             self.records.append(partition_metadata_tombstone(group.group_id))
 
     def bump_epoch(self, known: int) -> None:
-        """Persist the next group epoch, with the hash of what is known of the topics."""
+        """Persist the next group epoch, with the metadata hash."""
         self.epoch += 1
         self.records.append(epoch_record(self.group.group_id, self.epoch, known))
 
     def mark_regexes_resolved(self) -> None:
-        """Note for which metadata the regular expressions were resolved."""
+        """Note the metadata version for which the regular expressions were resolved."""
         self._marks["regexes_image_version"] = self.ctx.topics.version
 
     # ---- assignment ----
 
     def update_target(self, old: Member, new: Member) -> Work[tuple[int, Target]]:
-        """The target assignment's epoch, and ``new``'s target: computed anew if the group epoch is
-        ahead, but not more often than the assignment interval allows.
+        """The target assignment's epoch, and the target of ``new``. It is computed if the group
+        epoch is ahead, but not more often than the assignment interval allows.
         """
         group = self.group
         previous_id = group.static_members.get(new.instance_id or "", new.member_id)
@@ -238,12 +239,12 @@ class ConsumerStep:
     def _group_spec(
         self, members: list[Member], old: Member, new: Member, previous_id: str, places: Open
     ) -> Work[GroupSpec]:
-        """What the assignor is given; ``previous_id`` is the one that ``new`` had."""
+        """The assignor's input; ``previous_id`` is the former id of ``new``."""
         group, topics = self.group, self.ctx.topics.topics
         specs: dict[str, MemberSpec] = {}
         partitions: dict[UUID, int] = {}
         known: dict[frozenset[str], frozenset[UUID]] = {}
-        # In the order of their ids: who asked last must not change what others get.
+        # Sorted by id: the order of requests must not change what others get.
         for member in sorted(members, key=lambda each: each.member_id):
             names = group.topics_of(member)
             if names not in known:
@@ -259,9 +260,9 @@ class ConsumerStep:
         return GroupSpec(specs, partitions, homogeneous)
 
     def _may_assign(self) -> bool:
-        """KIP-1263: a burst of changes leads to few computations, however short the interval is
-        set: a thousand members that join at once would have each to wait for all that are computed
-        before it. The first heartbeat after the interval has it computed.
+        """KIP-1263: a burst of changes leads to few computations, however short the interval is.
+        Otherwise a thousand members that join at once would each wait for all earlier computations.
+        The first heartbeat after the interval triggers it.
         """
         group = self.group
         assigned_ms = group.assignment_timestamp_ms
@@ -271,7 +272,7 @@ class ConsumerStep:
         return not assigned_ms or has_passed(interval_ms, assigned_ms, self.ctx.now_ms)
 
     def _assignor_name(self, members: list[Member]) -> str:
-        """What most of the members who name an assignor name."""
+        """The assignor that most members choose, of those that choose one."""
         named = Counter(member.assignor for member in members if member.assignor)
         chosen = named.most_common(1)[0][0] if named else self.settings.consumer_assignors[0]
         return chosen if chosen in ASSIGNORS else "uniform"
@@ -279,7 +280,7 @@ class ConsumerStep:
     def reconcile(
         self, member: Member, target: tuple[int, Target], *, changed: bool, owned: Owned | None
     ) -> Member:
-        """Bring a member a step nearer to its target, and persist that."""
+        """Move a member one step towards its target, and persist that."""
         topics = self.ctx.topics.topics
         goal = Goal(
             *target,
@@ -300,7 +301,7 @@ class ConsumerStep:
     # ---- departures ----
 
     def remove_members(self, leaving: list[Member]) -> None:
-        """Remove members and bump the group epoch, so that others get what they owned."""
+        """Remove members and bump the group epoch, so that others get their partitions."""
         group = self.group
         for member in leaving:
             self.remove_records(member.member_id)
@@ -321,7 +322,7 @@ class ConsumerStep:
         self.records.append(member_tombstone(group_id, member_id))
 
     def replace_static(self, old: Member, new_member_id: str) -> Member:
-        """A static member came back under another id: it takes over all of the old one."""
+        """Move everything of a static member to its new id."""
         new = old._replace(member_id=new_member_id, epoch=0, previous_epoch=0)
         group_id = self.group.group_id
         self.remove_records(old.member_id)

@@ -1,5 +1,5 @@
-"""How many members of a consumer group subscribe to what. Of a thousand members few say something
-that nobody else says: what follows from all subscriptions is found without a look at each member.
+"""Counts the members of a consumer group by subscription. In a large group most subscriptions are
+equal, so results that depend on all of them need not visit each member.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["Subscriptions"]
 
 
 class Subscriptions:
-    """Topics and regular expression to the number of members that name them."""
+    """Topics and regular expression to the number of members with them."""
 
     __slots__ = ("_counts",)
 
@@ -28,12 +28,12 @@ class Subscriptions:
         return f"Subscriptions({self._counts!r})"
 
     def add(self, member: Member) -> None:
-        """One more member subscribes."""
+        """Count a member."""
         said = _said(member)
         self._counts[said] = self._counts.get(said, 0) + 1
 
     def remove(self, member: Member) -> None:
-        """One less."""
+        """Uncount a member."""
         said = _said(member)
         count = self._counts[said] - 1
         if count:
@@ -42,7 +42,7 @@ class Subscriptions:
             del self._counts[said]
 
     def after(self, leaving: Iterable[Member], joining: Iterable[Member] = ()) -> Subscriptions:
-        """What they would be."""
+        """The counts after a change."""
         changed = Subscriptions()
         changed._counts = dict(self._counts)
         for member in leaving:
@@ -52,12 +52,12 @@ class Subscriptions:
         return changed
 
     def names(self, topic: str) -> bool:
-        """Whether a member names the topic."""
+        """Whether a member subscribes to the topic by name."""
         return any(topic in topics for topics, _ in self._counts)
 
     @property
     def named(self) -> set[str]:
-        """The topics that members name."""
+        """The topics that members subscribe to by name."""
         return set().union(*(topics for topics, _ in self._counts))
 
     @property
@@ -76,7 +76,7 @@ class Subscriptions:
         return not (topics and regex)
 
     def having(self, regex: str) -> int:
-        """How many members subscribe with a regular expression."""
+        """How many members have a regular expression."""
         return sum(count for (_, each), count in self._counts.items() if each == regex)
 
 

@@ -1,8 +1,9 @@
-"""The `uniform` assignor: every member gets as many partitions as any other, give or take one, and
-keeps as much as it can of what it had. It looks at numbers only, not at ranges.
+"""The `uniform` assignor: the numbers of partitions of two members differ by at most one, and
+members keep as many of their partitions as possible. Only numbers count, not ranges.
 
-With equal subscriptions the quota is known from the start. With unequal ones, partitions go to the
-least loaded subscriber, topic by topic, and are then moved from loaded to less loaded subscribers.
+With equal subscriptions, the quota is known from the start. With different ones, each partition is
+assigned to the least loaded subscriber, topic by topic; then partitions move from loaded to less
+loaded subscribers.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from kstore.broker.state.work import Work
 __all__ = ["assign_uniform"]
 
 MAX_ROUNDS = 16
-"""Overlapping subscriptions may need many rounds to be balanced to the last partition; each halves
-what is left, so these are enough.
+"""Overlapping subscriptions may need many rounds until the last partition is balanced; each halves
+the rest, so this is enough.
 """
 
 
@@ -31,7 +32,7 @@ def assign_uniform(spec: GroupSpec) -> Work[Assignments]:
 
 
 def _kept(spec: GroupSpec, member_id: str) -> dict[UUID, list[int]]:
-    """What a member had and may keep: of topics that it subscribes to, partitions that exist."""
+    """The partitions that a member had and may keep: existing partitions of subscribed topics."""
     member = spec.members[member_id]
     return {
         topic_id: sorted(p for p in partitions if p < spec.partitions[topic_id])
@@ -50,13 +51,13 @@ def _by_quota(spec: GroupSpec) -> Work[Assignments]:
         had[member_id] = kept = _kept(spec, member_id)
         sizes[member_id] = sum(map(len, kept.values()))
         yield
-    # Who has more than its quota keeps one extra partition, as long as there are extra ones.
+    # A member with more than its quota keeps one extra partition while there are extra ones.
     limits = dict.fromkeys(spec.members, quota)
     for member_id, size in sizes.items():
         if extras and size > quota:
             limits[member_id] += 1
             extras -= 1
-    # The others go to the last members, as in Kafka.
+    # The last members get the others, as in Kafka.
     for member_id in reversed(list(spec.members)):
         if extras and limits[member_id] == quota:
             limits[member_id] += 1
@@ -88,7 +89,7 @@ def _by_quota(spec: GroupSpec) -> Work[Assignments]:
 
 
 class _Balancer:
-    """The assignment of members with unequal subscriptions, while it is being worked out."""
+    """Computes the assignment of members with different subscriptions."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self.spec = spec
@@ -98,7 +99,7 @@ class _Balancer:
         self.owners: dict[UUID, dict[int, str]] = {}
 
     def balanced(self) -> Work[Assignments]:
-        """Hand out what nobody has, then move what can be moved for the better."""
+        """Assign free partitions, then move partitions to improve the balance."""
         yield from self._find_owners()
         topics = sorted(self.subscribers, key=self._difficulty)
         for topic_id in topics:
@@ -119,7 +120,7 @@ class _Balancer:
         return (yield from _frozen(assigned))
 
     def _find_owners(self) -> Work[None]:
-        """Who subscribes to what, and what each keeps for now."""
+        """Find the subscribers of topics, and what each member keeps for now."""
         for member_id, member in self.spec.members.items():
             for topic_id in member.topic_ids:
                 self.subscribers.setdefault(topic_id, []).append(member_id)
@@ -134,12 +135,14 @@ class _Balancer:
             yield
 
     def _difficulty(self, topic_id: UUID) -> tuple[float, int, UUID]:
-        """Topics with many partitions per subscriber first: the others can even out later."""
+        """The sort key of topics: those with many partitions per subscriber first; the others can
+        even out later.
+        """
         subscribers = len(self.subscribers[topic_id])
         return -self.spec.partitions[topic_id] / subscribers, subscribers, topic_id
 
     def _hand_out(self, topic_id: UUID) -> None:
-        """Give each partition that nobody has to the least loaded subscriber."""
+        """Assign each free partition to the least loaded subscriber."""
         owners = self.owners[topic_id]
         heap = [(self.load[m], self.order[m], m) for m in self.subscribers[topic_id]]
         heapq.heapify(heap)
@@ -152,7 +155,9 @@ class _Balancer:
             heapq.heapreplace(heap, (load + 1, order, member_id))
 
     def _level(self, topic_id: UUID) -> Work[int]:
-        """Move partitions of a topic from its most to its least loaded subscribers; how many."""
+        """Move partitions of a topic from its most to its least loaded subscribers; returns how
+        many.
+        """
         owners = self.owners[topic_id]
         held: dict[str, list[int]] = {}
         for index in sorted(owners):

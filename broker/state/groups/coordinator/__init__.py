@@ -1,6 +1,5 @@
-"""One partition of __consumer_offsets as a pure shard: which group a request belongs to, what
-administrators ask, and offsets as they are committed. It runs nothing; broker.runtime.groups
-does.
+"""One partition of __consumer_offsets as a pure shard: it finds the group of a request, and handles
+administration and commits. broker.runtime.groups runs it.
 
 May import: kstore.broker.state, kstore.errors, kstore.protocol.
 """

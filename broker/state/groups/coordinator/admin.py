@@ -1,6 +1,4 @@
-"""Describing, listing, deleting and expiring groups: what an administrator asks, and what time
-does. No membership.
-"""
+"""Describing, listing, deleting and expiring groups. Membership is elsewhere."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ __all__ = ["delete_groups", "describe_group", "expiry_records", "list_groups"]
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
 MOST_LOOKED_AT = 512
-"""Offsets, and groups, for one part of what has expired."""
+"""Offsets and groups that one part of the expiry checks."""
 
 
 def describe_group(group: Group | None, group_id: str, api_version: int) -> Work[DescribedGroup]:
-    """State and members; an unknown group, or one of another kind, is Dead, and since
-    version 6 an error too (KIP-1043).
+    """State and members. An unknown group, or one of another kind, is Dead, and since version 6
+    also an error (KIP-1043).
     """
     if not isinstance(group, ClassicGroup):
         described = DescribedGroup(group_id=group_id, group_state=DEAD)
@@ -65,7 +63,7 @@ def describe_group(group: Group | None, group_id: str, api_version: int) -> Work
 def list_groups(
     groups: Collection[Group], states: list[str], types: list[str]
 ) -> Work[list[ListedGroup]]:
-    """The groups in any of the states and of any of the types; an empty filter lets all through."""
+    """The groups in any of the states and of any of the types; an empty filter matches all."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {name.lower() for name in types}
 
@@ -105,8 +103,8 @@ def delete_groups(
 def expiry_records(
     groups: Mapping[str, Group], offsets: Offsets, now_ms: int, retention_ms: int
 ) -> Iterator[list[GroupRecord]]:
-    """Tombstones of what is past its retention: offsets (KIP-211), and empty groups that have none
-    left. Each part is what follows from the state as it is when the part is asked for.
+    """Tombstones of expired offsets (KIP-211), and of empty groups without offsets, in parts. Each
+    part depends on the state at the time when it is requested.
     """
     records: list[GroupRecord] = []
     looked_at = 0
@@ -136,7 +134,7 @@ def _is_over(
     now_ms: int,
     retention_ms: int,
 ) -> bool:
-    """Whether an offset's retention is over, its own or else its group's, and no member may be
+    """Whether an offset's own retention, or else its group's, has ended, and no member may be
     consuming it.
     """
     if group is None:

@@ -1,8 +1,8 @@
-"""Which groups keep a topic from shrinking (KIP-253): they read partitions that remain, to which
-keys will move, and have not committed those that retire to their end.
+"""Which groups prevent a contraction (KIP-253): they read remaining partitions, which keys will
+move to, and have not committed the retired ones to their end.
 
-Who has none of those that remain is held back until it has, from now on: by
-consumer/ordered_expansion.py and classic/held_back.py. Share groups keep no order anyway.
+A group that has no remaining partitions yet is held back from now on until it has committed the
+retired ones, by consumer/ordered_expansion.py and classic/held_back.py. Share groups have no order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["groups_behind"]
 
 
 def groups_behind(shard: ShardState, image: MetadataImage, topic: TopicImage) -> Work[list[str]]:
-    """Their ids."""
+    """The ids of these groups."""
     assert topic.retirement is not None
     found = []
     for number, (group_id, group) in enumerate(list(shard.groups.items()), 1):

@@ -1,8 +1,8 @@
 """The groups of one partition of __consumer_offsets, as a pure shard.
 
-`decide` and `follow` decide and never mutate; `replay` takes over what is in the log; `take_over`
-takes over a decided step once its records are appended. All three are work in pieces, and nothing
-else is decided here before a step is taken over. It knows no log, clock or connection:
+`decide` and `follow` make decisions and never mutate; `replay` applies records of the log;
+`take_over` applies a decided step once its records are appended. All of them are work in pieces,
+and no other decision is made before a step is applied. The shard has no log, clock or connection:
 broker/runtime/groups/group_partition.py runs it.
 """
 
@@ -44,9 +44,9 @@ from kstore.protocol.schema import Message
 __all__ = ["GroupShard", "group_id_of"]
 
 BEATS = frozenset(("HeartbeatRequest", "ConsumerGroupHeartbeatRequest"))
-"""The requests through which positions are told."""
+"""The requests that carry positions."""
 GATED = BEATS | {"JoinGroupRequest", "SyncGroupRequest", "LeaveGroupRequest"}
-"""The requests that may change who is to have which partitions."""
+"""The requests that may change targets."""
 
 
 def group_id_of(request: Message) -> str:
@@ -58,7 +58,7 @@ def group_id_of(request: Message) -> str:
 
 
 class GroupShard:
-    """Groups of all kinds and offsets of one partition. None of its methods waits."""
+    """Groups of all kinds and offsets of one partition. No method blocks."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
@@ -68,7 +68,7 @@ class GroupShard:
         self.positions = Positions()
 
     def decide(self, request: Message, ctx: GroupContext) -> Work[Result]:
-        """Decide on a request that may change a group. Changes nothing: give the result to
+        """Decide about a request that may change a group. It changes nothing: pass the result to
         `take_over`.
         """
         group_id = group_id_of(request)
@@ -83,7 +83,7 @@ class GroupShard:
         return exchange(self, self.positions, request, result, ctx) if name in BEATS else result
 
     def follow(self, event: TimerEvent, ctx: GroupContext) -> Work[Result]:
-        """Decide what a fired timer leads to."""
+        """Decide about a timer that fired."""
         group: Group | None = self.groups.get(event.group_id)
         row = None if group is None else TIMERS[type(event).__name__].get(group.kind)
         if row is None:
@@ -92,7 +92,7 @@ class GroupShard:
         return (yield from _decided(decided))
 
     def take_over(self, result: Result, base_offset: int = -1) -> Work[None]:
-        """Take over a result whose records are in the log from ``base_offset`` on."""
+        """Apply a result whose records are in the log from ``base_offset`` on."""
         producer_id = NO_PRODUCER_ID if result.producer is None else result.producer[0]
         successors = {group.group_id for group in result.groups}
         for index, record in enumerate(result.records):
@@ -112,7 +112,7 @@ class GroupShard:
             self.check()
 
     def check(self) -> None:
-        """Assert what must hold of all groups, if ``kstore.check.invariants`` is set."""
+        """Assert the invariants of all groups, if ``kstore.check.invariants`` is set."""
         if not self.settings.check_invariants:
             return
         for group in self.groups.values():
@@ -126,23 +126,21 @@ class GroupShard:
         record_offset: int = -1,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Take over one record of the log; ``producer_id`` if it lies in a transaction."""
+        """Apply one record of the log; ``producer_id`` is set if it belongs to a transaction."""
         key, value = record.key, record.value
         resolve(RECORDS[key.RECORD_TYPE])(self, key, value, record_offset, producer_id)
 
     def replay_transaction_end(self, producer_id: int, *, committed: bool) -> Work[None]:
-        """Take over a transaction marker of the log."""
+        """Apply a transaction marker of the log."""
         return self.offsets.replay_transaction_end(producer_id, committed=committed)
 
     def resume(self, group_id: str, ctx: GroupContext) -> Work[Result]:
-        """What to do for a group after the log was replayed: sessions and other timers begin
-        anew.
-        """
+        """Resume a group after replay: sessions and other timers start again."""
         group: Group = self.groups[group_id]
         return (yield from _decided(resolve(RESUME[group.kind])(self, group, ctx)))
 
     def subscribed_regexes(self, group_id: str) -> Mapping[str, frozenset[str]]:
-        """The regular expressions of a consumer group, and what each found the last time."""
+        """The regular expressions of a consumer group, and what each found last time."""
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return {}
@@ -153,7 +151,7 @@ class GroupShard:
         }
 
     def unloaded(self) -> list[tuple[Token, Message]]:
-        """The answers to everybody parked here, when this broker stops being the coordinator."""
+        """The answers to parked requests when this broker is no longer the coordinator."""
         answers: list[tuple[Token, Message]] = []
         for group in self.groups.values():
             answers += resolve(PARKED[group.kind])(group)
@@ -190,16 +188,16 @@ class GroupShard:
         )
 
     def expiry(self, now_ms: int) -> Iterator[Result]:
-        """The tombstones of what is past ``offsets.retention.minutes``, in parts: each is to be
-        taken over before the next one is asked for, and other decisions may lie between.
+        """The tombstones of offsets past ``offsets.retention.minutes``, in parts. Each part must be
+        applied before the next one is requested; other decisions may be made in between.
         """
         retention_ms = self.settings.offsets_retention_ms
         for records in expiry_records(self.groups, self.offsets, now_ms, retention_ms):
             yield Result(records=tuple(records))
 
     def forget_topic(self, name: str, first: int = 0) -> Iterator[Result]:
-        """The tombstones of all offsets of a deleted topic, in such parts, and what share groups
-        know without it; or only those of its partitions from an index on.
+        """The tombstones of all offsets of a deleted topic, or only of its partitions from an index
+        on, in such parts, and the share groups' records about it.
         """
         shares = [key for key, each in self.groups.items() if each.kind == SHARE_KIND]
         for group_id in shares if first == 0 else ():
@@ -212,7 +210,7 @@ class GroupShard:
 
 
 def _is_told(record: GroupRecord, successors: Collection[str]) -> bool:
-    """Whether a record says what one of the groups that follow is anyway."""
+    """Whether a record repeats what a record of one of the following groups says."""
     key = record.key
     return (
         isinstance(key, GroupMetadataKey) and record.value is not None and key.group in successors
@@ -220,5 +218,5 @@ def _is_told(record: GroupRecord, successors: Collection[str]) -> bool:
 
 
 def _decided(found: Result | Work[Result]) -> Work[Result]:
-    """What a row's function gives: the short ones a result, the others work."""
+    """The result of a row's function: short ones return a Result, others work."""
     return found if isinstance(found, Result) else (yield from found)

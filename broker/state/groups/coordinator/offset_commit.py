@@ -1,5 +1,5 @@
-"""OffsetCommit and OffsetDelete: who may change a group's offsets, and the records that do. Storage
-is in offsets.
+"""OffsetCommit and OffsetDelete: the checks, and the records that change a group's offsets.
+offsets.py stores them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ NO_EPOCH = -1
 def commit_offsets(
     shard: ShardState, group: Group | None, request: OffsetCommitRequest, ctx: GroupContext
 ) -> Result:
-    """Store the offsets, if the member, or a consumer outside any group (generation -1), may."""
+    """Store the offsets, if the member, or a consumer outside any group (generation -1), may
+    commit.
+    """
     claim = CommitClaim(
         request.member_id,
         request.group_instance_id,
@@ -104,8 +106,8 @@ def _answers(response: OffsetCommitResponse) -> Iterator[tuple[str, UUID, int, i
 def refused_to_owners(
     group: Group | None, claim: CommitClaim, answers: Iterable[tuple[str, UUID, int, int]]
 ) -> tuple[int, ...]:
-    """The errors among answers, (topic, topic id, partition, error) each, for partitions that the
-    claim's member has.
+    """The errors among answers, each (topic, topic id, partition, error), for partitions that the
+    claim's member owns.
     """
     if group is None:
         return ()
@@ -119,7 +121,7 @@ def refused_to_owners(
 def _places(
     request: OffsetCommitRequest, settings: GroupSettings
 ) -> Iterator[tuple[str, UUID, int]]:
-    """What is to be committed, but for what is refused by itself."""
+    """The offsets to commit, without those that are refused individually."""
     for topic in request.topics:
         for partition in topic.partitions:
             if not is_metadata_too_long(partition.committed_metadata, settings):
@@ -129,7 +131,7 @@ def _places(
 def commit_error(
     group: Group | None, claim: CommitClaim, places: Iterable[tuple[str, UUID, int]]
 ) -> int:
-    """Whether the claim's member may commit all these (topic, topic id, partition); NONE or one
+    """Whether the claim's member may commit all of these (topic, topic id, partition); NONE, or one
     error for the whole request.
     """
     if group is None:
@@ -151,9 +153,9 @@ def commit_error(
 def offset_error(
     shard: ShardState, ctx: GroupContext, group_id: str, topic: str, asked: OffsetToCommit
 ) -> int:
-    """What stands against one offset, whoever commits it: its metadata is too long, or (KIP-232) it
-    is of an older partition or leader than the stored one, or of a partition whose topic was
-    deleted since. Epoch -1 skips that.
+    """The error of one offset, whoever commits it: its metadata is too long, or (KIP-232) it is of
+    an older partition or leader epoch than the stored one, or of a partition of a deleted topic.
+    Epoch -1 skips that check.
     """
     if is_metadata_too_long(asked.committed_metadata, shard.settings):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -174,8 +176,8 @@ def offset_error(
 
 
 def of_a_life(ctx: GroupContext, topic: str, asked: OffsetToCommit) -> OffsetToCommit:
-    """An offset as it is stored: of the partition that there is now, where the client does not say
-    a partition epoch, and the topic may shrink. The next partition of that number has another.
+    """An offset as it is stored: with the current partition epoch if the client sends none and the
+    topic may shrink. A later partition with the same number has another epoch.
     """
     if asked.partition_epoch != NO_EPOCH or ctx.image is None or topic not in ctx.image.ordered:
         return asked
@@ -184,14 +186,14 @@ def of_a_life(ctx: GroupContext, topic: str, asked: OffsetToCommit) -> OffsetToC
 
 
 def is_metadata_too_long(metadata: str | None, settings: GroupSettings) -> bool:
-    """By Kafka's measure: the length of a Java string, which is in UTF-16 units, not in bytes."""
+    """Kafka's check: the length of a Java string, in UTF-16 units, not in bytes."""
     if not metadata or len(metadata) * 2 <= settings.offset_metadata_max_bytes:
         return False  # no character has more than two units
     return len(metadata.encode("utf-16-le")) // 2 > settings.offset_metadata_max_bytes
 
 
 def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
-    """The answer that gives one error to every partition asked for."""
+    """The answer with one error for every requested partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -210,7 +212,7 @@ def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> Offs
 
 
 def _wrapped(timestamp_ms: int) -> int:
-    """As a 64-bit integer overflows, which is what Kafka's sum does for a huge retention."""
+    """Wrap to a 64-bit integer: Kafka's sum overflows for a huge retention."""
     return (timestamp_ms + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -221,7 +223,7 @@ def replay_commit(
     record_offset: int,
     producer_id: int,
 ) -> None:
-    """Take over a record of a committed offset; a group that has nothing else is a simple one."""
+    """Apply a record of a committed offset; a group without anything else is a simple one."""
     if value is not None and key.group not in shard.groups:
         shard.groups[key.group] = ClassicGroup(key.group, -1)
     shard.offsets.replay(key, value, record_offset, producer_id)

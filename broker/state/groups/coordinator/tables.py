@@ -1,8 +1,8 @@
-"""Which function decides on a request, takes over a record, or follows a timer, by the kind of the
-group. Adding a kind of group is rows here and modules of its own.
+"""Tables of the functions that decide about a request, apply a record, or handle a timer, by the
+kind of the group. A new kind of group needs rows here and its own modules.
 
 Rows name functions as ``module:function`` below kstore.broker.state, so that a kind's modules are
-imported when the first group of that kind is met.
+imported with the first group of that kind.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ __all__ = [
 ]
 
 NO_GROUP = ""
-"""The kind under which REQUESTS has the row for a group that does not exist."""
+"""The kind of the row in REQUESTS for a group that does not exist."""
 
 OTHERS = "*"
-"""The kind under which REQUESTS has the row for all kinds that have none, a missing group included.
-"""
+"""The kind of the row in REQUESTS for all kinds without a row, including a missing group."""
 
 REQUESTS: dict[str, dict[str, str]] = {
     "JoinGroupRequest": {
@@ -72,8 +71,9 @@ REQUESTS: dict[str, dict[str, str]] = {
     "OffsetDeleteRequest": {OTHERS: "groups.coordinator.offset_commit:delete_offsets"},
     "DeleteGroupsRequest": {OTHERS: "groups.coordinator.admin:delete_groups"},
 }
-"""A request's class name to the group's kind to ``f(shard, group, request, ctx)``,
-which gives a Result, or work whose result is one."""
+"""A request's class name to the group's kind to ``f(shard, group, request, ctx)``, which returns a
+Result, or work with a Result.
+"""
 
 RECORDS: dict[int, str] = {
     1: "groups.coordinator.offset_commit:replay_commit",
@@ -121,7 +121,8 @@ TIMERS: dict[str, dict[str, str]] = {
     "ShareStatesDeleted": {"share": "groups.share.offsets:follow_deleted"},
 }
 """A timer event's class name to the kind to ``f(shard, group, event, ctx)``, as above. An event for
-a group that is gone, or of another kind now, came too late and does nothing."""
+a deleted group, or one of another kind now, is obsolete and does nothing.
+"""
 
 RESUME: dict[str, str] = {
     "classic": "groups.classic.step:resume",
@@ -129,7 +130,7 @@ RESUME: dict[str, str] = {
     "share": "groups.share.heartbeat:resume",
     "streams": "groups.streams.timers:resume",
 }
-"""The kind to ``f(shard, group, ctx)``, as above: what follows the replay of the log."""
+"""The kind to ``f(shard, group, ctx)``, as above: work after the replay of the log."""
 
 PARKED: dict[str, str] = {
     "classic": "groups.classic.step:parked_answers",
@@ -137,7 +138,9 @@ PARKED: dict[str, str] = {
     "share": "groups.share.heartbeat:parked_answers",
     "streams": "groups.streams.timers:parked_answers",
 }
-"""The kind to ``f(group) -> [(token, response)]``: answers to who waits when the shard goes."""
+"""The kind to ``f(group) -> [(token, response)]``: answers to parked requests when the shard is
+unloaded.
+"""
 
 
 CHECKS: dict[str, str] = {
@@ -145,12 +148,12 @@ CHECKS: dict[str, str] = {
     "share": "groups.share.invariants:check",
     "streams": "groups.streams.invariants:check",
 }
-"""The kind to ``f(group)``, which asserts what must hold; if ``kstore.check.invariants`` is set."""
+"""The kind to ``f(group)``, which asserts invariants if ``kstore.check.invariants`` is set."""
 
 
 @cache
 def resolve(row: str) -> Callable[..., Any]:
-    """The function that a row names."""
+    """Import the function that a row names."""
     module_name, _, function_name = row.partition(":")
     module = import_module(f"kstore.broker.state.{module_name}")
     function: Callable[..., Any] = getattr(module, function_name)

@@ -1,5 +1,5 @@
-"""TxnOffsetCommit: offsets that are committed when the producer's transaction is. Until its marker
-they are pending (see offsets); who may commit is offset_commit's.
+"""TxnOffsetCommit: offsets that are committed with the producer's transaction. Until its marker
+they are pending (see offsets.py); offset_commit.py has the checks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ __all__ = ["commit_transactional_offsets", "txn_offset_commit_failure"]
 def commit_transactional_offsets(
     shard: ShardState, group: Group | None, request: TxnOffsetCommitRequest, ctx: GroupContext
 ) -> Result:
-    """Store the offsets in the transaction, if the member, or whoever names none, may."""
+    """Store the offsets in the transaction, if the member, or a client that names none, may
+    commit.
+    """
     claim = CommitClaim(
         request.member_id,
         request.group_instance_id,
@@ -81,7 +83,7 @@ def _answers(
 def txn_offset_commit_failure(
     request: TxnOffsetCommitRequest, error_code: int
 ) -> TxnOffsetCommitResponse:
-    """The answer that gives one error to every partition asked for."""
+    """The answer with one error for every requested partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

@@ -1,10 +1,10 @@
 """The assignor of share groups (KIP-932; Kafka's is called "simple"): which members share which
-partitions. It depends on nothing but what it is given.
+partitions. It depends only on its arguments.
 
-Topics that the same members subscribe to are spread together if all members subscribe to the same
-topics, else topic by topic. A spread gives each partition to the same number of members: one, or as
-many as it takes for every member to have one. Members have equally many partitions, give or take
-one. Within that, they keep what they had.
+If all members subscribe to the same topics, the topics are spread together, else one by one. A
+spread gives each partition to the same number of members: one, or as many as are needed so that
+every member has a partition. The numbers of partitions of two members differ by at most one. Within
+these limits, members keep their partitions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def assign(
     partitions: Mapping[UUID, frozenset[int]],
     previous: Mapping[str, Assigned],
 ) -> Work[dict[str, dict[UUID, frozenset[int]]]]:
-    """The target of every member. ``subscriptions``: member id to topics; ``partitions``: those
-    that can be assigned, by topic; ``previous``: what each was to have until now.
+    """The target of every member. ``subscriptions``: member id to topics; ``partitions``: the
+    assignable ones, by topic; ``previous``: the targets until now.
     """
     given: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in subscriptions}
     for topics, members in _rounds(subscriptions, partitions):
@@ -57,7 +57,7 @@ def assign(
 def _rounds(
     subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, frozenset[int]]
 ) -> list[tuple[list[UUID], list[str]]]:
-    """The topics to be spread together, and over whom."""
+    """The topics that are spread together, and their members."""
     if len(set(subscriptions.values())) == 1:
         (topics,) = set(subscriptions.values())
         return [(sorted(topics & partitions.keys()), sorted(subscriptions))]
@@ -77,7 +77,7 @@ def _spread(
     sharing = -(-len(members) // len(places))
     least, more = divmod(len(places) * sharing, len(members))
     holders = dict.fromkeys(places, 0)
-    # Who had most keeps most; the order of ids decides among equals.
+    # Members with more partitions keep more; ids decide between equals.
     order = sorted(members, key=lambda member_id: (-len(kept[member_id]), member_id))
     most = {member_id: least + (rank < more) for rank, member_id in enumerate(order)}
     for member_id in order:
@@ -96,8 +96,8 @@ def _spread(
 
 
 def _take_one(member_id: str, free: list[Place], given: dict[str, set[Place]]) -> None:
-    """Give a member one of the free places, last first. Where it has all that are free, somebody
-    else takes one of these, and the member gets what that one had.
+    """Give a member one of the free places, the last first. If it already has all free partitions,
+    another member takes one of these, and the member gets one of that member's.
     """
     has = given[member_id]
     for index in range(len(free) - 1, -1, -1):

@@ -1,6 +1,4 @@
-"""What the classic group requests meet in a share group: it does not know the member, and nobody
-joins it in this way.
-"""
+"""The classic group requests in a share group: the member is unknown, and no client can join."""
 
 from __future__ import annotations
 
@@ -24,26 +22,26 @@ __all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
 def join_group(
     shard: ShardState, group: ShareGroup, request: JoinGroupRequest, ctx: GroupContext
 ) -> Result:
-    """Refused: an empty share group keeps its share partitions' state."""
+    """Refuse: an empty share group keeps its share-partitions' state."""
     return Result(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
 
 def sync_group(
     shard: ShardState, group: ShareGroup, request: SyncGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """As if there were no group."""
+    """Answer as if the group did not exist."""
     return classic_sync.sync_group(shard, None, request, ctx)
 
 
 def heartbeat(
     shard: ShardState, group: ShareGroup, request: HeartbeatRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """As if there were no group."""
+    """Answer as if the group did not exist."""
     return classic_sync.heartbeat(shard, None, request, ctx)
 
 
 def leave_group(
     shard: ShardState, group: ShareGroup, request: LeaveGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """As if there were no group."""
+    """Answer as if the group did not exist."""
     return classic_sync.leave_group(shard, None, request, ctx)

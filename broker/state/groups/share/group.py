@@ -1,5 +1,5 @@
-"""A share group (KIP-932) as a value: epochs, members, target assignment, and the share partitions'
-state. It makes no decisions: it is what its records say.
+"""A share group (KIP-932) as a value: epochs, members, target assignment, and the share-partitions'
+state. It makes no decisions: its records define it.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class ShareGroup:
         self.topic_counts: Counter[str] = Counter()
         """Topic name to the number of members that subscribe to it."""
         self.target: dict[str, Assigned] = {}
-        """Member id to what it is to have."""
+        """Member id to its target."""
         self.states = NO_STATES
         self.deletions: frozenset[UUID] = frozenset()
-        """Topics whose state this coordinator is having deleted at the moment. Soft."""
+        """Topics whose state this coordinator is deleting. Soft."""
         self.seen_image_version = -1
         """The metadata's version for which `metadata_hash` was compared last. Soft."""
 
-    # ---- what it is, as every group ----
+    # ---- the contract of all groups ----
 
     @property
     def state(self) -> str:
@@ -82,11 +82,11 @@ class ShareGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Never: a share group stays with its share partitions' state until it is deleted."""
+        """Never: a share group, with its share-partitions' state, exists until it is deleted."""
         return False
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """Nobody commits offsets: its positions are the share coordinator's."""
+        """Always an error: the share coordinator keeps its positions."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def partition_commit_error(
@@ -96,15 +96,15 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Nobody does: members share."""
+        """False: members share partitions."""
         return False
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """Only heartbeats keep a session."""
+        """None: only heartbeats keep a session alive."""
         return ()
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
-        """Anybody may read that there are no offsets."""
+        """NONE: any client may read that there are no offsets."""
         return ErrorCode.NONE
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -112,7 +112,7 @@ class ShareGroup:
         return topic in self.topic_counts
 
     def retained_since(self, commit_timestamp: int) -> int | None:
-        """It has no offsets whose retention could run."""
+        """None: it has no offsets."""
         return None
 
     def delete_error(self) -> int:
@@ -145,7 +145,7 @@ class ShareGroup:
         self.topic_counts.update(member.topics)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
+        """Remove a member, if it exists."""
         member = self.members.pop(member_id, None)
         for topic in () if member is None else member.topics:
             self.topic_counts[topic] -= 1

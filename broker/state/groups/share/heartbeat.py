@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat (KIP-932): joining, staying, leaving; and the timers of members.
 
-The order of the checks and the error codes are Kafka's, since clients see both.
+The order of the checks and the error codes are Kafka's, because clients see both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Refusal(NamedTuple):
 
 
 def request_problem(request: ShareGroupHeartbeatRequest) -> Refusal | None:
-    """What is wrong with a request, whatever the group."""
+    """The error of a request, independent of the group."""
     epoch = request.member_epoch
     problem = ""
     if not request.member_id.strip():
@@ -116,7 +116,7 @@ def _stay(
 def _open(
     shard: ShardState, group: Group | None, request: ShareGroupHeartbeatRequest
 ) -> ShareGroup | Refusal:
-    """The group, which is made if somebody joins it."""
+    """The group, which is created if a member joins."""
     group_id = request.group_id
     if isinstance(group, ShareGroup):
         opened = group
@@ -137,7 +137,9 @@ def _unknown(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Refusal:
 
 
 def _epoch_refusal(member: Member, epoch: int) -> Refusal | None:
-    """A member's epoch is its own, or the one before, if the answer with the new one was lost."""
+    """The refusal of a wrong epoch. Valid are the member's epoch, and the one before if the answer
+    with the new one was lost.
+    """
     if epoch in (member.epoch, member.previous_epoch):
         return None
     text = f"Member {member.member_id} sent epoch {epoch} and has {member.epoch}: {REJOIN}"
@@ -145,7 +147,7 @@ def _epoch_refusal(member: Member, epoch: int) -> Refusal | None:
 
 
 def _updated(member: Member, request: ShareGroupHeartbeatRequest, ctx: GroupContext) -> Member:
-    """The member with what the request says anew of it; null is what was said before."""
+    """The member with the request's values; null means no change."""
     names = request.subscribed_topic_names
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
@@ -186,7 +188,7 @@ def _leave(
 def expire_member(
     shard: ShardState, group: ShareGroup, event: SessionExpired, ctx: GroupContext
 ) -> Result:
-    """A member was silent for too long: it is removed."""
+    """Remove a member whose session expired."""
     member = group.members.get(event.member_id)
     if member is None:
         return Result()
@@ -196,7 +198,7 @@ def expire_member(
 
 
 def resume(shard: ShardState, group: ShareGroup, ctx: GroupContext) -> Work[Result]:
-    """After the log was replayed: sessions begin anew."""
+    """After replay: restart sessions."""
     step = ShareStep(group, ctx)
     for member_id in group.members:
         step.keep_session(member_id)
@@ -205,5 +207,5 @@ def resume(shard: ShardState, group: ShareGroup, ctx: GroupContext) -> Work[Resu
 
 
 def parked_answers(group: ShareGroup) -> list[tuple[Token, Message]]:
-    """Nobody ever waits in a share group."""
+    """None: no request waits in a share group."""
     return []

@@ -1,5 +1,5 @@
-"""What must hold of a share group after every step (KIP-932). Checked in every test run, and
-wherever ``kstore.check.invariants`` is set.
+"""The invariants of a share group after every step (KIP-932). They are checked in all test runs,
+and if ``kstore.check.invariants`` is set.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ __all__ = ["check"]
 
 
 def check(group: ShareGroup) -> None:
-    """Member epoch <= target assignment epoch <= group epoch; targets are of members; what is kept
-    beside the members agrees with them; the stages of the states exclude each other.
-    AssertionError.
+    """Member epoch <= target assignment epoch <= group epoch; targets belong to members; the
+    indexes agree with the members; a share-partition's state is in one stage. AssertionError.
     """
     assert group.assignment_epoch <= group.epoch, (group.group_id, group.assignment_epoch)
     for member in group.members.values():

@@ -1,5 +1,5 @@
-"""A member of a share group (KIP-932) as a value, and the records that it is stored in. Nothing is
-decided here.
+"""A member of a share group (KIP-932) as a value, and the records that it is stored in. It makes no
+decisions.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Assigned = Mapping[UUID, frozenset[int]]
 NOTHING: Assigned = {}
 LEFT_EPOCH = -1
 STABLE = 0
-"""The state that is stored of every member: nobody ever waits for anybody in a share group."""
+"""The stored state of every member: in a share group no member waits for another."""
 
 
 class Member(NamedTuple):
-    """One member: what it says of itself, then what the coordinator gave it."""
+    """One member: first its own fields, then what the coordinator assigned."""
 
     member_id: str
     rack_id: str | None = None
@@ -52,12 +52,14 @@ class Member(NamedTuple):
     topics: frozenset[str] = frozenset()
     epoch: int = 0
     previous_epoch: int = 0
-    """The epoch before, which the member may still use if the answer with the new one was lost."""
+    """The previous epoch, which the member may still use if the answer with the new one was
+    lost.
+    """
     assigned: Assigned = NOTHING
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
-    """The record of what a member says of itself."""
+    """The record of a member's own fields."""
     value = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -74,7 +76,7 @@ def member_tombstone(group_id: str, member_id: str) -> GroupRecord:
 
 
 def with_metadata(member: Member, value: ShareGroupMemberMetadataValue) -> Member:
-    """The member as a record of itself says."""
+    """The member with the fields of a record."""
     return member._replace(
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -84,7 +86,7 @@ def with_metadata(member: Member, value: ShareGroupMemberMetadataValue) -> Membe
 
 
 def current_record(group_id: str, member: Member) -> GroupRecord:
-    """The record of what a member has now."""
+    """The record of a member's current assignment."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -99,7 +101,7 @@ def current_record(group_id: str, member: Member) -> GroupRecord:
 
 
 def current_tombstone(group_id: str, member_id: str) -> GroupRecord:
-    """The record that takes all from a member."""
+    """The record that deletes a member's current assignment."""
     key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     return GroupRecord(key, None)
 
@@ -111,7 +113,7 @@ def target_tombstone(group_id: str, member_id: str) -> GroupRecord:
 
 
 def with_assignment(member: Member, value: ShareGroupCurrentMemberAssignmentValue | None) -> Member:
-    """The member with what a record says that it has; None: nothing, it is on its way out."""
+    """The member with the assignment of a record; None: none, it is about to be deleted."""
     if value is None:
         return member._replace(epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH, assigned=NOTHING)
     return member._replace(

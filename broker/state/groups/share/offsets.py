@@ -1,6 +1,6 @@
-"""The share partitions' state of a share group (KIP-932): what is to be initialized or deleted at
-an administrator's request, and what the share coordinator has done of it. Whoever asks the share
-coordinator runs beside this; here is what the group remembers of it.
+"""The share-partitions' state of a share group (KIP-932): what administrators ask to initialize or
+delete, and what the share coordinator has done. Other code sends the requests to the share
+coordinator; this file has what the group remembers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _problem(group: Group | None, group_id: str, *, may_be_new: bool) -> tuple[int, str] | None:
-    """Why the offsets of a group can't be changed: error and words."""
+    """Why the offsets of a group cannot be changed: error and message."""
     if group is None and may_be_new:
         return None
     if not isinstance(group, ShareGroup):
@@ -67,7 +67,7 @@ def alter_offsets(
     request: AlterShareGroupOffsetsRequest,
     ctx: GroupContext,
 ) -> Result:
-    """Note that the partitions are being initialized; those that can't be have their error."""
+    """Note that the partitions are being initialized; invalid ones get an error."""
     problem = _problem(group, request.group_id, may_be_new=True)
     if problem is not None:
         return Result(
@@ -99,7 +99,7 @@ def _altered(
     topic_id: UUID,
     partitions: Sequence[PartitionImage],
 ) -> AlterShareGroupOffsetsResponseTopic:
-    """The answer for one topic, which has these partitions."""
+    """The answer for one topic with these partitions."""
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
     for asked in topic.partitions:
         told = AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
@@ -123,7 +123,7 @@ def delete_offsets(
     request: DeleteShareGroupOffsetsRequest,
     ctx: GroupContext,
 ) -> Result:
-    """Note that the topics' state is being deleted; those that can't be have their error."""
+    """Note that the topics' state is being deleted; invalid ones get an error."""
     problem = _problem(group, request.group_id, may_be_new=False)
     if problem is not None:
         return Result(
@@ -161,7 +161,9 @@ def _deleting(group: ShareGroup, topics: Mapping[UUID, str]) -> Result:
 def follow_deleting(
     shard: ShardState, group: ShareGroup, event: ShareStatesDeleting, ctx: GroupContext
 ) -> Result:
-    """All state of a group without members is being deleted, since the group is going to be."""
+    """Note that all state of a group without members is being deleted, because the group
+    will be.
+    """
     if group.members:
         return Result()
     states = group.states
@@ -174,7 +176,9 @@ def follow_deleting(
 def follow_deleted(
     shard: ShardState, group: ShareGroup, event: ShareStatesDeleted, ctx: GroupContext
 ) -> Result:
-    """The state of topics is deleted, or could not be, which another request tries again."""
+    """Note that the state of topics is deleted, or that this failed; then another request tries
+    again.
+    """
     marks = ((group.group_id, "deletions", group.deletions - event.tried),)
     gone = event.deleted & group.states.deleting.keys()
     if not gone:
@@ -186,8 +190,8 @@ def follow_deleted(
 def follow_initialized(
     shard: ShardState, group: ShareGroup, event: ShareStatesInitialized, ctx: GroupContext
 ) -> Result:
-    """Partitions are initialized, or could not be, which the next heartbeat tries again. What is no
-    longer being initialized was deleted meanwhile.
+    """Note that partitions are initialized, or that this failed; then the next heartbeat tries
+    again. Partitions that are no longer being initialized were deleted meanwhile.
     """
     states = group.states
     states = states.with_initialized(_of(states.initializing, event.initialized))
@@ -198,7 +202,7 @@ def follow_initialized(
 
 
 def _of(stage: Mapping[UUID, TopicStates], done: Partitions) -> dict[UUID, TopicStates]:
-    """What of ``done`` is in a stage."""
+    """The part of ``done`` that is in a stage."""
     found = {}
     for topic_id, partitions in done.items():
         topic = stage.get(topic_id)
@@ -208,7 +212,7 @@ def _of(stage: Mapping[UUID, TopicStates], done: Partitions) -> dict[UUID, Topic
 
 
 def forget_topic(group: ShareGroup, name: str) -> Result:
-    """A topic was deleted: nothing is known of its partitions any more."""
+    """Forget the partitions of a deleted topic."""
     states = group.states
     gone = {
         topic_id: name

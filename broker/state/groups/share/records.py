@@ -1,5 +1,5 @@
-"""The records of a share group as a whole (epoch, target assignment), and what each record of such
-a group does to it on replay.
+"""The records of a share group as a whole (epoch, target assignment), and the replay of each record
+of such a group.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """The record of a group's epoch and of what it knows of its topics."""
+    """The record of a group's epoch and metadata hash."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return GroupRecord(ShareGroupMetadataKey(group_id=group_id), value)
 
 
 def target_record(group_id: str, member_id: str, target: Assigned) -> GroupRecord:
-    """The record of what a member is to have."""
+    """The record of a member's target assignment."""
     value = ShareGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
@@ -66,7 +66,7 @@ def target_record(group_id: str, member_id: str, target: Assigned) -> GroupRecor
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> GroupRecord:
-    """The record of the epoch that the target assignment is for."""
+    """The record of the target assignment's epoch."""
     value = ShareGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
     )
@@ -84,8 +84,8 @@ V = TypeVar("V")
 def _of_a_group(
     replay: Callable[[ShareGroup, K, V | None], None],
 ) -> Callable[[ShardState, K, V | None, int, int], None]:
-    """What a kind of records does to its group. A value makes a group that is not there; there is
-    nothing to do for a tombstone of one.
+    """Wrap the replay of a kind of record. A value creates a missing group; a tombstone for a
+    missing group does nothing.
     """
 
     @wraps(replay)
@@ -106,7 +106,7 @@ def replay_epoch(
     record_offset: int,
     producer_id: int,
 ) -> None:
-    """Take over a group's epoch; without a value the group is gone."""
+    """Apply a group's epoch; a tombstone deletes the group."""
     group = _group(shard, key.group_id, create=value is not None)
     if group is None:
         return
@@ -123,7 +123,7 @@ def replay_member(
     key: ShareGroupMemberMetadataKey,
     value: ShareGroupMemberMetadataValue | None,
 ) -> None:
-    """Take over what a member said of itself; without a value it is gone."""
+    """Apply a member's own fields; a tombstone deletes the member."""
     if value is None:
         group.remove(key.member_id)
         return
@@ -137,7 +137,7 @@ def replay_target_epoch(
     key: ShareGroupTargetAssignmentMetadataKey,
     value: ShareGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    """Take over the epoch that the target assignment is for."""
+    """Apply the target assignment's epoch."""
     group.assignment_epoch = -1 if value is None else value.assignment_epoch
     group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
@@ -148,7 +148,7 @@ def replay_target(
     key: ShareGroupTargetAssignmentMemberKey,
     value: ShareGroupTargetAssignmentMemberValue | None,
 ) -> None:
-    """Take over what a member is to have."""
+    """Apply a member's target assignment."""
     if value is None:
         group.target.pop(key.member_id, None)
         return
@@ -163,7 +163,7 @@ def replay_assignment(
     key: ShareGroupCurrentMemberAssignmentKey,
     value: ShareGroupCurrentMemberAssignmentValue | None,
 ) -> None:
-    """Take over what a member has now."""
+    """Apply a member's current assignment."""
     member = group.members.get(key.member_id)
     if member is None and value is not None:
         member = Member(key.member_id)
@@ -177,7 +177,7 @@ def replay_states(
     key: ShareGroupStatePartitionMetadataKey,
     value: ShareGroupStatePartitionMetadataValue | None,
 ) -> None:
-    """Take over what is known of the share partitions' state."""
+    """Apply the stages of the share-partitions' state."""
     group.states = known_of(value)
 
 

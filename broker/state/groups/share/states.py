@@ -1,6 +1,6 @@
-"""What a share group knows of its share partitions' state (KIP-932): which partitions are being
-initialized by the share coordinator, which are, and which topics' state is being deleted. Only
-partitions that are initialized are assigned to members. Nothing is decided here.
+"""The share-partitions' state as a share group knows it (KIP-932): the partitions that the share
+coordinator is initializing, those that are initialized, and the topics whose state is being
+deleted. Only initialized partitions are assigned to members. It makes no decisions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Partitions = Mapping[UUID, frozenset[int]]
 
 
 class TopicStates(NamedTuple):
-    """Partitions of one topic, and the name that it has."""
+    """Partitions of one topic, and its name."""
 
     name: str
     partitions: frozenset[int]
@@ -56,22 +56,22 @@ class States(NamedTuple):
         )
 
     def with_initializing(self, added: Mapping[UUID, TopicStates]) -> States:
-        """The partitions are being initialized from now on."""
+        """Note that the partitions are being initialized."""
         return self._replace(initializing=_union(self.initializing, added))
 
     def with_initialized(self, done: Mapping[UUID, TopicStates]) -> States:
-        """The partitions are initialized."""
+        """Note that the partitions are initialized."""
         return self._replace(
             initializing=_without(self.initializing, done),
             initialized=_union(self.initialized, done),
         )
 
     def without_initializing(self, failed: Mapping[UUID, TopicStates]) -> States:
-        """The partitions could not be initialized."""
+        """Note that the partitions could not be initialized."""
         return self._replace(initializing=_without(self.initializing, failed))
 
     def with_deleting(self, topics: Mapping[UUID, str]) -> States:
-        """The state of whole topics is being deleted from now on."""
+        """Note that the state of whole topics is being deleted."""
         return States(
             {key: topic for key, topic in self.initializing.items() if key not in topics},
             {key: topic for key, topic in self.initialized.items() if key not in topics},
@@ -79,7 +79,7 @@ class States(NamedTuple):
         )
 
     def without_deleting(self, topic_ids: Iterable[UUID]) -> States:
-        """The state of whole topics is deleted."""
+        """Note that the state of whole topics is deleted."""
         gone = frozenset(topic_ids)
         left = {key: name for key, name in self.deleting.items() if key not in gone}
         return self._replace(deleting=left)
@@ -134,12 +134,12 @@ def _stored(topics: Mapping[UUID, TopicStates]) -> list[TopicPartitionsInfo]:
 
 
 def states_tombstone(group_id: str) -> GroupRecord:
-    """The record that forgets all of it."""
+    """The record that deletes all three stages."""
     return GroupRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id), None)
 
 
 def known_of(value: ShareGroupStatePartitionMetadataValue | None) -> States:
-    """What a record says."""
+    """The stages in a record."""
     if value is None:
         return NO_STATES
     return States(

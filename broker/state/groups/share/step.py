@@ -1,5 +1,6 @@
-"""One step on a share group: the records and timers that it collects, and the moves that heartbeats
-and departures share. It changes nothing: the group is what it was until the records are replayed.
+"""One step on a share group: the records and timers that it collects, and the operations that
+heartbeats and departures share. It changes nothing: the group stays as it is until the records are
+replayed.
 """
 
 from __future__ import annotations
@@ -40,9 +41,7 @@ def session_key(group_id: str, member_id: str) -> TimerKey:
 
 
 class ShareStep:
-    """The step. ``epoch`` is the group's epoch as it will be, ``members`` are those that will be
-    there.
-    """
+    """The step. ``epoch`` and ``members`` are the future epoch and members of the group."""
 
     def __init__(self, group: ShareGroup, ctx: GroupContext) -> None:
         self.group = group
@@ -54,12 +53,12 @@ class ShareStep:
         self._marks: dict[str, object] = {}
 
     def result(self, response: Message | None = None) -> Result:
-        """What the step decided."""
+        """The result of the step."""
         marks = tuple((self.group.group_id, name, value) for name, value in self._marks.items())
         return Result(response, tuple(self.records), timers=tuple(self._timers), marks=marks)
 
     def keep_session(self, member_id: str) -> None:
-        """Start a member's session anew."""
+        """Restart a member's session."""
         group_id = self.group.group_id
         timeout_ms = self.ctx.configs["share.session.timeout.ms"]
         event = SessionExpired(group_id, member_id)
@@ -68,7 +67,7 @@ class ShareStep:
     # ---- members and topics ----
 
     def update_member(self, old: Member, new: Member) -> bool:
-        """Persist what a member says of itself; whether the topics that it names changed."""
+        """Persist a member's own fields; returns whether its topics changed."""
         self.members[new.member_id] = new
         if new.member_id in self.group.members and new == old:
             return False
@@ -76,7 +75,7 @@ class ShareStep:
         return new.topics != old.topics
 
     def remove_members(self, leaving: Iterable[Member]) -> None:
-        """Remove members and bump the group epoch, so that others get what they had."""
+        """Remove members and bump the group epoch, so that others get their partitions."""
         group_id = self.group.group_id
         for member in leaving:
             member_id = member.member_id
@@ -92,8 +91,8 @@ class ShareStep:
         return {topic for member in self.members.values() for topic in member.topics}
 
     def update_metadata(self, *, bump: bool) -> None:
-        """Compare the topics that members subscribe to with what the group knows of them, and bump
-        the group epoch if they differ, or anyway.
+        """Compare the subscribed topics with the group's metadata hash, and bump the group epoch if
+        they differ, or in any case.
         """
         version = self.ctx.topics.version
         if not bump and self.group.seen_image_version == version:
@@ -113,7 +112,7 @@ class ShareStep:
         """Whether partitions were initialized after the target assignment was computed."""
         group = self.group
         if group.epoch > group.assignment_epoch:
-            return False  # it is going to be computed anyway
+            return False  # it will be computed anyway
         given: dict[UUID, set[int]] = {}
         for target in group.target.values():
             for topic_id, partitions in target.items():
@@ -129,7 +128,7 @@ class ShareStep:
         return {key: initialized[key].partitions for key in ids if key in initialized}
 
     def initialize(self) -> None:
-        """Note the partitions whose state has to be initialized: the runtime has that done."""
+        """Note the partitions whose state must be initialized; the runtime does it."""
         image, states = self.ctx.topics.topics, self.group.states
         added: dict[UUID, TopicStates] = {}
         for name in sorted(self.topics() & image.keys()):
@@ -150,8 +149,8 @@ class ShareStep:
     # ---- assignment ----
 
     def update_target(self, member_id: str) -> Work[tuple[int, Assigned]]:
-        """The target assignment's epoch, and a member's target: computed anew if the group epoch is
-        ahead, but not more often than the assignment interval allows.
+        """The target assignment's epoch, and a member's target. It is computed if the group epoch
+        is ahead, but not more often than the assignment interval allows.
         """
         group = self.group
         if group.assignment_epoch >= self.epoch or not self._may_assign():
@@ -180,8 +179,8 @@ class ShareStep:
         return not assigned_ms or has_passed(interval_ms, assigned_ms, self.ctx.now_ms)
 
     def reconcile(self, member: Member, epoch: int, target: Assigned) -> Member:
-        """Give a member its target, of the topics that it subscribes to, and persist that. Others
-        need not give anything up first.
+        """Give a member its target in the topics that it subscribes to, and persist that. No other
+        member has to give up partitions first.
         """
         if member.epoch == epoch and member.topics == self._topics_before(member.member_id):
             return member

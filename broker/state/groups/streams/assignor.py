@@ -1,9 +1,10 @@
-"""The sticky task assignor of streams groups: who is to have which task, given who had which.
+"""The sticky task assignor of streams groups: it computes the target assignment from the previous
+one.
 
-Kafka's rules: an active task stays with its member, else goes to a member that held it as standby,
-else to the least loaded process; standby copies go to processes that have no other copy. Quotas
-keep members even. Rack ids and client tags are not looked at, and there are no warm-up tasks, as in
-Kafka 4.3.
+Kafka's rules: an active task stays with its member, or else is given to a member that had it as
+standby, or else to the least loaded process; standby copies are given to processes without another
+copy. Quotas balance the members. As in Kafka 4.3, rack ids and client tags are ignored, and there
+are no warm-up tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["MemberSpec", "SubtopologySpec", "assign_tasks"]
 
 
 class MemberSpec(NamedTuple):
-    """What the assignor has to know of a member."""
+    """A member as the assignor sees it."""
 
     process_id: str
     previous: Tasks
@@ -27,11 +28,11 @@ class MemberSpec(NamedTuple):
 
 
 class SubtopologySpec(Protocol):
-    """What the assignor has to know of a subtopology."""
+    """A subtopology as the assignor sees it."""
 
     @property
     def tasks(self) -> int:
-        """How many tasks it has."""
+        """The number of its tasks."""
 
     @property
     def is_stateful(self) -> bool:
@@ -50,8 +51,8 @@ def assign_tasks(
 
 
 class _Quota:
-    """How many tasks a member may take before all have as many: shrinks to an even share of what is
-    left when a member has reached it.
+    """How many tasks a member may have until all have the same number; it is reduced to an even
+    share of the remaining tasks when a member has reached it.
     """
 
     def __init__(self, tasks: int, members: int) -> None:
@@ -60,7 +61,7 @@ class _Quota:
         self.per_member = -(-tasks // members)
 
     def count(self, tasks_of_member: int) -> None:
-        """A member has now so many."""
+        """Note the number of a member's tasks."""
         if tasks_of_member == self.per_member:
             self._members -= 1
             self._tasks -= tasks_of_member
@@ -82,12 +83,12 @@ class _Process:
         return self._total / len(self.counts)
 
     def add(self, member_id: str, task: TaskId) -> int:
-        """Give a task to a member; how many it has now."""
+        """Give a task to a member; returns how many it has now."""
         self._by_load = None
         return self._add(member_id, task)
 
     def add_to_least_loaded(self, task: TaskId) -> tuple[str, int]:
-        """Give a task to the member with the fewest; who that is, and how many it has now."""
+        """Give a task to the member with the fewest; returns the member and how many it has now."""
         if self._by_load is None:
             self._by_load = [(n, i, name) for i, (name, n) in enumerate(self.counts.items())]
             heapify(self._by_load)
@@ -150,8 +151,8 @@ class _Assignment:
     # ---- active ----
 
     def _assign_active(self) -> Work[None]:
-        # Tasks of one partition of several subtopologies belong together, so these are met first
-        # while tasks stay where they are; what is left is dealt out by subtopology.
+        # Tasks of the same partition in several subtopologies belong together, so tasks that stay
+        # are processed in this order; the rest is assigned by subtopology.
         left = sorted(self._active_tasks, key=lambda task: (task.partition, task.subtopology_id))
         left = yield from self._not_taken(left, self._previous_active.get)
         left = yield from self._not_taken(left, lambda task: self._previous_holder(task, None))
@@ -167,7 +168,7 @@ class _Assignment:
     def _not_taken(
         self, tasks: list[TaskId], holder: Callable[[TaskId], str | None]
     ) -> Work[list[TaskId]]:
-        """Those of the tasks that do not go to who held them before."""
+        """The tasks that do not stay with their former members."""
         left = []
         for task in tasks:
             if not self._take_active(task, holder(task)):
@@ -257,8 +258,8 @@ class _Assignment:
         return queue
 
     def _previous_holder(self, task: TaskId, unless_with: TaskId | None) -> str | None:
-        """The least loaded member that had the task as standby; for a standby copy none whose
-        process has the task already.
+        """The least loaded member that had the task as standby; for a standby copy, only members
+        whose process does not have the task yet.
         """
         holders = self._previous_standby.get(task)
         if not holders:
@@ -270,7 +271,7 @@ class _Assignment:
             taken = unless_with is not None and unless_with in process.tasks
             if process.load < load and not taken and process.counts[member_id] < count:
                 best, load, count = member_id, process.load, process.counts[member_id]
-        # Kafka asks the process of the first holder, whoever is the best.
+        # Kafka checks the process of the first holder, not of the best.
         if unless_with is not None and unless_with in self._process(first).tasks:
             return None
         return best

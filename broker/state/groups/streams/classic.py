@@ -1,5 +1,5 @@
-"""What the classic group requests meet in a streams group: an empty one gives way to a classic
-group, any other does not know the member.
+"""The classic group requests in a streams group: an empty one is replaced by a classic group; in
+any other the member is unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
 def join_group(
     shard: ShardState, group: StreamsGroup, request: JoinGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Join what becomes a classic group, with the offsets of the streams group."""
+    """Join a classic group, which replaces the streams group and keeps its offsets."""
     if not group.is_empty:
         return Result(JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     joined = yield from join_classic_group(shard, None, request, ctx)
@@ -35,19 +35,19 @@ def join_group(
 def sync_group(
     shard: ShardState, group: StreamsGroup, request: SyncGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """As if there were no group."""
+    """Answer as if the group did not exist."""
     return classic_sync.sync_group(shard, None, request, ctx)
 
 
 def heartbeat(
     shard: ShardState, group: StreamsGroup, request: HeartbeatRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """As if there were no group."""
+    """Answer as if the group did not exist."""
     return classic_sync.heartbeat(shard, None, request, ctx)
 
 
 def leave_group(
     shard: ShardState, group: StreamsGroup, request: LeaveGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """As if there were no group."""
+    """Answer as if the group did not exist."""
     return classic_sync.leave_group(shard, None, request, ctx)

@@ -1,5 +1,5 @@
-"""A streams group for others to read: StreamsGroupDescribe's rows, and which partitions can be
-queried at which member's user endpoint.
+"""Views of a streams group: the rows of StreamsGroupDescribe, and the partitions that can be
+queried at each member's user endpoint.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["describe_streams_group", "endpoint_partitions"]
 
 
 def describe_streams_group(group: Group | None, group_id: str) -> Work[DescribedGroup]:
-    """One group of StreamsGroupDescribe; what is no streams group is not found."""
+    """One group of StreamsGroupDescribe; a group of another kind is not found."""
     if not isinstance(group, StreamsGroup):
         return DescribedGroup(
             group_id=group_id,
@@ -104,7 +104,7 @@ def _assignment(tasks: Tasks | AssignedTasks) -> Assignment:
 def endpoint_partitions(
     members: Iterable[StreamsMember], configured: ConfiguredTopology, image: MetadataImage
 ) -> list[EndpointToPartitions]:
-    """For each member that has a user endpoint: the partitions whose state it holds."""
+    """For each member with a user endpoint: the partitions whose state it has."""
     subtopologies = configured.subtopologies or {}
     return [
         EndpointToPartitions(
@@ -133,7 +133,8 @@ def _partitions(
         for name in sorted(names):
             topic = image.topics.get(name)
             if topic is not None:
-                # A topic smaller than the number of tasks has its partitions in the first ones.
+                # The partitions of a topic with fewer partitions than tasks belong to the first
+                # tasks.
                 partitions = entry.partitions[: len(topic.partitions)]
                 found.append(TopicPartition(topic=name, partitions=partitions))
     return found

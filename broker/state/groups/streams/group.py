@@ -1,8 +1,7 @@
 """A streams group as a value: members, epochs, tasks, topology. It makes no decisions.
 
-What is persisted of it comes in through `streams_records`; `SoftState` is what ends with the
-coordinator. Invariant: assignment epoch of an active task <= member epoch <= target assignment
-epoch <= group epoch.
+`streams_records` replays the persisted part; `SoftState` is lost with the coordinator. Invariant:
+assignment epoch of an active task <= member epoch <= target assignment epoch <= group epoch.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ UNASSIGNED_EPOCH = 2**31 - 1
 
 
 class MemberState:
-    """The states of a member, as its current assignment record has them."""
+    """The states of a member in its current assignment record."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
-    """It has to give tasks up before it can get on."""
+    """It must give up tasks before it can enter the next epoch."""
     UNRELEASED_TASKS = 3
     """It waits for tasks that others have not given up yet."""
     UNKNOWN = 127
-    """Written by a newer coordinator: the member has to begin anew."""
+    """Written by a newer coordinator: the member must start again."""
     ALL = frozenset({STABLE, UNREVOKED_TASKS, UNRELEASED_TASKS})
 
 
@@ -83,34 +82,34 @@ class StreamsMember(NamedTuple):
     pending_revocation: AssignedTasks = NO_ASSIGNED_TASKS
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether it has all that the target assignment of that epoch gives it."""
+        """Whether it has reached the target assignment of that epoch."""
         return self.state == MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def assignment_epoch(self, task: TaskId) -> int:
-        """The epoch in which it got the active task, also of one that it is giving up; the largest
-        int32 for a task that it does not have.
+        """The epoch in which it got the active task, including one that it is giving up; the
+        largest int32 for a task that it does not have.
         """
         epoch = self.assigned.active.get(task, self.pending_revocation.active.get(task))
         return UNASSIGNED_EPOCH if epoch is None else epoch
 
 
 class SoftState(NamedTuple):
-    """What is not in records and begins anew with another coordinator."""
+    """State that is not in records; a new coordinator starts without it."""
 
     configured: ConfiguredTopology | None = None
     image_version: int = -1
-    """The version of the metadata image for which the topics were last looked at."""
+    """The metadata version for which the topics were last checked."""
     delay_pending: bool = False
     """The initial rebalance delay is running."""
     shutdown_member_id: str | None = None
-    """Who asked for the whole application to stop."""
+    """The member that requested a shutdown of the application."""
     endpoint_epoch: int = 0
-    """Grows when the tasks of a member with a user endpoint change."""
+    """Increases when the tasks of a member with a user endpoint change."""
 
 
 class StreamsGroup:
-    """The group. ``active_owners`` and the others follow from the members: tasks that are being
-    given up still have their owner.
+    """The group. ``active_owners`` and the other indexes are derived from the members: tasks that
+    are being given up still have their owner.
     """
 
     __slots__ = (
@@ -138,14 +137,14 @@ class StreamsGroup:
         self.metadata_hash = 0
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}
-        """What the assignor was last told, by name."""
+        """The last settings of the assignor, by name."""
         self.assignment_epoch = INITIAL_EPOCH
         self.assignment_timestamp = 0
         self.topology: Topology | None = None
         self.members: dict[str, StreamsMember] = {}
         self.targets: dict[str, Tasks] = {}
         self.active_owners: dict[TaskId, str] = {}
-        """Active task to the process that has it."""
+        """Active task to its process."""
         self.standby_owners: dict[TaskId, frozenset[str]] = {}
         self.warmup_owners: dict[TaskId, frozenset[str]] = {}
         self.soft = SoftState()
@@ -163,7 +162,7 @@ class StreamsGroup:
             _own(self.warmup_owners, tasks.warmup, member.process_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
+        """Remove a member, if it exists."""
         self._disown(self.members.pop(member_id, None))
         if not self.members:
             self.soft = self.soft._replace(shutdown_member_id=None)
@@ -178,7 +177,7 @@ class StreamsGroup:
             _release(self.standby_owners, tasks.standby, member.process_id)
             _release(self.warmup_owners, tasks.warmup, member.process_id)
 
-    # ---- what every kind of group answers ----
+    # ---- the contract of all groups ----
 
     @property
     def state(self) -> str:
@@ -200,7 +199,7 @@ class StreamsGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it may go as soon as it has no offsets left."""
+        """Whether it can be deleted as soon as it has no offsets left."""
         return not self.members
 
     def commit_error(self, claim: CommitClaim) -> int:
@@ -218,11 +217,11 @@ class StreamsGroup:
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
         """KAFKA-19779: a commit in an earlier epoch is fenced if it may come from before the
-        partition's active task was assigned to this member, or after it was taken away. The
-        member's present epoch may commit any partition, unless the claim needs the assignment.
+        partition's active task was assigned to this member, or after it was revoked. In the
+        member's current epoch any partition is allowed, unless the claim needs the assignment.
         """
         member = self.members.get(claim.member_id)
-        if member is None:  # nobody's commit, that commit_error let through
+        if member is None:  # a commit without a member, which commit_error allowed
             return ErrorCode.NONE
         if claim.epoch == member.member_epoch and not claim.needs_assignment:
             return ErrorCode.NONE
@@ -243,11 +242,11 @@ class StreamsGroup:
         return member.assignment_epoch(TaskId(subtopology_id, partition)) != UNASSIGNED_EPOCH
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """A commit does not keep a session."""
+        """None: a commit does not keep a session alive."""
         return ()
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
-        """Whoever names a member has to know its epoch."""
+        """A request that names a member must have its epoch."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
@@ -257,7 +256,7 @@ class StreamsGroup:
         return ErrorCode.NONE if known else ErrorCode.STALE_MEMBER_EPOCH
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the topology reads the topic and somebody runs it."""
+        """Whether the topology reads the topic and the group has members."""
         has_topic = self.topology is not None and topic in self.topology.source_topics
         return has_topic and bool(self.members)
 

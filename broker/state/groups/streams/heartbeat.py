@@ -1,7 +1,7 @@
-"""StreamsGroupHeartbeat (KIP-1071): a member joins, stays, is told its tasks, leaves.
+"""StreamsGroupHeartbeat (KIP-1071): a member joins, stays, gets its tasks, leaves.
 
-A step reads the group as it is and returns the records that change it; what is soft comes as a
-mark. The order of the decisions, and with it the order of records and statuses, is Kafka's.
+A step reads the group and returns the records that change it; soft state is returned as marks. The
+order of the decisions, and so that of records and statuses, is Kafka's.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def heartbeat(
     request: StreamsGroupHeartbeatRequest,
     ctx: GroupContext,
 ) -> Work[Result]:
-    """Decide on one heartbeat; the request has passed `streams_requests.check_heartbeat`."""
+    """Decide about one heartbeat; the request has passed `streams_requests.check_heartbeat`."""
     try:
         if request.member_epoch < JOIN_EPOCH:
             return leave_group(group, request)
@@ -116,7 +116,7 @@ class _Step:
         if self.request.member_epoch != JOIN_EPOCH:
             return _streams_group(known, group_id)
         if known is None or (known.kind == "classic" and known.is_empty):
-            # An empty classic group gives way, its offsets stay.
+            # An empty classic group is replaced; its offsets stay.
             self.records += [] if known is None else known.tombstones()
             return StreamsGroup(group_id)
         group = _streams_group(known, group_id)
@@ -128,7 +128,7 @@ class _Step:
         return group
 
     def run(self) -> Work[Result]:
-        """Decide."""
+        """Make the decision."""
         group, group_id = self.group, self.group.group_id
         member = self._member()
         updated = self._updated(member)
@@ -178,7 +178,7 @@ class _Step:
         return member
 
     def _missed_one_answer(self, member: StreamsMember) -> bool:
-        """Whether it is only the answer with the new epoch that did not reach the member."""
+        """Whether the member missed only the answer with the new epoch."""
         return (
             self.request.member_epoch == member.previous_member_epoch
             and self.owned is not None
@@ -186,7 +186,7 @@ class _Step:
         )
 
     def _updated(self, member: StreamsMember) -> StreamsMember:
-        """The member with what this request says of it."""
+        """The member with this request's values."""
         told = self.request
         updated = member._replace(
             client_id=self.ctx.client_id,
@@ -221,7 +221,7 @@ class _Step:
     # ---- the group ----
 
     def _topology(self) -> Topology:
-        """The group's topology; the first one that is told becomes it."""
+        """The group's topology, which is the first one that a member sends."""
         present, told = self.group.topology, self.request.topology
         if told is None:
             if present is None:
@@ -241,7 +241,7 @@ class _Step:
         return present
 
     def _configured(self, topology: Topology) -> ConfiguredTopology:
-        """The topology against the topics, looked at again when these have changed."""
+        """The topology matched with the topics; matched again when these have changed."""
         image, configured = self.ctx.topics, self.soft.configured
         is_new = self.group.topology is None
         self.metadata_hash = self.group.metadata_hash
@@ -258,7 +258,7 @@ class _Step:
     def _epoch(
         self, topology: Topology, configured: ConfiguredTopology
     ) -> tuple[int, dict[str, str]]:
-        """The group epoch and the assignor's settings, after a change that asks for a rebalance."""
+        """The group epoch and the assignor's settings, after a change that requires a rebalance."""
         group = self.group
         validated = NOT_VALIDATED
         if configured.is_ready:
@@ -294,7 +294,7 @@ class _Step:
         epoch: int,
         configs: dict[str, str],
     ) -> Work[TargetAssignment]:
-        """The target assignment, computed anew if the epoch asks for it and the time has come."""
+        """The target assignment, computed again if the epoch requires it and it is due."""
         group, ctx = self.group, self.ctx
         if group.is_empty and not self.soft.delay_pending:
             delay_ms = ctx.configs["streams.initial.rebalance.delay.ms"]
@@ -332,8 +332,8 @@ class _Step:
             heartbeat_interval_ms=self.ctx.configs["streams.heartbeat.interval.ms"],
         )
         changed = request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned
-        # A member that says it has something else has not had the last answer. Kafka 4.3.1 does not
-        # tell it again, so that it waits for the next rebalance.
+        # A member that reports other tasks has missed the last answer. Kafka 4.3.1 does not repeat
+        # it, so the member waits for the next rebalance.
         if changed or (self.owned is not None and not member.assigned.equals(self.owned)):
             response.active_tasks = _told(member.assigned.active)
             response.standby_tasks = _told(member.assigned.standby)
@@ -367,7 +367,8 @@ class _Step:
             return ()
         soft = self.soft
         if not self.is_known:
-            # Kafka makes a new group twice, here and on replay, and only the delay's timer lasts.
+            # Kafka creates a new group twice, here and on replay, and only the delay's timer
+            # remains.
             soft = SoftState(delay_pending=soft.delay_pending)
         return ((self.group.group_id, "soft", soft),)
 
@@ -379,7 +380,7 @@ def _streams_group(known: Group | None, group_id: str) -> StreamsGroup:
 
 
 def _owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """The tasks that the member says it has; None if it does not say."""
+    """The tasks that the member reports to have; None if it reports none."""
     active, standby = request.active_tasks, request.standby_tasks
     if active is None or standby is None or request.warmup_tasks is None:
         return None

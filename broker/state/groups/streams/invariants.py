@@ -1,5 +1,6 @@
-"""What must hold of a streams group after every step (KAFKA-19779, KIP-1071). Checked in every test
-run, and wherever ``kstore.check.invariants`` is set; it is too slow for large groups otherwise.
+"""The invariants of a streams group after every step (KAFKA-19779, KIP-1071). They are checked in
+all test runs, and if ``kstore.check.invariants`` is set; for large groups that is too slow
+otherwise.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ __all__ = ["check"]
 
 def check(group: StreamsGroup) -> None:
     """Assignment epoch of an active task <= member epoch <= target assignment epoch <= group epoch;
-    an active task has one owner, and a process one copy of a task; what is kept beside the members
-    agrees with them. AssertionError.
+    an active task has one owner, and a process one copy of a task; the indexes agree with the
+    members. AssertionError.
     """
     assert group.assignment_epoch <= group.group_epoch, (group.group_id, group.assignment_epoch)
     active: dict[TaskId, str] = {}

@@ -1,9 +1,9 @@
-"""How a member of a streams group gets from the tasks it has to those it is to have: it gives up
-first, then its epoch grows, then it is given what is free. One member, one step; no records here.
+"""Moves a member of a streams group from its tasks to its target: it first gives up tasks, then its
+epoch increases, then it gets the free tasks. One member, one step; no records.
 
-An active task is free when no process has it, and the member's own process has no other copy of
-it; a copy is free when the member's process has none. The epoch in which an active task is given is
-kept with it for as long as the member has it (KAFKA-19779).
+An active task is free when no process has it, and the member's own process has no other copy of it;
+a copy is free when the member's process has none. While a member has an active task, the epoch in
+which it got the task is stored with it (KAFKA-19779).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["reconcile_member"]
 
 
 class _Difference(NamedTuple):
-    """Between what a member has and what it is to have."""
+    """The difference between a member's tasks and its target."""
 
     kept: AssignedTasks
     to_revoke: AssignedTasks
     to_assign: AssignedTasks
     unreleased: bool
-    """Some of what it is to have is not free yet."""
+    """Some tasks of its target are not free yet."""
 
 
 def reconcile_member(
@@ -35,10 +35,10 @@ def reconcile_member(
     target: Tasks,
     owned: Tasks | None,
 ) -> StreamsMember:
-    """The member after the next step, or as it is when it can't make one.
+    """The member after the next step, or unchanged if no step is possible.
 
-    ``owned`` is what it says it has; None: it did not say. StreamsError for a member in a state of
-    a newer coordinator.
+    ``owned`` are the tasks that it reports to have; None if it reports none. StreamsError for a
+    member in a state of a newer coordinator.
     """
     if member.is_reconciled_to(target_epoch):
         return member

@@ -1,6 +1,4 @@
-"""The records of streams groups: how they are made of a group's parts, and what they do to it when
-they are replayed. Nothing is decided here.
-"""
+"""The records of streams groups: creating them, and replaying them. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -85,7 +83,7 @@ def topology_record(group_id: str, value: StreamsGroupTopologyValue) -> GroupRec
 
 
 def member_record(group_id: str, member: StreamsMember) -> GroupRecord:
-    """What a member says of itself."""
+    """A member's own fields."""
     endpoint = member.user_endpoint
     value = StreamsGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -103,7 +101,7 @@ def member_record(group_id: str, member: StreamsMember) -> GroupRecord:
 
 
 def target_record(group_id: str, member_id: str, tasks: Tasks) -> GroupRecord:
-    """What a member is to have."""
+    """A member's target."""
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=by_subtopology(tasks.active, TargetTaskIds),
         standby_tasks=by_subtopology(tasks.standby, TargetTaskIds),
@@ -114,7 +112,7 @@ def target_record(group_id: str, member_id: str, tasks: Tasks) -> GroupRecord:
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> GroupRecord:
-    """For which group epoch the target assignment was computed."""
+    """The group epoch for which the target assignment was computed."""
     value = StreamsGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=now_ms
     )
@@ -122,7 +120,7 @@ def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> GroupRecord:
 
 
 def current_record(group_id: str, member: StreamsMember) -> GroupRecord:
-    """What a member has, and what it is giving up."""
+    """A member's tasks, and those that it is giving up."""
     assigned, pending = member.assigned, member.pending_revocation
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
@@ -147,13 +145,13 @@ def current_record(group_id: str, member: StreamsMember) -> GroupRecord:
 def replay(
     shard: ShardState, key: Message, value: Message | None, record_offset: int, producer_id: int
 ) -> None:
-    """Take over a record of a streams group."""
+    """Apply a record of a streams group."""
     group_id: str = key.group_id  # type: ignore[attr-defined]
     group = shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup):
         if value is None:
             return
-        # An empty group of another kind, or only offsets, gives way.
+        # It replaces an empty group of another kind, or one with only offsets.
         group = StreamsGroup(group_id)
         shard.groups[group_id] = group
     if value is None and isinstance(key, StreamsGroupMetadataKey):
@@ -163,7 +161,7 @@ def replay(
 
 
 def replay_into(group: StreamsGroup, record: GroupRecord) -> None:
-    """Take over a record of this group, unless it ends the group."""
+    """Apply a record of this group, unless it deletes the group."""
     key, value = record.key, record.value
     if isinstance(key, StreamsGroupMetadataKey):
         if isinstance(value, StreamsGroupMetadataValue):

@@ -1,6 +1,4 @@
-"""The target assignment of a streams group: from which topics and settings it is computed, when it
-is computed anew, and the records that say it.
-"""
+"""The target assignment of a streams group: its inputs, when it is computed, and its records."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ HASH_BYTES = 8
 
 
 class TargetAssignment(NamedTuple):
-    """Who is to have what from which epoch on, and the records of what changed."""
+    """A target assignment, its epoch, and the records of the changes."""
 
     epoch: int
     tasks: Mapping[str, Tasks]
@@ -42,7 +40,7 @@ class TargetAssignment(NamedTuple):
 
 
 def assignment_configs(ctx: GroupContext) -> dict[str, str]:
-    """The settings that the assignor obeys, as they are stored with the group's epoch."""
+    """The settings of the assignor, as stored with the group's epoch."""
     return {STANDBY_REPLICAS: str(ctx.configs["streams.num.standby.replicas"])}
 
 
@@ -61,7 +59,7 @@ def compute_target(
     configs: Mapping[str, str],
     now_ms: int,
 ) -> Work[TargetAssignment]:
-    """The target assignment for a group epoch; nobody has tasks while the topics are not ready."""
+    """The target assignment for a group epoch; it is empty while the topics are not ready."""
     if configured.is_ready:
         specs = {
             member_id: MemberSpec(member.process_id, group.targets.get(member_id, NO_TASKS))
@@ -81,7 +79,9 @@ def compute_target(
 
 
 def configured_topology(topology: Topology, image: MetadataImage) -> ConfiguredTopology:
-    """The topology against the topics of the image; StreamsError for one that can never work."""
+    """The topology matched with the topics of the image; StreamsError for one that can
+    never work.
+    """
     sizes = {
         name: len(image.topics[name].partitions)
         for name in topology.required_topics
@@ -91,8 +91,8 @@ def configured_topology(topology: Topology, image: MetadataImage) -> ConfiguredT
 
 
 def metadata_hash(topology: Topology, image: MetadataImage) -> int:
-    """A number that changes when one of the topology's topics comes, goes, grows or is made anew;
-    0 while none exists.
+    """A hash that changes when one of the topology's topics is created, deleted or expanded; 0
+    while none exists.
     """
     found = [image.topics[name] for name in sorted(topology.required_topics & image.topics.keys())]
     if not found:

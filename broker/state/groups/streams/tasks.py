@@ -1,5 +1,5 @@
-"""Tasks of streams groups (KIP-1071): their ids, sets of them by role, and how they are written in
-messages. Who gets which is decided elsewhere.
+"""Tasks of streams groups (KIP-1071): their ids, sets of them by role, and their form in messages.
+Other files assign them.
 
 A task is one partition of a subtopology. A member has tasks as active (it processes and commits),
 as standby (it keeps a copy of the state) and as warm-up (it builds the state up).
@@ -40,7 +40,7 @@ class Tasks(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none of any role."""
+        """Whether it has no tasks."""
         return not (self.active or self.standby or self.warmup)
 
 
@@ -53,7 +53,7 @@ class AssignedTasks(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none of any role."""
+        """Whether it has no tasks."""
         return not (self.active or self.standby or self.warmup)
 
     def intersects(self, owned: Tasks) -> bool:
@@ -65,7 +65,7 @@ class AssignedTasks(NamedTuple):
         )
 
     def contains(self, owned: Tasks) -> bool:
-        """Whether all owned ones are among these, in the same role."""
+        """Whether these include all owned ones, in the same role."""
         return (
             owned.active <= self.active.keys()
             and owned.standby <= self.standby
@@ -78,7 +78,7 @@ class AssignedTasks(NamedTuple):
         return same_copies and owned.active == self.active.keys()
 
     def merge(self, other: AssignedTasks) -> AssignedTasks:
-        """These and the others."""
+        """The union of both."""
         return AssignedTasks(
             {**self.active, **other.active},
             self.standby | other.standby,
@@ -98,13 +98,13 @@ class TaskIdsEntry(Protocol):
 
 
 class EpochsEntry(TaskIdsEntry, Protocol):
-    """An entry that may tell assignment epochs."""
+    """An entry that may have assignment epochs."""
 
     assignment_epochs: list[int] | None
 
 
 def task_ids(entries: Iterable[TaskIdsEntry]) -> frozenset[TaskId]:
-    """The tasks that a message's list names."""
+    """The tasks in a message's list."""
     return frozenset(
         TaskId(entry.subtopology_id, partition)
         for entry in entries
@@ -113,7 +113,7 @@ def task_ids(entries: Iterable[TaskIdsEntry]) -> frozenset[TaskId]:
 
 
 def with_epochs(entries: Iterable[EpochsEntry], default_epoch: int) -> dict[TaskId, int]:
-    """The tasks that a record's list names, with their epochs; a record of before them (or with a
+    """The tasks in a record's list, with their epochs. An older record without epochs (or with a
     wrong number of them) gets the default.
     """
     found: dict[TaskId, int] = {}

@@ -1,5 +1,5 @@
-"""What ends a membership of a streams group, and what time does: leaving, sessions, members that do
-not give up their tasks, the initial rebalance delay, and beginning again after a replay.
+"""Departures from a streams group, and its timers: leaving, sessions, members that do not give up
+their tasks, the initial rebalance delay, and restarting timers after replay.
 """
 
 from __future__ import annotations
@@ -46,31 +46,33 @@ __all__ = [
 
 
 def session_timer(ctx: GroupContext, group_id: str, member_id: str) -> TimerChange:
-    """A member that was heard of now may be silent for so long."""
+    """The session timer of a member that has just sent a request."""
     timeout_ms = ctx.configs["streams.session.timeout.ms"]
     key = ("streams-session", group_id, member_id)
     return TimerChange(key, timeout_ms, SessionExpired(group_id, member_id))
 
 
 def rebalance_timer(group_id: str, member: StreamsMember) -> TimerChange:
-    """A member that has to give up tasks has so long for it."""
+    """The timer of a member that must give up tasks."""
     key = ("streams-rebalance", group_id, member.member_id)
     event = RebalanceExpired(group_id, member.member_id, member.member_epoch)
     return TimerChange(key, member.rebalance_timeout_ms, event)
 
 
 def cancel_rebalance_timer(group_id: str, member_id: str) -> TimerChange:
-    """The member has given up what it had to, or is gone."""
+    """Cancel the timer of a member that has given up its tasks, or has left."""
     return TimerChange(("streams-rebalance", group_id, member_id), 0, None)
 
 
 def delay_timer(group_id: str, delay_ms: int) -> TimerChange:
-    """The first assignment of a group waits for more members."""
+    """The timer of a new group, whose first assignment waits for more members."""
     return TimerChange(("streams-delay", group_id), delay_ms, StreamsDelayExpired(group_id))
 
 
 def leave_group(group: Group | None, request: StreamsGroupHeartbeatRequest) -> Result:
-    """A member leaves; it may ask for the whole application to stop. StreamsError if it is none."""
+    """Remove a member that leaves; it may request a shutdown of the application. StreamsError if it
+    is not a member.
+    """
     if not isinstance(group, StreamsGroup):
         raise StreamsError(
             ErrorCode.GROUP_ID_NOT_FOUND, absence(group, request.group_id, STREAMS_KIND)
@@ -92,7 +94,7 @@ def leave_group(group: Group | None, request: StreamsGroupHeartbeatRequest) -> R
 
 
 def _fence(group: StreamsGroup, member_id: str, response: Message | None = None) -> Result:
-    """Remove a member; the next heartbeat of another computes who gets its tasks."""
+    """Remove a member; the next heartbeat of another member reassigns its tasks."""
     group_id = group.group_id
     records: list[GroupRecord] = member_tombstones(group_id, [member_id])
     records.append(
@@ -114,14 +116,16 @@ def _fence(group: StreamsGroup, member_id: str, response: Message | None = None)
 def session_expired(
     shard: ShardState, group: StreamsGroup, event: SessionExpired, ctx: GroupContext
 ) -> Result:
-    """A member was silent for too long."""
+    """Remove a member whose session expired."""
     return _fence(group, event.member_id) if event.member_id in group.members else Result()
 
 
 def rebalance_expired(
     shard: ShardState, group: StreamsGroup, event: RebalanceExpired, ctx: GroupContext
 ) -> Result:
-    """A member has not given up its tasks in time, unless it has got on since."""
+    """Remove a member that has not given up its tasks in time, unless its epoch has
+    advanced since.
+    """
     member = group.members.get(event.member_id)
     if member is None or member.member_epoch != event.member_epoch:
         return Result()
@@ -131,7 +135,7 @@ def rebalance_expired(
 def delay_expired(
     shard: ShardState, group: StreamsGroup, event: StreamsDelayExpired, ctx: GroupContext
 ) -> Work[Result]:
-    """The initial delay is over: the first target assignment."""
+    """Compute the first target assignment when the initial delay is over."""
     soft = group.soft._replace(delay_pending=False)
     marks = ((group.group_id, "soft", soft),)
     waits = group.group_epoch > group.assignment_epoch
@@ -149,7 +153,7 @@ def delay_expired(
 
 
 def resume(shard: ShardState, group: StreamsGroup, ctx: GroupContext) -> Result:
-    """After the log was replayed: sessions begin anew, and so does the time for giving up tasks."""
+    """After replay: restart sessions and rebalance timers."""
     timers: list[TimerChange] = []
     for member in group.members.values():
         timers.append(session_timer(ctx, group.group_id, member.member_id))
@@ -159,5 +163,5 @@ def resume(shard: ShardState, group: StreamsGroup, ctx: GroupContext) -> Result:
 
 
 def parked_answers(group: StreamsGroup) -> list[tuple[object, Message]]:
-    """Nobody is ever parked here: every heartbeat is answered at once."""
+    """None: every heartbeat is answered at once."""
     return []

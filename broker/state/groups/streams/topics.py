@@ -1,7 +1,7 @@
-"""What a streams group's topology means for the topics that exist: how many tasks each subtopology
-has, how many partitions the internal topics need, which of them are missing, and what is wrong.
+"""Matches a streams group's topology with the existing topics: how many tasks each subtopology has,
+how many partitions the internal topics need, which of them are missing, and what is wrong.
 
-Nothing is created here: the broker creates what `ConfiguredTopology.missing_topics` lists.
+It creates nothing: the broker creates the topics in `ConfiguredTopology.missing_topics`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ NAMES_SHOWN = 3
 
 
 class InternalTopic(NamedTuple):
-    """A repartition or changelog topic as it has to be."""
+    """A required repartition or changelog topic."""
 
     name: str
     partitions: int
     replication_factor: int
-    """0: the broker's default."""
+    """0 means the broker's default."""
     configs: Mapping[str, str]
 
 
@@ -67,16 +67,16 @@ class ConfiguredSubtopology(NamedTuple):
 
     @property
     def is_stateful(self) -> bool:
-        """Whether its tasks keep a state that standby copies make sense for."""
+        """Whether its tasks have state, so that standby copies are useful."""
         return bool(self.changelog_topics)
 
 
 class ConfiguredTopology(NamedTuple):
-    """A topology against the topics that exist."""
+    """A topology matched with the existing topics."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, sorted; None where the topics contradict the topology."""
+    """By id, sorted; None if the topics contradict the topology."""
     missing_topics: Mapping[str, InternalTopic]
     problem: Status | None
 
@@ -87,7 +87,7 @@ class ConfiguredTopology(NamedTuple):
 
 
 class TopicFitError(Exception):
-    """The topics do not fit the topology: a status that members are told with every heartbeat."""
+    """The topics do not match the topology: members get a status with every heartbeat."""
 
     def __init__(self, status_code: int, detail: str) -> None:
         super().__init__(detail)
@@ -95,8 +95,8 @@ class TopicFitError(Exception):
 
 
 def configure_topology(topology: Topology, existing: Mapping[str, int]) -> ConfiguredTopology:
-    """Decide with the partition counts of the existing topics; StreamsError for a topology that can
-    never work.
+    """Match a topology with the partition counts of the existing topics; StreamsError for one that
+    can never work.
     """
     try:
         _check_sources(topology, existing)
@@ -136,7 +136,7 @@ def _summary(names: list[str]) -> str:
 
 
 class _Sizes:
-    """The partition counts of topics: those that exist, and those decided for internal ones."""
+    """The partition counts of topics: existing ones, and computed ones of internal topics."""
 
     def __init__(self, topology: Topology, existing: Mapping[str, int]) -> None:
         self._subtopologies = list(topology.subtopologies.values())
@@ -149,7 +149,7 @@ class _Sizes:
         self._flexible = {info.name for info in repartition if info.partitions == 0}
 
     def of(self, name: str) -> int:
-        """The size of a topic that exists or was decided on."""
+        """The size of a topic, existing or computed."""
         size = self._existing.get(name, self.decided.get(name))
         if size is None:
             raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -166,7 +166,9 @@ class _Sizes:
         return max(sizes)
 
     def decide(self) -> None:
-        """Decide on repartition topics, then on what is to have equal sizes, then on changelogs."""
+        """Compute the sizes of repartition topics, then of co-partitioned topics, then of
+        changelogs.
+        """
         self.decided.update(self._repartition_sizes())
         for item in self._subtopologies:
             for group in _copartition_groups(item):
@@ -311,7 +313,7 @@ def _missing_topics(
 def described_configuration(
     configured: ConfiguredTopology,
 ) -> StreamsGroupDescribeResponseTopology:
-    """The topology for StreamsGroupDescribe once it is configured: with the sizes decided."""
+    """The topology for StreamsGroupDescribe after configuration, with the computed sizes."""
     return StreamsGroupDescribeResponseTopology(
         epoch=configured.epoch,
         subtopologies=[

@@ -1,5 +1,5 @@
-"""The topology of a streams group, as its members tell it: subtopologies and the topics that they
-read, write and keep. What it means for the topics that exist is in streams_topics.
+"""The topology of a streams group, as its members send it: subtopologies, and the topics that they
+read, write and use for state. streams_topics matches it with the existing topics.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ __all__ = ["StreamsError", "Topology", "described_topology", "topology_value"]
 
 
 class StreamsError(Exception):
-    """Why a streams group refuses a request: Kafka's error code, and the sentence for the
-    client.
-    """
+    """A refusal by a streams group: Kafka's error code, and a message for the client."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         super().__init__(message or "")
@@ -39,17 +37,21 @@ class StreamsError(Exception):
 
 
 class Topology:
-    """A topology, with look-ups. Equal when epoch and subtopologies are, in any order."""
+    """A topology with indexes. Two are equal if their epochs and subtopologies are, in any
+    order.
+    """
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
-        """StreamsError for one that contradicts itself."""
+        """StreamsError for a contradictory topology."""
         self.epoch = value.epoch
         self.value = value
         self.subtopologies = {item.subtopology_id: item for item in value.subtopologies}
         if value.epoch < 0 or len(self.subtopologies) != len(value.subtopologies):
             raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self.source_topics: dict[str, str] = {}
-        """Topic to the subtopology that reads it; which is what a commit's partition belongs to."""
+        """Topic to the subtopology that reads it. A commit for a partition belongs to that
+        subtopology.
+        """
         for item in value.subtopologies:
             for name in source_topics(item):
                 self.source_topics[name] = item.subtopology_id
@@ -72,7 +74,7 @@ def source_topics(subtopology: Subtopology) -> list[str]:
 
 
 def topology_value(told: StreamsGroupHeartbeatRequestTopology) -> StreamsGroupTopologyValue:
-    """The record of the topology that a member told."""
+    """The record of the topology that a member sent."""
     return StreamsGroupTopologyValue(
         epoch=told.epoch, subtopologies=[_subtopology(item) for item in told.subtopologies]
     )
@@ -112,7 +114,7 @@ def _topic_infos(told: Iterable[StreamsGroupHeartbeatRequestTopicInfo]) -> list[
 
 
 def described_topology(topology: Topology) -> StreamsGroupDescribeResponseTopology:
-    """The topology for StreamsGroupDescribe while it is not configured: as it was told, sorted."""
+    """The topology for StreamsGroupDescribe before configuration: as it was sent, sorted."""
     return StreamsGroupDescribeResponseTopology(
         epoch=topology.epoch,
         subtopologies=[
