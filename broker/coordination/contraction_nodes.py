@@ -1,7 +1,7 @@
-"""`/admin/contractions/T`: a topic that is on its way to fewer partitions (KIP-253).
+"""`/admin/contractions/T`: the contraction of a topic (KIP-253).
 
-The controller writes it, in one multi with whatever belongs to it; all brokers read it: groups and
-consumers have to know which leader epochs ended when the last partitions retired.
+The controller writes it, in one multi with the nodes that belong to it; all brokers read it. Groups
+and consumers need to know which leader epochs ended when the last partitions retired.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ CONTRACTIONS = "/admin/contractions"
 
 
 class ContractionNode(NamedTuple):
-    """What the node says."""
+    """The contents of the node."""
 
     topic_id: UUID
     first: int
     """The first partition that retires."""
     prior_leader_epochs: tuple[tuple[int, int], ...]
-    """(partition, its leader epoch) of all partitions from when it was prepared."""
+    """(partition, its leader epoch) of all partitions at the time of preparation."""
     begun_ms: int
     holds: bool
     """Whether it is decided."""
 
     @property
     def retired(self) -> tuple[tuple[int, int], ...]:
-        """Those of the partitions that retire: what has to be read to there before the others."""
+        """The leader epochs of the retired partitions, which must be read to their end before the
+        others.
+        """
         return tuple(row for row in self.prior_leader_epochs if row[0] >= self.first)
 
 
 def contraction_node(node: ContractionNode) -> bytes:
-    """The node as it is written."""
+    """The serialized node."""
     written: dict[str, Any] = {
         "version": 1,
         "topic_id": str(node.topic_id),
@@ -53,7 +55,9 @@ def contraction_node(node: ContractionNode) -> bytes:
 
 
 def removal_ops(store: Store, topic: str, first: int) -> list[list[Op]]:
-    """The nodes of partitions from an index on go, each partition's together, then this one."""
+    """Operations that delete the nodes of partitions from an index on, each partition's together,
+    then this node.
+    """
     path = f"{TOPICS}/{topic}/partitions"
     groups: list[list[Op]] = [
         [Delete(f"{path}/{index}/state"), Delete(f"{path}/{index}")]
@@ -64,7 +68,7 @@ def removal_ops(store: Store, topic: str, first: int) -> list[list[Op]]:
 
 
 def read_contraction(store: Store, topic: str) -> ContractionNode | None:
-    """A topic's node, or None where it does not shrink."""
+    """A topic's node, or None without a contraction."""
     try:
         node = json.loads(store.get(f"{CONTRACTIONS}/{topic}")[0])
     except NoNodeError:

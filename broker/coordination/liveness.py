@@ -1,8 +1,8 @@
-"""How processes on one machine see that a session's process lives: a file per session, locked by
-the process as long as it runs, and touched by it at times.
+"""Shows processes on one machine whether a session's process is alive: one file per session, which
+the process locks while it runs, and touches periodically.
 
-The kernel drops a killed process's lock at once; a process that is stopped keeps it, but touches
-nothing. Nothing here decides that a session is over, and nothing knows the tree.
+The kernel releases a killed process's lock at once; a stopped process keeps its lock but does not
+touch the file. This file does not decide that a session is over, and does not know the tree.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ __all__ = ["SessionFiles"]
 
 
 STOPPED = (b"T", b"t")
-"""How /proc/PID/stat calls a process that a signal, or a debugger, has stopped."""
+"""The state in /proc/PID/stat of a process that a signal, or a debugger, has stopped."""
 log = logging.getLogger("kstore.broker")
 
 
 class SessionFiles:
-    """The folder with the sessions' files. Safe to use from several threads.
+    """The folder with the sessions' files. Thread-safe.
 
-    ``timeout_ms``: how long sessions of this process live while it is not heard, which their files
-    tell the others; ``stall_timeout_ms``: how long where the kernel says that it was stopped (by
-    SIGSTOP, say); 0: as long.
+    ``timeout_ms``: how long sessions of this process live without a sign of life; the files contain
+    it. ``stall_timeout_ms``: the same if the kernel reports that the process was stopped (by
+    SIGSTOP, for example); 0: no difference.
     """
 
     def __init__(self, folder: str, timeout_ms: int, stall_timeout_ms: int = 0) -> None:
@@ -39,7 +39,7 @@ class SessionFiles:
         self._held: dict[int, int] = {}
 
     def hold(self, session_id: int) -> None:
-        """Say that this process is alive, for a session of its own."""
+        """Show that this process is alive, for one of its sessions."""
         descriptor = open_private(self._path(session_id), os.O_RDWR | os.O_CREAT)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         numbers = os.getpid(), self._timeout_ms, self._stall_timeout_ms
@@ -47,14 +47,16 @@ class SessionFiles:
         self._held[session_id] = descriptor
 
     def release(self, session_id: int) -> None:
-        """End what `hold` began."""
+        """Undo `hold`."""
         descriptor = self._held.pop(session_id, None)
         if descriptor is not None:
             self.remove(session_id)
             os.close(descriptor)
 
     def after_fork(self) -> None:
-        """In a child process: it holds no session, or they would outlive the process that does."""
+        """In a child process: give up all locks, which would otherwise outlive the parent
+        process.
+        """
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
@@ -65,30 +67,30 @@ class SessionFiles:
             os.unlink(self._path(session_id))
 
     def touch(self) -> None:
-        """Say again that this process is alive."""
+        """Show again that this process is alive."""
         for descriptor in list(self._held.values()):
             with suppress(OSError):  # released meanwhile
                 os.utime(descriptor)
 
     def process(self, session_id: int) -> int | None:
-        """The process that holds a session; None if there is no such file."""
+        """The process of a session; None if there is no such file."""
         return self._written(session_id, 0)
 
     @property
     def interval_s(self) -> float:
-        """How often this process has to show up, and looks at the others."""
+        """How often this process must show that it is alive, and checks the others."""
         return min(self._timeout_ms, self._stall_timeout_ms or self._timeout_ms) / 4000
 
     def timeout_s(self, session_id: int) -> float:
-        """How long a session lives from now on if its process is not heard."""
+        """How long a session lives from now on without a sign of life."""
         stall_ms = self._written(session_id, 2)
         if stall_ms and self.is_stopped(session_id):
             return stall_ms / 1000
         return (self._written(session_id, 1) or self._timeout_ms) / 1000
 
     def is_stopped(self, session_id: int) -> bool:
-        """Whether the kernel has stopped the session's process, until somebody lets it go on. One
-        that waits for a processor, or for a disk, is not stopped.
+        """Whether the kernel has stopped the session's process until it is continued. A process
+        that waits for a CPU or a disk is not stopped.
         """
         process = self.process(session_id)
         try:
@@ -107,7 +109,7 @@ class SessionFiles:
             return None
 
     def touched_ns(self, session_id: int) -> int:
-        """When its process touched it last, by the file system's clock; 0 if there is no file."""
+        """When its process last touched it, by the file system's clock; 0 if there is no file."""
         try:
             return os.stat(self._path(session_id)).st_mtime_ns
         except FileNotFoundError:
@@ -130,7 +132,7 @@ class SessionFiles:
         return True
 
     def kill(self, session_id: int) -> None:
-        """Kill the process of another's session, if it is still held."""
+        """Kill the process of another session, if it still has the lock."""
         process = self.process(session_id)
         if process is not None and process != os.getpid() and not self.is_dead(session_id):
             with suppress(ProcessLookupError, PermissionError):
@@ -142,7 +144,7 @@ class SessionFiles:
                 )
 
     def all_sessions(self) -> list[int]:
-        """The sessions that there are files of."""
+        """The sessions that have files."""
         return sorted(int(name) for name in os.listdir(self._folder) if name.isdigit())
 
     def _path(self, session_id: int) -> str:

@@ -1,11 +1,11 @@
 """The coordination store in an LMDB environment: durable, for one process or, shared, for the
 processes of one machine.
 
-Every transaction is synced before it is acknowledged. Unshared, one process has the folder open at
-a time, so the sessions that it finds at opening are dead. Shared, processes see each other's death
-by way of liveness.py, and each other's changes in the log of changes that every transaction adds
-to. Key layout: big-endian depth then path, so that a node's children lie side by side; all else is
-under depths that no path has.
+Every transaction is synced before it is acknowledged. Unshared, only one process has the folder
+open, so the sessions that it finds at opening are dead. Shared, processes detect each other's death
+through liveness.py, and read each other's changes from the log of changes that every transaction
+appends to. Key layout: big-endian depth, then path, so that a node's children are adjacent; all
+other keys have depths that no path has.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LOGGER = logging.getLogger("kstore.broker")
 
 DEPTH = struct.Struct(">H")
 NODE = struct.Struct("<BqqiqQ")
-OWNER = struct.Struct(">HQ")  # and what is kept by session or transaction
+OWNER = struct.Struct(">HQ")  # and data by session or transaction
 COUNTER = struct.Struct(">Q")
 CRC = struct.Struct(">I")
 CHECK_DEPTH = 0xFFFB
@@ -79,7 +79,7 @@ PAGE_BYTES = 4096
 LOOKS_AT_A_NEW_STORE = 40
 LOOK_SECONDS = 0.05
 CHANGES_KEPT = 4096
-"""A process that missed more transactions than these is told to read everything anew."""
+"""A process that missed more transactions than this must read everything again."""
 
 
 def _key(path: str) -> bytes:
@@ -92,7 +92,9 @@ def _check_key(path: str) -> bytes:
 
 
 def _checked(path: str, node: Node) -> bytes:
-    """What is kept beside a node: its mzxid, and the CRC-32C of all that changes with that."""
+    """The values stored with a node: its mzxid, and the CRC-32C of everything that changes
+    with it.
+    """
     fields = NODE.pack(FORMAT_VERSION, *node[1:5], 0)
     return COUNTER.pack(node.mzxid) + CRC.pack(crc32c(node.data, crc32c(fields + path.encode())))
 
@@ -115,7 +117,7 @@ class _LmdbTransaction(WriteTransaction):
             )
         node = Node(bytes(value[NODE.size :]), czxid, mzxid, version, owner, created_children)
         check = self._txn.get(_check_key(path))
-        # A version that knew no checksums may have written since: then this is of another zxid.
+        # A version without checksums may have written since: then this has another zxid.
         if check is not None and check[:8] == COUNTER.pack(mzxid) and check != _checked(path, node):
             raise StoreDamagedError(
                 f"the node {path} of the coordination store is damaged: its checksum is wrong. "
@@ -196,7 +198,7 @@ class _LmdbTransaction(WriteTransaction):
         return count
 
     def keys_of(self, prefix: bytes) -> list[bytes]:
-        """All keys that begin so, in their order."""
+        """All keys with this prefix, sorted."""
         found: list[bytes] = []
         with self._txn.cursor() as cursor:
             if cursor.set_range(prefix):
@@ -210,7 +212,7 @@ class _LmdbTransaction(WriteTransaction):
 
 class _LmdbBackend(Backend):
     def __init__(self, path: str, shared_timeout_ms: int = 0, stall_timeout_ms: int = 0) -> None:
-        """``shared_timeout_ms``: 0 for a store that this process has to itself."""
+        """``shared_timeout_ms``: 0 for an unshared store."""
         shared = shared_timeout_ms > 0
         self._path = path
         self._process = os.getpid()
@@ -230,7 +232,7 @@ class _LmdbBackend(Backend):
                 self._env = lmdb.open(
                     path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True, mode=PRIVATE_FILE
                 )
-                self._env.reader_check()  # forgets the readers of dead processes
+                self._env.reader_check()  # removes the readers of dead processes
             if not is_saved:
                 self._back_up()
         except BaseException:
@@ -250,14 +252,14 @@ class _LmdbBackend(Backend):
         with self._told(), self._env.begin(write=True) as txn:
             yield _LmdbTransaction(txn)
         if self.files is not None:
-            # LMDB lets readers see a commit only after its last write to a file: what wakes the
-            # others has to come after that.
+            # LMDB shows a commit to readers only after its last write to a file, so the others must
+            # be woken after that.
             os.pwrite(self._lock_file, b"!", 0)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What LMDB can't do (the disk is full, say) is told as the store's own error, and so are
-        files that others may change.
+        """Convert errors of LMDB (such as a full disk), and of files that others may change, to the
+        store's errors.
         """
         if os.getpid() != self._process:
             raise StoreClosedError(
@@ -276,7 +278,7 @@ class _LmdbBackend(Backend):
             ) from error
 
     def _back_up(self) -> None:
-        """Keep a copy of the whole tree, for the day when the file itself is damaged."""
+        """Save a copy of the whole tree, in case the file itself is damaged."""
         path = os.path.join(self._path, BACKUP)
         temporary = f"{path}.{os.getpid()}"
         try:
@@ -291,7 +293,7 @@ class _LmdbBackend(Backend):
             LOGGER.warning("the coordination store's copy %s can't be written: %s", path, error)
 
     def dead_sessions(self) -> list[int]:
-        """The sessions in the tree whose processes are gone."""
+        """The sessions in the tree whose processes have ended."""
         with self.read() as txn:
             known = {*txn.sessions(), *txn.owners()}
         return [each for each in sorted(known) if self.files is None or self.files.is_dead(each)]
@@ -307,14 +309,16 @@ class _LmdbBackend(Backend):
             self.files.release(session_id)
 
     def has_ended(self, session_id: int) -> bool:
-        """See Backend. A process that dies drops its lock first, and is told as dead at the end."""
+        """See Backend. A dying process releases its lock first, and is reported as dead at
+        the end.
+        """
         ended = self.files is not None and self.files.is_dead(session_id)
         if ended and self.peers is not None:
             self.peers.look()
         return ended
 
     def after_fork(self) -> None:
-        """In a child process: it keeps no lock of its parent's, and may open the store anew."""
+        """In a child process: drop the parent's locks, and allow it to open the store again."""
         self._env.close()
         os.close(self._lock_file)
         if self.files is not None:
@@ -335,12 +339,12 @@ class _LmdbBackend(Backend):
 
 
 class LmdbStore(TreeStore):
-    """The tree in the folder ``path`` (made if missing) and a first session.
+    """The tree in the folder ``path`` (created if missing) and a first session.
 
-    Unshared, StoreLockedError if it is open elsewhere. ``shared``: any number of this machine's
-    processes; a killed one's ephemeral nodes go at once, those of one that is not heard after
-    ``session_timeout_ms``, of one that a signal has stopped after ``stall_timeout_ms``, if that is
-    not 0.
+    Unshared, StoreLockedError if it is open elsewhere. ``shared``: any number of processes on this
+    machine can open it. The ephemeral nodes of a killed process are deleted at once, those of a
+    process without a sign of life after ``session_timeout_ms``, those of a process that a signal
+    has stopped after ``stall_timeout_ms``, unless that is 0.
     """
 
     def __init__(
@@ -369,7 +373,7 @@ class LmdbStore(TreeStore):
 
 
 def read_nodes(path: str) -> dict[str, bytes]:
-    """The persistent nodes of the store in a folder, as they are at one moment, whoever has it
+    """The persistent nodes of the store in a folder at one moment, even if another process has it
     open: path to data. It takes no lock and changes nothing; StoreError.
     """
     problem = _problem(path)
@@ -422,12 +426,12 @@ def _opened(backend: _LmdbBackend) -> SharedTree:
 
 
 def _check(path: str) -> None:
-    """Look at the file before it is opened: LMDB would end the process over a damaged page."""
+    """Check the file before it is opened: LMDB would end the process at a damaged page."""
     problem = _problem(path)
     for _ in range(LOOKS_AT_A_NEW_STORE):
         if problem is None or _size(path) >= 2 * PAGE_BYTES:
             break
-        time.sleep(LOOK_SECONDS)  # another process may be making it
+        time.sleep(LOOK_SECONDS)  # another process may be creating it
         problem = _problem(path)
     if problem is not None:
         raise StoreDamagedError(_damaged(path, problem))
@@ -437,7 +441,7 @@ def _problem(path: str) -> str | None:
     data = os.path.join(path, DATA)
     if os.path.exists(data):
         return find_damage(data)
-    # A new tree would hide that everything is gone.
+    # A new tree would hide that all data is lost.
     beside = [each for each in (LOCK, BACKUP) if os.path.exists(os.path.join(path, each))]
     return f"{DATA} is missing beside {beside[0]}" if beside else None
 
@@ -450,10 +454,10 @@ def _size(path: str) -> int:
 
 
 def _is_saved(path: str) -> bool:
-    """Whether the copy is of the last stop: nothing was written since."""
+    """Whether the copy is from the last stop: nothing was written since."""
     data, copy = (os.path.join(path, name) for name in (DATA, BACKUP))
     if not os.path.exists(data):
-        return True  # there is nothing yet
+        return True  # the store is empty
     return os.path.exists(copy) and os.path.getmtime(copy) >= os.path.getmtime(data)
 
 
@@ -467,7 +471,7 @@ def _damaged(path: str, problem: str) -> str:
 
 
 def _keep_private(path: str) -> None:
-    """Make the folder, or see that no other user may change it; its files are made private."""
+    """Create the folder, or check that no other user may change it; its files are made private."""
     os.makedirs(path, mode=PRIVATE_FOLDER, exist_ok=True)
     warning = check_folder(path, "the coordination store, which holds credentials,")
     if warning is not None:

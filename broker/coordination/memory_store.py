@@ -1,4 +1,6 @@
-"""The coordination store in memory: for tests and simulation. Nothing survives the process."""
+"""The coordination store in memory: for tests and simulation. Its contents are lost with the
+process.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ CHANGES_KEPT = 100
 
 
 class _Content:
-    """What the transactions work on."""
+    """The contents that transactions read and change."""
 
     def __init__(self) -> None:
         self.nodes = {"/": ROOT}
@@ -33,7 +35,7 @@ class _Content:
 
 
 class _MemoryTransaction(WriteTransaction):
-    """Works in place on the content and keeps an undo list of the nodes."""
+    """Changes the contents in place and keeps an undo list of the nodes."""
 
     def __init__(self, content: _Content) -> None:
         self._content = content
@@ -46,7 +48,7 @@ class _MemoryTransaction(WriteTransaction):
         return self._nodes.get(path)
 
     def children(self, path: str) -> list[str]:
-        """See ReadTransaction. Looks at every node: trees in memory are small."""
+        """See ReadTransaction. Visits every node: trees in memory are small."""
         prefix = path if path == "/" else path + "/"
         skip = len(prefix)
         return sorted(
@@ -102,7 +104,7 @@ class _MemoryTransaction(WriteTransaction):
         self._content.changes.append((zxid, tuple(events)))
 
     def roll_back(self) -> None:
-        """Undo the puts and removes, last first, and the counts."""
+        """Undo the puts and removes, in reverse order, and the counters."""
         self._content.counters = self._counters_before
         for path, node in reversed(self._undo):
             if node is None:

@@ -1,5 +1,5 @@
-"""Contractions (KIP-253) in the store of a broker that is alone: what a controller writes in a
-cluster. Each call is one multi, so a crash leaves all of it or nothing. Plain calls that block.
+"""Contractions (KIP-253) in the store of a single broker: what a controller writes in a cluster.
+Each call is one multi, so a crash leaves all of it or nothing. Calls block.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = [
 
 
 def begin(store: Store, topic: TopicImage, first: int, now_ms: int) -> TopicImage:
-    """Note that partitions from an index on are to retire, with today's leader epochs, and begin
-    new ones; returns the topic with these. BadVersionError.
+    """Note that partitions from an index on retire, with the current leader epochs, and begin new
+    ones; returns the topic with these. BadVersionError.
     """
     store.ensure(CONTRACTIONS)
     priors = tuple((index, each.leader_epoch) for index, each in enumerate(topic.partitions))
@@ -45,7 +45,7 @@ def begin(store: Store, topic: TopicImage, first: int, now_ms: int) -> TopicImag
 
 
 def decide(store: Store, name: str) -> None:
-    """From now on there is no way back. NoNodeError where nothing is prepared."""
+    """Decide the contraction, which cannot be rolled back then. NoNodeError if none is prepared."""
     node = read_contraction(store, name)
     if node is None:
         raise NoNodeError(f"{CONTRACTIONS}/{name}")
@@ -53,15 +53,15 @@ def decide(store: Store, name: str) -> None:
 
 
 def cancel(store: Store, name: str) -> None:
-    """The topic keeps all its partitions."""
+    """Roll back: the topic keeps all its partitions."""
     store.delete(f"{CONTRACTIONS}/{name}")
 
 
 def remove_retired(store: Store, topic: TopicImage, first: int) -> tuple[TopicImage, int]:
-    """Let a topic have no partitions from an index on. Their nodes stay until their logs are gone
-    (`finish_removal`). Returns the topic, and the partition epoch that stands for the removal.
+    """Remove partitions from an index on from a topic. Their nodes stay until their logs are
+    deleted (`finish_removal`). Returns the topic, and the partition epoch of the removal.
     """
-    # Whatever has these numbers again begins with a larger leader epoch.
+    # Later partitions with these numbers begin with a larger leader epoch.
     epoch = max(each.leader_epoch for each in topic.partitions)
     ops, raised = bump_ops(topic._replace(partitions=topic.partitions[:first]), least=epoch)
     removed = multi_with_epochs(
@@ -71,15 +71,15 @@ def remove_retired(store: Store, topic: TopicImage, first: int) -> tuple[TopicIm
 
 
 def read_all(store: Store) -> dict[str, ContractionNode]:
-    """By topic."""
+    """All contractions by topic."""
     names = store.children(CONTRACTIONS) if store.exists(CONTRACTIONS) else []
     found = {name: read_contraction(store, name) for name in names}
     return {name: node for name, node in found.items() if node is not None}
 
 
 def half_removed(store: Store) -> list[tuple[TopicImage, int]]:
-    """The topics whose retired partitions are gone, but for their nodes, and maybe their logs; and
-    how many partitions these had with them.
+    """Topics whose retired partitions are removed, except for their nodes and maybe their logs;
+    with the number of partitions including these.
     """
     found = []
     for name, node in read_all(store).items():
@@ -90,5 +90,5 @@ def half_removed(store: Store) -> list[tuple[TopicImage, int]]:
 
 
 def finish_removal(store: Store, name: str, first: int) -> None:
-    """The logs of partitions from an index on are gone."""
+    """Delete the nodes, once the logs of partitions from an index on are deleted."""
     store.multi([op for group in removal_ops(store, name, first) for op in group])

@@ -1,9 +1,9 @@
-"""The nodes of single partitions, and the number that tells them from all others: the partition
-epoch (KIP-232).
+"""The nodes of single partitions, and the number that identifies each of them: the partition epoch
+(KIP-232).
 
-`/partition_epoch` grows by one with every new partition and every deleted topic, in the same multi
-that makes or deletes them: two brokers can't give out one number, and none is lost to a crash.
-`/brokers/topics/T/partitions/P` holds the partition's own, and the leader epochs that the
+`/partition_epoch` increases by one with every new partition and every deleted topic, in the same
+multi that creates or deletes them: two brokers cannot allocate the same number, and a crash loses
+none. `/brokers/topics/T/partitions/P` has the partition's own epoch, and the leader epochs that the
 partitions before it had when it was added (KIP-253).
 """
 
@@ -45,28 +45,28 @@ TOPICS = "/brokers/topics"
 RECOVERING = 1
 """The `leader_recovery_state` of KIP-704; 0 is not written."""
 UPGRADE_CHUNK = 200
-"""So many nodes per multi: an ensemble refuses requests of more than a megabyte."""
+"""The number of nodes per multi: an ensemble refuses requests of more than a megabyte."""
 
 
 class PartitionNode(NamedTuple):
-    """What a partition's own node says."""
+    """The contents of a partition's own node."""
 
     partition_epoch: int
     prior_leader_epochs: tuple[tuple[int, int], ...] = ()
-    """(partition, its leader epoch) of those that were there when this one was added."""
+    """(partition, its leader epoch) of the partitions that existed when this one was added."""
 
 
 def max_partition_epoch(store: Store) -> int:
-    """The last partition epoch that was given out."""
+    """The last allocated partition epoch."""
     return _read_epoch(store)[0]
 
 
 def multi_with_epochs(store: Store, count: int, ops_from: Callable[[int], Sequence[Op]]) -> int:
-    """Do the operations that ``ops_from(first)`` gives, with ``count`` new partition epochs from
+    """Execute the operations of ``ops_from(first)``, with ``count`` new partition epochs from
     ``first`` on, all or nothing; returns the last of them.
 
-    Tried again when another broker has taken the numbers meanwhile; a BadVersionError is about an
-    operation of the caller's.
+    It tries again if another broker has taken the numbers meanwhile; a BadVersionError is about an
+    operation of the caller.
     """
     while True:
         last, version = _read_epoch(store)
@@ -81,7 +81,7 @@ def multi_with_epochs(store: Store, count: int, ops_from: Callable[[int], Sequen
 
 
 def create_ops(folder: str, partition: PartitionImage, controller_epoch: int) -> list[Op]:
-    """Make the nodes of a partition in its folder."""
+    """Operations that create the nodes of a partition in its folder."""
     node: dict[str, Any] = {
         "version": 1,
         "partition_epoch": partition.partition_epoch,
@@ -94,10 +94,10 @@ def create_ops(folder: str, partition: PartitionImage, controller_epoch: int) ->
 
 
 def state_node(partition: PartitionImage, controller_epoch: int) -> bytes:
-    """A partition's leader and in-sync replicas, as Kafka writes them; and what only some have.
+    """A partition's leader and in-sync replicas, in Kafka's format; and optional fields.
 
-    A version that knows no eligible leader replicas finds those in the ISR of a partition without
-    one: it may elect them.
+    If a partition has no ISR, a version without eligible leader replicas finds them in the ISR: it
+    may elect them.
     """
     eligible = partition.elr or partition.last_known_elr
     node: dict[str, Any] = {
@@ -118,7 +118,7 @@ def state_node(partition: PartitionImage, controller_epoch: int) -> bytes:
 
 
 def read_state(data: bytes, version: int, own: PartitionNode) -> PartitionImage:
-    """A partition by its two nodes, without its replicas."""
+    """Read a partition from its two nodes, without its replicas."""
     state = json.loads(data)
     return PartitionImage(
         state["leader"],
@@ -136,7 +136,7 @@ def read_state(data: bytes, version: int, own: PartitionNode) -> PartitionImage:
 
 
 def read_node(store: Store, topic: str, index: int) -> PartitionNode | None:
-    """A partition's own node, or None where there is none (yet)."""
+    """A partition's own node, or None if it does not exist (yet)."""
     try:
         data, _ = store.get(f"{TOPICS}/{topic}/partitions/{index}")
     except NoNodeError:
@@ -145,7 +145,7 @@ def read_node(store: Store, topic: str, index: int) -> PartitionNode | None:
 
 
 def partition_node(data: bytes) -> PartitionNode:
-    """What a partition's own node says."""
+    """The contents of a partition's own node."""
     node = json.loads(data)
     priors = node.get("prior_leader_epochs", {})
     return PartitionNode(
@@ -154,8 +154,8 @@ def partition_node(data: bytes) -> PartitionNode:
 
 
 def prepare_epochs(store: Store) -> None:
-    """Give every partition of a store that knew no partition epochs one; nothing where they have
-    theirs.
+    """Give partition epochs to all partitions of an old store without them; otherwise does
+    nothing.
     """
     while not store.exists(PARTITION_EPOCH):
         found = list(_old_nodes(store))
@@ -171,12 +171,12 @@ def prepare_epochs(store: Store) -> None:
                 store.multi(ops[first : first + UPGRADE_CHUNK])
             store.create(PARTITION_EPOCH, _epoch_node(last))
         except (BadVersionError, NodeExistsError):
-            continue  # another broker does the same: see how far it is
+            continue  # another broker does the same: check its progress
 
 
 def _old_nodes(store: Store) -> Iterator[tuple[str, int, int | None]]:
     """Path, version and epoch of every partition's node, always in the same order: brokers that do
-    this at one time give the same numbers.
+    this at the same time assign the same numbers.
     """
     for topic in sorted(store.children(TOPICS)):
         folder = f"{TOPICS}/{topic}/partitions"

@@ -1,8 +1,8 @@
-"""The threads by which a process of a shared LMDB store notices the others (what they change, and
-that one of them died or stands still), and shows up itself.
+"""The threads with which a process of a shared LMDB store detects other processes' changes, deaths
+and stalls, and shows that it is alive itself.
 
 The first sleeps in poll(2) on the folder's inotify, on the other processes' descriptors (pidfd) and
-on the time to look again: it spins never. What it finds it hands to the tree.
+until the next check; it never spins. It passes its findings to the tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PeerWatcher"]
 
 CANT_SEE_MS = 50
-"""How often to look where there are no pidfds (an old kernel, another PID namespace)."""
+"""How often to check if there are no pidfds (an old kernel, another PID namespace)."""
 
 
 class PeerWatcher:
@@ -37,7 +37,7 @@ class PeerWatcher:
         self._watch = Watch(folder)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._processes: dict[int, int] = {}  # pid -> pidfd
-        self._seen: dict[int, tuple[int, float]] = {}  # session -> its last touch, and since when
+        self._seen: dict[int, tuple[int, float]] = {}  # session -> last touch, and when it was seen
         self._blind = False
         self._stopping = False
         self._waking = threading.Lock()
@@ -47,7 +47,7 @@ class PeerWatcher:
         threading.Thread(target=self._beat, name="kstore-beat", daemon=True).start()
 
     def stop(self) -> None:
-        """End the thread; from any thread, its own included."""
+        """End the thread. Can be called from any thread, including this one."""
         with self._waking, suppress(BlockingIOError):  # the thread closes the pipe after this
             self._stopping = True
             os.write(self._wake_write, b"!")
@@ -56,8 +56,8 @@ class PeerWatcher:
             self._thread.join()
 
     def look(self) -> None:
-        """Look at the others now; from any thread."""
-        with self._waking, suppress(BlockingIOError):  # so full that it is awake
+        """Check the others now. Can be called from any thread."""
+        with self._waking, suppress(BlockingIOError):  # the pipe is full, so the thread is awake
             if not self._stopping:
                 os.write(self._wake_write, b".")
 
@@ -68,11 +68,11 @@ class PeerWatcher:
             now = time.monotonic()
             if now >= next_look:
                 if now - next_look > 2 * self._interval_s:
-                    # It is this thread that stood still, maybe with the whole machine: the others
-                    # have all their time from now on.
+                    # This thread itself was stalled, maybe with the whole machine: the timeouts of
+                    # the others begin again.
                     self._seen.clear()
                 next_look = now + self._interval_s
-                with suppress(StoreUnavailableError):  # a full disk, say: the next look tries again
+                with suppress(StoreUnavailableError):  # a full disk: the next check tries again
                     self._expire_silent(now)
             with suppress(StoreUnavailableError):
                 self._look_at_sessions(exited)
@@ -81,11 +81,11 @@ class PeerWatcher:
             self._watch.drain()
             if not self._stopping:
                 with suppress(StoreUnavailableError):
-                    self._tree.catch_up()  # a dying process may not have had time to wake us
+                    self._tree.catch_up()  # a dying process may not have had time to wake this one
         self._close()
 
     def _sleep(self, timeout_ms: int) -> set[int]:
-        """Wait for anything to happen; the processes that have exited."""
+        """Wait for an event; returns the processes that have exited."""
         poll = select.poll()
         for descriptor in (self._watch.fd, self._wake_read, *self._processes.values()):
             poll.register(descriptor, select.POLLIN)
@@ -96,7 +96,7 @@ class PeerWatcher:
 
     def _look_at_sessions(self, exited: set[int]) -> None:
         """End the sessions of dead processes; watch the processes of the others."""
-        own = set(self._tree.own_sessions)  # before the others: one that begins now is in both
+        own = set(self._tree.own_sessions)  # read first: a session that begins now is in both
         with self._tree.backend.read() as txn:
             sessions = txn.sessions()
         self._tree.note_lost(own - set(sessions))
@@ -105,7 +105,7 @@ class PeerWatcher:
         self._blind = False
         for session_id in others:
             process = self._files.process(session_id)
-            # A child that it forked may still hold the lock of a process that is gone.
+            # A forked child may still hold the lock of a process that has ended.
             if process in exited or self._files.is_dead(session_id):
                 self._expire(session_id)
                 self._files.remove(session_id)
@@ -136,7 +136,7 @@ class PeerWatcher:
             del self._seen[session_id]
 
     def _expire(self, session_id: int) -> None:
-        """End a session, which waits for whoever is in a transaction."""
+        """End a session; this waits for the current transaction of any process."""
         done = threading.Event()
         threading.Thread(target=self._make_way, args=(done,), daemon=True).start()
         try:
@@ -145,7 +145,7 @@ class PeerWatcher:
             done.set()
 
     def _make_way(self, done: threading.Event) -> None:
-        """Kill a process that stands still in a transaction: nobody could write until it goes on,
+        """Kill a process that is stalled in a transaction: no other could write until it continues,
         and then it would find its session ended.
         """
         seen: dict[int, tuple[int, float]] = {}
@@ -160,7 +160,7 @@ class PeerWatcher:
                     self._files.kill(session_id)
 
     def _beat(self) -> None:
-        """Show up, from a thread that never waits for another process."""
+        """Show that this process is alive, from a thread that never waits for another process."""
         while not self._ended.wait(self._interval_s):
             self._files.touch()
 

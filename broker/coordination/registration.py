@@ -1,14 +1,15 @@
 """What a broker of a cluster writes about itself into the coordination store, and reads about the
-others: `/brokers/ids/N`, `/controller` and `/controller_epoch`, as in Kafka; and beside them
+others: `/brokers/ids/N`, `/controller` and `/controller_epoch`, as in Kafka, and in addition
 
     /brokers/lives/N              written with each registration: its mzxid is the last broker epoch
-    /brokers/unclean_shutdowns/N  the controller has yet to hear that a life of N ended uncleanly
+    /brokers/unclean_shutdowns/N  for the controller: a run of N ended uncleanly
 
-While the cluster has what older versions do not know, `/controller_epoch` and `/cluster/id` name
-the feature behind what they always say. A broker of version 0.1.0 does not start then, and one that
-has started already reads no number: it takes no part in the election, and logs what it has read.
+While the cluster uses a feature that older versions do not know, `/controller_epoch` and
+`/cluster/id` also contain its name after their value. Then a broker of version 0.1.0 does not
+start, and one that is running cannot parse the number: it does not take part in elections, and logs
+what it has read.
 
-Plain calls that block; when they are made is cluster.py's business.
+The calls block; runtime/membership decides when they are made.
 """
 
 from __future__ import annotations
@@ -63,21 +64,21 @@ ADVICE = ": upgrade this broker"
 
 
 class ControllerEpoch(NamedTuple):
-    """What `/controller_epoch` says."""
+    """The contents of `/controller_epoch`."""
 
     epoch: int
     version: int
-    """Of the node; -1 where there is none."""
+    """The node's version; -1 if it does not exist."""
     needs: frozenset[str]
-    """The features that brokers have to know."""
+    """The features that brokers must support."""
 
 
 class ClusterView(NamedTuple):
-    """Who is there, and who is the controller (-1: nobody)."""
+    """The live brokers, and the controller (-1: none)."""
 
     controller_id: int
     controller_is_mine: bool
-    """Whether /controller belongs to this very session."""
+    """Whether /controller belongs to this session."""
     controller_epoch: int
     controller_epoch_version: int
     broker_ids: frozenset[int]
@@ -90,12 +91,12 @@ def register(
     protocols: Mapping[str, str] | None = None,
     ended_epoch: int = NO_EPOCH,
 ) -> int | None:
-    """Say that this broker is alive, and return its broker epoch (the czxid of its node, KIP-380);
-    None while a node of that id belongs to another session. StoreError where the cluster needs a
-    feature that this version does not know.
+    """Register this broker as alive, and return its broker epoch (the czxid of its node, KIP-380);
+    None while a node with its id belongs to another session. StoreError if the cluster needs a
+    feature that this version does not support.
 
-    ``ended_epoch`` is the epoch of a life after which all that it had is there. If that was not its
-    last life, the controller finds an unclean shutdown.
+    ``ended_epoch`` is the broker epoch of a run that ended cleanly. If that was not its last run,
+    the controller finds an unclean shutdown.
     """
     missing = read_epoch(store).needs.difference(znodes.BROKER_FEATURES)
     if missing:
@@ -125,9 +126,9 @@ def register(
 
 
 def unclean_shutdowns(store: Store, registered: Mapping[int, BrokerImage]) -> dict[int, int]:
-    """The brokers that have come back from an unclean shutdown in these registrations or before
-    them, each with the version of its node. What a later life says is left for when that is known:
-    an earlier one may still be in sync.
+    """The brokers that have returned from an unclean shutdown in these registrations or before
+    them, each with the version of its node. Later registrations are left until they are known: an
+    earlier run may still be in sync.
     """
     try:
         names = store.children(UNCLEAN_SHUTDOWNS)
@@ -143,7 +144,7 @@ def unclean_shutdowns(store: Store, registered: Mapping[int, BrokerImage]) -> di
 
 
 def read_broker(store: Store, node_id: int) -> BrokerImage | None:
-    """A broker that is alive, with its epoch; None if it is not."""
+    """A live broker, with its epoch; None if it is not alive."""
     path = f"{znodes.BROKER_IDS}/{node_id}"
     while True:
         stat = store.stat(path)
@@ -154,7 +155,7 @@ def read_broker(store: Store, node_id: int) -> BrokerImage | None:
         except NoNodeError:
             return None
         again = store.stat(path)
-        if again is not None and again.czxid == stat.czxid:  # else another life of it
+        if again is not None and again.czxid == stat.czxid:  # otherwise it has restarted
             return BrokerImage(
                 node_id,
                 tuple(map(_endpoint, node["endpoints"])),
@@ -166,13 +167,13 @@ def read_broker(store: Store, node_id: int) -> BrokerImage | None:
 
 
 def read_brokers(store: Store) -> dict[int, BrokerImage]:
-    """The brokers that are alive, by id."""
+    """The live brokers, by id."""
     found = (read_broker(store, node_id) for node_id in znodes.broker_ids(store))
     return {broker.node_id: broker for broker in found if broker is not None}
 
 
 def read_view(store: Store) -> ClusterView:
-    """What the store says about brokers and controller."""
+    """The brokers and the controller in the store."""
     found = read_epoch(store)
     controller, mine = -1, False
     try:
@@ -186,19 +187,19 @@ def read_view(store: Store) -> ClusterView:
 
 
 def read_epoch(store: Store) -> ControllerEpoch:
-    """The controller epoch, 0 before the first, and what the cluster needs."""
+    """The controller epoch, 0 before the first, and the features that the cluster needs."""
     try:
         data, version = store.get(CONTROLLER_EPOCH)
     except NoNodeError:
         data, version = b"", -1
-    # Empty: another broker has made the node, and writes its first epoch next.
+    # Empty: another broker has created the node, and writes its first epoch next.
     epoch, _, needs = data.decode().partition(" ")
     names = needs.removeprefix(NEEDS).removesuffix(ADVICE).split()
     return ControllerEpoch(int(epoch or "0"), version, frozenset(names))
 
 
 def require_ops(store: Store, last: ControllerEpoch, features: Iterable[str]) -> list[Op]:
-    """Let no broker take part any more that does not know these features, and no others."""
+    """Operations that exclude brokers that do not support exactly these features."""
     needs = _needs(features)
     cluster = znodes.cluster_id(store)
     return [
@@ -217,8 +218,8 @@ def _epoch_data(epoch: int, features: Iterable[str]) -> bytes:
 
 
 def claim_controller(store: Store, node_id: int, now_ms: int) -> bool:
-    """Become the controller, under an epoch one larger than the last one's, if nobody is; False
-    where another broker was quicker.
+    """Become the controller, with an epoch one larger than the last, if there is none; False if
+    another broker was faster.
     """
     store.ensure(CONTROLLER_EPOCH)
     last = read_epoch(store)
@@ -233,7 +234,7 @@ def claim_controller(store: Store, node_id: int, now_ms: int) -> bool:
 
 
 def leave(store: Store, node_id: int) -> None:
-    """Take back what this session has said, in one step: nobody sees half of it."""
+    """Delete this session's nodes in one step, so that no broker sees half of it."""
     ops: list[Op] = []
     for path in (f"{znodes.BROKER_IDS}/{node_id}", CONTROLLER):
         stat = store.stat(path)
@@ -244,8 +245,8 @@ def leave(store: Store, node_id: int) -> None:
 
 
 def unregister(store: Store, node_id: int, epoch: int) -> None:
-    """Remove what a broker's life of that epoch has left behind whose process has ended: another
-    broker can't wait for the session's end. Nothing, where that has happened already.
+    """Delete the nodes of a broker's run with this epoch whose process has ended, for another
+    broker that cannot wait for the session's end. Does nothing if that has happened already.
     """
     path = f"{znodes.BROKER_IDS}/{node_id}"
     stat = store.stat(path)
@@ -255,12 +256,12 @@ def unregister(store: Store, node_id: int, epoch: int) -> None:
     controller = store.stat(CONTROLLER)
     if controller is not None and controller.ephemeral_owner == stat.ephemeral_owner:
         ops.append(Delete(CONTROLLER))
-    with suppress(NoNodeError):  # somebody else was quicker
+    with suppress(NoNodeError):  # another broker was faster
         store.multi(ops)
 
 
 def resign(store: Store) -> None:
-    """Give up being the controller, if this session is it."""
+    """Resign as controller, if this session is it."""
     stat = store.stat(CONTROLLER)
     if stat is not None and stat.ephemeral_owner == store.session_id:
         store.delete(CONTROLLER)

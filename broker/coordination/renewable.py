@@ -1,7 +1,7 @@
 """A store whose session can be replaced when it is over, for a broker that outlives its sessions.
 
-Everybody holds on to this one; nobody has to know which session is behind it. It decides nothing:
-runtime/membership/member.py asks for the new session.
+All parts of the broker use this object and need not know the current session.
+runtime/membership/member.py decides when to open a new session.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class _RenewableWatch(Watch):
         self._cancelled = False
 
     def set_in(self, session: Store) -> None:
-        """Watch in a session, from now on in no other."""
+        """Watch in this session, and in no other, from now on."""
         if not self._cancelled:
             self._current = session.watch(self.path, self.callback)
 
     def look(self) -> None:
-        """Something may have changed while there was no session."""
+        """Notify: something may have changed while there was no session."""
         if not self._cancelled:
             self.callback(WatchEvent("changed", self.path))
 
@@ -41,9 +41,10 @@ class _RenewableWatch(Watch):
 
 
 class RenewableStore(Store):
-    """The session that ``open_session`` gives, and after `renew` another one in its place.
+    """The session of ``open_session``, replaced by a new one after `renew`.
 
-    StoreClosedError from any call means that the session is over, and its ephemeral nodes gone.
+    StoreClosedError from any call means that the session is over and its ephemeral nodes are
+    deleted.
     """
 
     def __init__(self, open_session: Callable[[], Store]) -> None:
@@ -54,9 +55,9 @@ class RenewableStore(Store):
         self._lock = Lock()
 
     def renew(self) -> None:
-        """Begin a new session; every watch goes on in it, and is told once to look. Blocks.
+        """Begin a new session. Every watch continues in it, and is notified once. Blocks.
 
-        StoreError where there is none to be had; the old one stays then.
+        StoreError if no session can be opened; then the old one stays.
         """
         fresh = self._open_session()
         try:
@@ -137,7 +138,7 @@ class RenewableStore(Store):
         return watch
 
     def forget(self, watch: _RenewableWatch) -> None:
-        """A watch was cancelled."""
+        """Remove a cancelled watch."""
         with self._lock:
             if watch in self._watches:
                 self._watches.remove(watch)

@@ -1,9 +1,9 @@
-"""The contract of the coordination store: ZooKeeper's semantics, as much of them as brokers use.
+"""The contract of the coordination store: the part of ZooKeeper's semantics that brokers use.
 
-A store is one session on a tree of versioned nodes. This file holds the contract, its operations
-and its errors; the implementations are beside it. Calls are synchronous, thread-safe and may block
-for milliseconds (a durable commit), so the broker makes them from a worker thread once it is
-serving.
+A store is one session on a tree of versioned nodes. This file has the contract, its operations and
+its errors; the implementations are in other files of this folder. Calls are synchronous,
+thread-safe and may block for milliseconds (a durable commit), so a running broker makes them from a
+worker thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ __all__ = [
 
 ANY_VERSION = -1
 MAX_PATH_BYTES = 500
-"""LMDB's keys hold 511 bytes; ZooKeeper would take more, but every store keeps to the same limit.
+"""LMDB's keys have at most 511 bytes; ZooKeeper would allow more, but all stores have the same
+limit.
 """
 
 
@@ -54,11 +55,13 @@ class NoNodeError(StoreError):
 
 
 class NodeExistsError(StoreError):
-    """The node to create is there already."""
+    """The node to create exists already."""
 
 
 class BadVersionError(StoreError):
-    """The node's version is not the one the caller named: somebody else wrote it in between."""
+    """The node's version is not the one that the caller named: another session wrote it in
+    between.
+    """
 
 
 class NotEmptyError(StoreError):
@@ -66,23 +69,23 @@ class NotEmptyError(StoreError):
 
 
 class EphemeralParentError(StoreError):
-    """An ephemeral node can't have children."""
+    """An ephemeral node cannot have children."""
 
 
 class BadPathError(StoreError):
-    """The path is not absolute, or not in the one form that paths have."""
+    """The path is not absolute, or not in normal form."""
 
 
 class StoreClosedError(StoreError):
-    """The session is over; its ephemeral nodes are gone."""
+    """The session is over; its ephemeral nodes are deleted."""
 
 
 class StoreUnavailableError(StoreError):
-    """The store can't be reached; whether what was asked for was done is not known."""
+    """The store cannot be reached; the operation may or may not have been executed."""
 
 
 class StoreDamagedError(StoreError):
-    """What the store holds is damaged on its disk. Nothing can make it anew: it is the truth."""
+    """The store's data is damaged on its disk. It cannot be rebuilt from other data."""
 
 
 class StoreLockedError(StoreError):
@@ -90,11 +93,11 @@ class StoreLockedError(StoreError):
 
 
 class Stat(NamedTuple):
-    """What a node carries beside its data. ``czxid`` and ``mzxid`` are the transactions that
-    created and last wrote it.
+    """The metadata of a node. ``czxid`` and ``mzxid`` are the transactions that created and last
+    wrote it.
 
-    They grow over the whole tree, so the czxid of ``/brokers/ids/N`` is the broker epoch (KIP-380).
-    ``ephemeral_owner`` is a session id, 0 for a persistent node.
+    They increase over the whole tree, so the czxid of ``/brokers/ids/N`` is the broker epoch
+    (KIP-380). ``ephemeral_owner`` is a session id, 0 for a persistent node.
     """
 
     czxid: int
@@ -104,8 +107,8 @@ class Stat(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a node with version 0. Sequential: ten digits, larger with every child, are put after
-    the path.
+    """Create a node with version 0. Sequential: ten digits, which increase with every child, are
+    appended to the path.
     """
 
     path: str
@@ -140,8 +143,8 @@ Op: TypeAlias = Create | Set | Delete | Check
 
 
 class WatchEvent(NamedTuple):
-    """That something happened to ``path``; ``kind`` is created, changed or deleted. Read the node
-    again to see what is there.
+    """An event at ``path``; ``kind`` is created, changed or deleted. Read the node again to see its
+    state.
     """
 
     kind: str
@@ -156,7 +159,7 @@ class Watch(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Deliver nothing more. Safe to call twice, and from the callback."""
+        """Stop deliveries. Safe to call twice, and from the callback."""
 
 
 class Store(ABC):
@@ -170,31 +173,34 @@ class Store(ABC):
     @property
     @abstractmethod
     def over(self) -> bool:
-        """Whether the session is known here to be over: closed, or ended by others. Blocks never.
+        """Whether this process knows that the session is over: closed, or ended by others. Never
+        blocks.
 
-        Watches are told once to look when it has become true.
+        Watches are notified once when it becomes true.
         """
 
     def has_expired(self) -> bool:
-        """Whether the session is over, by a look into the store where that waits for nobody; else
-        as `over`.
+        """Whether the session is over, by reading the store if that cannot block; otherwise like
+        `over`.
         """
         return self.over
 
     @property
     def away(self) -> bool:
-        """Whether the store can't be reached now: calls raise StoreUnavailableError at once. Blocks
-        never.
+        """Whether the store cannot be reached now: calls raise StoreUnavailableError at once. Never
+        blocks.
         """
         return False
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it has been away for so long that it may have ended the session. Blocks never."""
+        """Whether it has been unreachable for so long that it may have ended the session. Never
+        blocks.
+        """
         return False
 
     def on_contact(self, callback: Callable[[], None]) -> None:  # noqa: B027
-        """Call back whenever `away` or `in_doubt` has changed, on a thread of the store's."""
+        """Set a callback for changes of `away` or `in_doubt`; it runs on a thread of the store."""
 
     @abstractmethod
     def get(self, path: str) -> tuple[bytes, int]:
@@ -209,26 +215,26 @@ class Store(ABC):
         """The names (not paths) of the node's children, sorted; NoNodeError."""
 
     def owner_has_ended(self, path: str) -> bool | None:
-        """Whether an ephemeral node is still there though its owner's process has surely ended: the
-        store is about to delete it. Never waits for anybody; None where no process can be seen.
+        """Whether an ephemeral node still exists though its owner's process has certainly ended:
+        the store is about to delete it. Never blocks; None if processes are not visible.
         """
         return None
 
     @abstractmethod
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
-        """Do all operations in order as one durable transaction, or none of them.
+        """Execute all operations in order as one durable transaction, or none of them.
 
-        Returns per operation: the created path, the new version, None. Raises the first failing
-        operation's error with its ``op_index``. Later operations see the earlier ones' effects.
+        Returns for each operation: the created path, the new version, or None. Raises the first
+        failing operation's error with its ``op_index``. Later operations see the effects of earlier
+        ones.
         """
 
     @abstractmethod
     def watch(self, path: str, callback: WatchCallback) -> Watch:
-        """Call back after every later change at ``path`` and anywhere below it, in the order of the
-        changes.
+        """Call back after every later change at or below ``path``, in the order of the changes.
 
-        The node need not exist. Several changes to one node may be told as one. The callback runs
-        on a thread of the store's choosing, possibly the writer's, outside any lock: hand over to
+        The node need not exist. Several changes to one node may be reported as one. The callback
+        runs on any thread of the store, possibly the writer's, outside any lock: pass the event to
         the loop and return.
         """
 
@@ -253,8 +259,8 @@ class Store(ABC):
     ) -> str:
         """Create a node and return its path; NodeExistsError, NoNodeError, EphemeralParentError.
 
-        With ``parents``, missing persistent ancestors are created first, each in a transaction of
-        its own.
+        With ``parents``, missing persistent ancestors are created first, each in a separate
+        transaction.
         """
         if parents:
             self.ensure(path.rpartition("/")[0])
@@ -271,8 +277,8 @@ class Store(ABC):
         self.multi([Delete(path, version)])
 
     def read_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and stat of each node, None for those that do not exist; each as it is at some
-        moment of the call.
+        """Data and stat of each node, None for those that do not exist. Each is as it was at some
+        moment during the call.
         """
         found: list[tuple[bytes, Stat] | None] = []
         for path in paths:
@@ -284,18 +290,18 @@ class Store(ABC):
         return found
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a node."""
+        """Whether the node exists."""
         return self.stat(path) is not None
 
     def ensure(self, path: str) -> None:
-        """Create the node and its ancestors, empty and persistent, where they are missing."""
+        """Create the node and its ancestors, empty and persistent, if they are missing."""
         if path in {"", "/"} or self.exists(path):
             return
         self.ensure(path.rpartition("/")[0])
         try:
             self.multi([Create(path)])
         except NodeExistsError:
-            return  # another session was quicker, which is as good
+            return  # another session has created it
 
 
 def validate_path(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Which coordination store a broker's settings ask for."""
+"""Opens the coordination store of a broker's settings."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ STORE_FOLDER = ".coordination"
 
 
 def open_own_store(log_dir: str) -> Store:
-    """The embedded store in ``log_dir``, of a broker that is alone."""
+    """The embedded store in ``log_dir``, for a single broker."""
     from kstore.broker.coordination.lmdb_store import LmdbStore
 
     return LmdbStore(os.path.join(log_dir, STORE_FOLDER))
 
 
 def open_shared_store(config: BrokerConfig) -> RenewableStore:
-    """The store that the brokers of a cluster share: the folder of those on one machine, or
-    ZooKeeper. StoreError if it can't be had.
+    """The store that the brokers of a cluster share: a folder if all are on one machine, or
+    ZooKeeper. StoreError if it is unavailable.
     """
     from kstore.broker.coordination.renewable import RenewableStore
 

@@ -1,7 +1,7 @@
 """ZooKeeper's rules for a tree of versioned nodes, over any transactional map from path to node.
 
-What memory_store and lmdb_store share: operations, versions, sequential names, sessions with their
-ephemeral nodes, watches. It stores nothing itself: a backend gives it transactions.
+Shared by memory_store and lmdb_store: operations, versions, sequential names, sessions with their
+ephemeral nodes, watches. It stores nothing itself: a backend provides transactions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Backend", "Node", "ReadTransaction", "SharedTree", "TreeStore", "Wri
 
 
 class Node(NamedTuple):
-    """A stored node. ``created_children`` numbers its sequential children and never goes back."""
+    """A stored node. ``created_children`` numbers its sequential children and never decreases."""
 
     data: bytes
     czxid: int
@@ -71,14 +71,14 @@ class ReadTransaction(ABC):
 
     @abstractmethod
     def changes_after(self, zxid: int) -> list[WatchEvent] | None:
-        """What the transactions after that one changed, in order; None where the oldest of them are
+        """The changes of the transactions after that one, in order; None if the oldest of them are
         no longer known.
         """
 
 
 class WriteTransaction(ReadTransaction):
-    """The one writer's view: it sees its own writes; all of them are kept, or none if it ends with
-    an exception.
+    """The view of the only writer: it sees its own writes. All of them are committed, or none if it
+    ends with an exception.
     """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class WriteTransaction(ReadTransaction):
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """Remove a node that is there."""
+        """Remove an existing node."""
 
     @abstractmethod
     def owned(self, session_id: int) -> list[str]:
@@ -95,7 +95,7 @@ class WriteTransaction(ReadTransaction):
 
     @abstractmethod
     def next_counter(self, name: str) -> int:
-        """Add one to a named durable counter and return it; the first answer is 1."""
+        """Increment a named durable counter and return it; the first result is 1."""
 
     @abstractmethod
     def add_session(self, session_id: int) -> None:
@@ -107,7 +107,7 @@ class WriteTransaction(ReadTransaction):
 
     @abstractmethod
     def note_changes(self, zxid: int, events: Sequence[WatchEvent]) -> None:
-        """Keep what the transaction changed for `changes_after`, and forget what is very old."""
+        """Store the transaction's changes for `changes_after`, and delete very old ones."""
 
 
 class Backend(ABC):
@@ -123,21 +123,21 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the backend holds; the last session calls it."""
+        """Release the backend's resources; the last session calls it."""
 
     def session_begins(self, session_id: int) -> None:  # noqa: B027 (nothing, where nobody looks)
-        """Make visible to others, before the session is noted, that its process lives."""
+        """Show other processes, before the session is stored, that its process is alive."""
 
     def session_ended(self, session_id: int) -> None:  # noqa: B027
         """Undo what `session_begins` did."""
 
     def has_ended(self, session_id: int) -> bool:
-        """Whether the session's process has surely ended."""
+        """Whether the session's process has certainly ended."""
         return False
 
 
 _MISSED = WatchEvent("changed", "")
-"""Stands for changes that are no longer known one by one: every watch is told to look."""
+"""Stands for changes that are no longer known individually: every watch is notified."""
 
 
 class _TreeWatch(Watch):
@@ -149,7 +149,7 @@ class _TreeWatch(Watch):
         self.active = True
 
     def covers(self, path: str) -> bool:
-        """Whether a change of ``path`` is this watch's business."""
+        """Whether this watch covers a change of ``path``."""
         return path == self.path or path.startswith(self._prefix)
 
     def cancel(self) -> None:
@@ -159,7 +159,7 @@ class _TreeWatch(Watch):
 
 
 class SharedTree:
-    """The backend and what the sessions of one process share: the write lock, the watches, the
+    """The backend, and what the sessions of one process share: the write lock, the watches, the
     undelivered events.
     """
 
@@ -169,7 +169,7 @@ class SharedTree:
         self._open = 0
         self._lost_sessions: set[int] = set()
         self._write_lock = RLock()
-        # Not the write lock: who holds that may have to wait for another process's transaction.
+        # Not the write lock: its holder may have to wait for another process's transaction.
         self._telling = Lock()
         self._watches: list[_TreeWatch] = []
         self._pending: deque[WatchEvent] = deque()
@@ -178,7 +178,7 @@ class SharedTree:
             self._told_zxid = txn.last_zxid()
 
     def commit(self, session_id: int, ops: Sequence[Op]) -> list[str | int | None]:
-        """Run the operations as one transaction, then tell the watches."""
+        """Run the operations as one transaction, then notify the watches."""
         with self._write_lock, self.backend.write() as txn:
             if session_id not in txn.sessions():
                 self._lost_sessions.add(session_id)
@@ -228,8 +228,8 @@ class SharedTree:
             self.backend.close()
 
     def note_lost(self, session_ids: set[int]) -> None:
-        """Others have ended these sessions of this process, which had stood still: their watches
-        are told to look, and find that out.
+        """Other processes have ended these sessions of this process, which was stalled: notify
+        their watches.
         """
         new = session_ids - self._lost_sessions
         if new:
@@ -238,11 +238,11 @@ class SharedTree:
             self._deliver()
 
     def is_lost(self, session_id: int) -> bool:
-        """Whether others have ended the session, as far as is known."""
+        """Whether, as far as known, others have ended the session."""
         return session_id in self._lost_sessions
 
     def check_not_lost(self, session_id: int) -> None:
-        """StoreClosedError where others have ended the session."""
+        """Raise StoreClosedError if others have ended the session."""
         if self.is_lost(session_id):
             raise StoreClosedError(
                 f"session {session_id} of the store has expired: its process did not renew it in "
@@ -250,7 +250,7 @@ class SharedTree:
             )
 
     def catch_up(self) -> None:
-        """Tell the watches what was changed since the last time, by any process."""
+        """Notify the watches of changes since the last call, by any process."""
         with self._telling:
             with self.backend.read() as txn:
                 last = txn.last_zxid()
@@ -272,9 +272,9 @@ class SharedTree:
             self._watches = [other for other in self._watches if other is not watch]
 
     def _deliver(self) -> None:
-        # One thread delivers at a time, so events keep the order of their transactions; whoever
-        # finds it busy leaves the events to it (also a callback that writes). The loop looks again,
-        # as one may come while it stops.
+        # One thread delivers at a time, so events keep the order of their transactions. Other
+        # threads, and callbacks that write, leave their events to it. The loop checks again,
+        # because an event may arrive while it stops.
         while self._pending and self._delivering.acquire(blocking=False):
             try:
                 while self._pending:

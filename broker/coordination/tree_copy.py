@@ -1,5 +1,5 @@
-"""The whole tree of persistent nodes, read from a store of any kind and put into another one: for
-backups. Which nodes there are is not known here.
+"""Copies the whole tree of persistent nodes from a store of any kind into another one, for backups.
+It does not know what the nodes mean.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["copy_tree", "put_tree"]
 TRIES = 5
 AT_ONCE = 200
 ANNOUNCEMENTS = "/log_dir_event_notification/"
-"""Of sequential nodes, which tell running brokers of what has happened."""
+"""Folders of sequential nodes that notify running brokers."""
 
 
 def copy_tree(store: Store) -> dict[str, bytes]:
-    """The persistent nodes, path to data, as they all were at one moment. StoreError where they
-    changed during each of several looks.
+    """The persistent nodes at one moment, path to data. StoreError if they changed during each of
+    several attempts.
     """
     before: dict[str, tuple[int, bytes]] = {}
     for _ in range(TRIES):
@@ -56,7 +56,7 @@ def _children(store: Store, path: str) -> list[str]:
 
 
 def put_tree(store: Store, nodes: Mapping[str, bytes]) -> None:
-    """Create the nodes in a store that has none; StoreError where it has."""
+    """Create the nodes in an empty store; StoreError if it is not empty."""
     there = store.children("/")
     if there:
         raise StoreError(f"the coordination store is not empty: it has /{there[0]}, for example")

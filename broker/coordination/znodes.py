@@ -1,7 +1,7 @@
-"""Where topics, configs and brokers lie in the coordination store, and how their nodes are written.
+"""Layout and format of the nodes of topics, configs and brokers in the coordination store.
 
-Kafka's ZooKeeper-era layout and JSON, so that a reader of either finds its way. Reads and writes
-through a Store only.
+It is Kafka's layout and JSON from its versions with ZooKeeper. Only a Store is used for reads and
+writes.
 """
 
 from __future__ import annotations
@@ -72,22 +72,20 @@ DELETIONS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 CLUSTER_ID = "/cluster/id"
 ELR_FEATURE = "eligible.leader.replicas.version"
-"""Brokers that know partitions with eligible leader replicas say so."""
+"""Registered by brokers that support eligible leader replicas."""
 CONTRACTIONS_FEATURE = "kstore.contractions"
-"""Brokers that know topics which shrink (KIP-253) say so."""
+"""Registered by brokers that support contractions (KIP-253)."""
 BROKER_FEATURES = {
     ELR_FEATURE: {"min_version": 0, "max_version": 1},
     CONTRACTIONS_FEATURE: {"min_version": 1, "max_version": 1},
 }
-"""What a broker of this version says of itself."""
+"""The features that a broker of this version registers."""
 CONTROLLER_EPOCH = 1
 MAX_NAME = 400  # bytes of a path's last part
 
 
 def prepare(store: Store) -> None:
-    """Make the folders that every later write takes for granted, and give partitions of a store
-    that knew no partition epochs theirs.
-    """
+    """Create the folders that later writes need, and give missing partition epochs."""
     folders = (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, DELETIONS, "/cluster")
     for path in (*folders, LOG_DIR_EVENTS):
         store.ensure(path)
@@ -95,7 +93,7 @@ def prepare(store: Store) -> None:
 
 
 def cluster_id(store: Store) -> str:
-    """The cluster's id, made by the first broker."""
+    """The cluster's id, created by the first broker."""
     try:
         data, _ = store.get(CLUSTER_ID)
         return read_cluster_id(data)
@@ -106,13 +104,13 @@ def cluster_id(store: Store) -> str:
 
 
 def read_cluster_id(data: bytes) -> str:
-    """The id that `/cluster/id` says, without what may be behind it."""
+    """The id in `/cluster/id`, without the features after it."""
     return str(json.loads(data)["id"]).partition(" ")[0]
 
 
 def cluster_id_node(cluster: str, needs: str) -> bytes:
-    """The id, and behind it what the cluster needs ("": nothing). Version 0.1.0 takes it all for
-    the id: none of its log dirs belongs to that cluster, and it does not start.
+    """The id, followed by the features that the cluster needs ("": none). Version 0.1.0 reads all
+    of it as the id, so its log dirs belong to another cluster, and it does not start.
     """
     return _json({"version": "1", "id": f"{cluster} ({needs})" if needs else cluster})
 
@@ -120,7 +118,7 @@ def cluster_id_node(cluster: str, needs: str) -> bytes:
 def register_broker(
     store: Store, broker: BrokerImage, timestamp_ms: int, protocols: Mapping[str, str] | None = None
 ) -> None:
-    """Say that this broker is alive, for as long as the session lasts. ``protocols``: by listener,
+    """Register this broker as alive for the duration of the session. ``protocols``: by listener,
     those that are not PLAINTEXT.
     """
     node = broker_node(broker, timestamp_ms, protocols)
@@ -130,7 +128,7 @@ def register_broker(
 def broker_node(
     broker: BrokerImage, timestamp_ms: int, protocols: Mapping[str, str] | None = None
 ) -> bytes:
-    """What a broker says of itself, as Kafka's brokers did."""
+    """A broker's registration, in Kafka's format."""
     first = broker.endpoints[0]
     names = [end.listener for end in broker.endpoints]
     node = {
@@ -148,7 +146,7 @@ def broker_node(
 
 
 def broker_ids(store: Store) -> list[int]:
-    """The brokers that are alive."""
+    """The ids of the live brokers."""
     return sorted(int(name) for name in store.children(BROKER_IDS))
 
 
@@ -158,8 +156,8 @@ def read_topics(store: Store) -> list[TopicImage]:
 
 
 def read_topic(store: Store, name: str) -> TopicImage:
-    """One topic with the partitions that have their nodes: an expansion under way has assigned
-    more (`read_expansions`). NoNodeError.
+    """A topic with the partitions that have nodes: an unfinished expansion has assigned more
+    (`read_expansions`). NoNodeError.
     """
     path = f"{TOPICS}/{name}"
     node = json.loads(store.get(path)[0])
@@ -182,7 +180,7 @@ def read_topic(store: Store, name: str) -> TopicImage:
 
 
 def read_topic_configs(store: Store, name: str) -> dict[str, str]:
-    """What is set for a topic; nothing where it has no node."""
+    """The settings of a topic; empty without a node."""
     try:
         data, _ = store.get(f"{TOPIC_CONFIGS}/{name}")
     except NoNodeError:
@@ -191,8 +189,8 @@ def read_topic_configs(store: Store, name: str) -> dict[str, str]:
 
 
 def read_expansions(store: Store) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """Expansions that began and did not end: topic to the replicas of each partition that is
-    assigned and has no node yet, in order.
+    """Unfinished expansions: topic to the replicas of each partition that is assigned and has no
+    node yet, in order.
     """
     found = {}
     for name in store.children(TOPICS):
@@ -212,20 +210,22 @@ class TopicCount(NamedTuple):
 
 
 def read_count(store: Store, name: str) -> TopicCount | None:
-    """A topic's count; None while it is growing. A topic that there is not has none, and no id."""
+    """A topic's partition count; None during an expansion. A topic that does not exist has neither
+    a count nor an id.
+    """
     made, assigned = _read_counts(store, name)
     return made if made.partitions == assigned else None
 
 
 def read_made(store: Store, name: str) -> TopicCount:
-    """How many partitions a topic has by now, though it may be growing; none where there is no
-    such topic.
+    """The current number of partitions of a topic, also during an expansion; 0 if it does not
+    exist.
     """
     return _read_counts(store, name)[0]
 
 
 def _read_counts(store: Store, name: str) -> tuple[TopicCount, int]:
-    """The partitions that have their nodes, and how many are assigned."""
+    """The partitions that have nodes, and how many are assigned."""
     try:
         node = json.loads(store.get(f"{TOPICS}/{name}")[0])
         have = len(store.children(f"{TOPICS}/{name}/partitions"))
@@ -235,7 +235,7 @@ def _read_counts(store: Store, name: str) -> tuple[TopicCount, int]:
 
 
 def find_topics(store: Store, ids: Collection[UUID]) -> dict[UUID, str]:
-    """The names of the topics with these ids, of those that exist. Reads every topic."""
+    """The names of the existing topics with these ids. Reads all topics."""
     names = store.children(TOPICS)
     nodes = store.read_many([f"{TOPICS}/{name}" for name in names])
     found = {
@@ -248,7 +248,7 @@ def find_topics(store: Store, ids: Collection[UUID]) -> dict[UUID, str]:
 
 def create_topic(store: Store, topic: TopicImage) -> TopicImage:
     """Write a new topic with its partitions and configs, all or nothing; NodeExistsError. Returns
-    it with the partition epochs that it got.
+    it with its partition epochs.
     """
     path = f"{TOPICS}/{topic.name}"
     config_path = f"{TOPIC_CONFIGS}/{topic.name}"
@@ -269,11 +269,11 @@ def create_topic(store: Store, topic: TopicImage) -> TopicImage:
 
 
 def begin_expansion(store: Store, topic: TopicImage, added: Sequence[Sequence[int]]) -> TopicImage:
-    """Assign replicas to new partitions, and bump the leader epochs of those that are there
-    (KIP-253), in one multi. BadVersionError where a partition's state has changed meanwhile.
+    """Assign replicas to new partitions, and bump the leader epochs of the existing ones (KIP-253),
+    in one multi. BadVersionError if a partition's state has changed meanwhile.
 
-    The leaders have to know the new count and epochs before `add_partitions` makes the new
-    partitions; whoever finds the expansion unfinished (`read_expansions`) begins it once more.
+    The leaders must know the new count and epochs before `add_partitions` creates the partitions;
+    an expansion in `read_expansions` is begun again.
     """
     ops, bumped = bump_ops(topic)
     store.multi([Set(f"{TOPICS}/{topic.name}", topic_node(topic, added)), *ops])
@@ -281,8 +281,8 @@ def begin_expansion(store: Store, topic: TopicImage, added: Sequence[Sequence[in
 
 
 def bump_ops(topic: TopicImage, least: int = 0) -> tuple[list[Op], TopicImage]:
-    """Bump the leader epochs of a topic's partitions, to ``least`` if that is more; and the topic
-    with these.
+    """Operations that bump the leader epochs of a topic's partitions, at least to ``least``; and
+    the topic with these.
     """
     ops: list[Op] = []
     bumped = []
@@ -297,8 +297,8 @@ def bump_ops(topic: TopicImage, least: int = 0) -> tuple[list[Op], TopicImage]:
 
 
 def raise_leader_epochs(store: Store, topic: TopicImage, least: Mapping[int, int]) -> TopicImage:
-    """Give partitions leader epochs that are at least so large, in one multi. BadVersionError where
-    a partition's state has changed meanwhile.
+    """Raise the leader epochs of partitions to at least these values, in one multi. BadVersionError
+    if a partition's state has changed meanwhile.
     """
     partitions = list(topic.partitions)
     ops: list[Op] = []
@@ -316,8 +316,8 @@ def raise_leader_epochs(store: Store, topic: TopicImage, least: Mapping[int, int
 
 
 def add_partitions(store: Store, topic: TopicImage, first: int) -> TopicImage:
-    """Write the partitions from index first on of a topic that has grown; returns it with their
-    partition epochs, and the leader epochs that the others had before `begin_expansion`.
+    """Write the partitions from index first on that an expansion adds to a topic; returns it with
+    their partition epochs, and the leader epochs that the others had before `begin_expansion`.
     """
     path = f"{TOPICS}/{topic.name}"
     priors = tuple((i, topic.partitions[i].leader_epoch - 1) for i in range(first))
@@ -337,8 +337,8 @@ def add_partitions(store: Store, topic: TopicImage, first: int) -> TopicImage:
 
 
 def delete_topic(store: Store, topic: TopicImage) -> int:
-    """Remove a topic with its partitions and configs, all or nothing, and note that its logs are
-    to be deleted. Returns the partition epoch that stands for the deletion.
+    """Delete a topic with its partitions and configs, all or nothing, and note that its logs must
+    be deleted. Returns the partition epoch of the deletion.
     """
     path = f"{TOPICS}/{topic.name}"
     mark = f"{DELETIONS}/{topic.name}"
@@ -348,7 +348,7 @@ def delete_topic(store: Store, topic: TopicImage) -> int:
         ops: list[Op] = []
         if store.exists(f"{CONTRACTIONS}/{topic.name}"):
             ops.append(Delete(f"{CONTRACTIONS}/{topic.name}"))
-        for index in store.children(f"{path}/partitions"):  # also those that have retired
+        for index in store.children(f"{path}/partitions"):  # including retired ones
             ops += [
                 Delete(f"{path}/partitions/{index}/state"),
                 Delete(f"{path}/partitions/{index}"),
@@ -362,7 +362,7 @@ def delete_topic(store: Store, topic: TopicImage) -> int:
 
 
 def read_deletions(store: Store) -> dict[str, UUID]:
-    """Topics that are deleted, whose logs may still be there: name to topic id."""
+    """Deleted topics whose logs may still exist: name to topic id."""
     return {
         name: decode_id(json.loads(store.get(f"{DELETIONS}/{name}")[0])["topic_id"])
         for name in store.children(DELETIONS)
@@ -370,18 +370,18 @@ def read_deletions(store: Store) -> dict[str, UUID]:
 
 
 def finish_deletion(store: Store, name: str) -> None:
-    """The logs of a deleted topic are gone."""
+    """Note that the logs of a deleted topic are deleted."""
     store.delete(f"{DELETIONS}/{name}")
 
 
 def announce_failed_log_dir(store: Store, node_id: int) -> None:
-    """Tell the controller that a log dir of a broker has failed."""
+    """Notify the controller that a log dir of a broker has failed."""
     node = _json({"version": 1, "broker": node_id, "event": 1})
     store.create(f"{LOG_DIR_EVENTS}/log_dir_event_", node, sequential=True)
 
 
 def take_failed_log_dirs(store: Store) -> set[int]:
-    """The brokers that have announced that a log dir has failed; they are told no more."""
+    """The brokers that have announced a failed log dir; removes the announcements."""
     brokers = set()
     for name in store.children(LOG_DIR_EVENTS):
         path = f"{LOG_DIR_EVENTS}/{name}"
@@ -391,12 +391,12 @@ def take_failed_log_dirs(store: Store) -> set[int]:
 
 
 def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:
-    """Replace what is set for a topic."""
+    """Replace the settings of a topic."""
     store.set(f"{TOPIC_CONFIGS}/{topic}", config_node(configs))
 
 
 def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
-    """What is set below ``/config/<kind>``, by name; empty where nothing ever was."""
+    """The settings below ``/config/<kind>``, by name; empty if there never were any."""
     folder = f"/config/{kind}"
     try:
         nodes = store.children(folder)
@@ -410,7 +410,9 @@ def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
 
 
 def write_configs(store: Store, kind: str, name: str, configs: Mapping[str, str]) -> None:
-    """Replace what is set below ``/config/<kind>`` under a name; a node without settings goes."""
+    """Replace the settings below ``/config/<kind>`` under a name; a node without settings is
+    deleted.
+    """
     path = f"/config/{kind}/{_quoted(name)}"
     exists = store.exists(path)
     if configs:
@@ -424,9 +426,9 @@ def write_configs(store: Store, kind: str, name: str, configs: Mapping[str, str]
 
 
 def _quoted(name: str) -> str:
-    """A name as a path's last part; Kafka quotes the same way, and keeps <default>.
+    """A name as a path's last part; quoted as in Kafka, except <default>.
 
-    A name too long for a path is there by its hash, behind a #, and stands in the node.
+    A name that is too long for a path is replaced by # and its hash; the node contains the name.
     """
     if (name.isascii() and name.isalnum() and len(name) <= MAX_NAME) or name == "<default>":
         return name
@@ -448,12 +450,12 @@ def _unquoted(node: str) -> str:
 
 
 def encode_id(value: UUID) -> str:
-    """A topic's or cluster's id as Kafka writes it: base64 for URLs, without padding."""
+    """A topic's or cluster's id in Kafka's format: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_id(text: str) -> UUID:
-    """The id that `encode_id` wrote."""
+    """Parse the result of `encode_id`."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
@@ -474,7 +476,7 @@ def _with_epochs(
 
 
 def topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
-    """A topic's id and replicas as Kafka writes them, with those of partitions to be added."""
+    """A topic's id and replicas in Kafka's format, including partitions that are being added."""
     parts = list(enumerate(topic.partitions))
     assigned = {str(i): list(p.replicas) for i, p in parts}
     assigned |= {str(len(parts) + i): list(replicas) for i, replicas in enumerate(added)}
@@ -490,7 +492,7 @@ def topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
 
 
 def config_node(configs: Mapping[str, str]) -> bytes:
-    """What is set for one thing, as Kafka writes it."""
+    """The settings of one entity in Kafka's format."""
     return _json({"version": 1, "config": dict(configs)})
 
 

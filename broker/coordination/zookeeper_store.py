@@ -1,9 +1,9 @@
-"""The coordination store in Apache ZooKeeper (3.6 or newer), by kazoo: for brokers on several
+"""The coordination store in Apache ZooKeeper (3.6 or newer), with kazoo, for brokers on several
 machines.
 
-The tree's rules are ZooKeeper's own; here its errors and events become the contract's. kazoo 2.11
-does not know persistent recursive watches, so their two requests are declared here, and the events
-are taken where kazoo looks up its one-shot watches.
+The tree's rules are ZooKeeper's own; this file converts its errors and events to the contract's.
+kazoo 2.11 does not support persistent recursive watches, so their two requests are declared here,
+and events are intercepted where kazoo looks up its one-shot watches.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ PERSISTENT_RECURSIVE = 1
 ANY_WATCHER = 3
 INT = struct.Struct(">i")
 GRACE_S = 1.0
-"""How long calls wait for another server after a connection was lost: an ensemble that elects its
-leader is back by then. After that they fail at once, until a server answers.
+"""How long calls wait for another server after a connection was lost: by then an ensemble has
+elected its leader. After that they fail at once, until a server answers.
 """
 LONGEST_PAUSE_S = 0.5
-"""How long at most between two looks whether a server answers again."""
+"""The longest pause between two checks whether a server answers again."""
 OWN_NODE = "zookeeper"
-"""ZooKeeper's own folder in the root, which is no part of the tree."""
+"""ZooKeeper's own folder in the root, which does not belong to the tree."""
 KINDS = {EventType.CREATED: "created", EventType.CHANGED: "changed", EventType.DELETED: "deleted"}
-# ZooKeeper's errors that are the tree's rules.
+# ZooKeeper's errors that correspond to the tree's rules.
 RULES: dict[type[Exception], type[StoreError]] = {
     errors.NoNodeError: NoNodeError,
     errors.NodeExistsError: NodeExistsError,
@@ -71,11 +71,11 @@ RULES: dict[type[Exception], type[StoreError]] = {
 
 
 UNHEARD = 1 / 3
-"""The share of the session's timeout that is surely left when kazoo gives a connection up: it waits
-for two thirds of it to be heard.
+"""The share of the session's timeout that certainly remains when kazoo drops a connection: it waits
+for an answer for two thirds of it.
 """
 UNDER_WAY = 500
-"""Reads that are asked for before the first answer."""
+"""Reads that are sent before the first answer."""
 
 
 class _WatchRequest(NamedTuple):
@@ -105,7 +105,7 @@ class _Watchers(defaultdict[str, set[Any]]):
         self._found = found
 
     def pop(self, path: str, default: Any = ()) -> Any:
-        """The watchers to tell of an event at ``path``."""
+        """The watchers of an event at ``path``."""
         return [*super().pop(path, default), *self._found(path)]
 
 
@@ -118,17 +118,17 @@ class _ZooKeeperWatch(Watch):
         self.active = True
 
     def covers(self, path: str) -> bool:
-        """Whether a change of ``path`` is this watch's business."""
+        """Whether this watch covers a change of ``path``."""
         return path == self.path or path.startswith(self._prefix)
 
     def __call__(self, event: WatchedEvent) -> None:
-        """An event that kazoo has taken from the wire."""
+        """Handle an event that kazoo has received."""
         kind = KINDS.get(event.type)
         if self.active and kind is not None:
             self._callback(WatchEvent(kind, event.path))
 
     def look(self) -> None:
-        """Something may have changed that was not told."""
+        """Notify: something may have changed without an event."""
         if self.active:
             self._callback(WatchEvent("changed", self.path))
 
@@ -139,13 +139,13 @@ class _ZooKeeperWatch(Watch):
 
 
 class ZooKeeperStore(Store):
-    """A session on the ensemble ``connect``: ``host:port,host:port/chroot``; the chroot is made.
+    """A session on the ensemble ``connect``: ``host:port,host:port/chroot``; the chroot is created.
 
-    StoreUnavailableError where no server answers within ``connection_timeout_ms``. When the
-    ensemble has ended the session (this process did not show up for ``session_timeout_ms``), every
-    call raises StoreClosedError and every watch is told once to look. While no server answers, the
-    store is `away`, and the session goes on once one does: an ensemble without a majority ends no
-    sessions. But it is `in_doubt` when nobody was heard for as long as a session lasts.
+    StoreUnavailableError if no server answers within ``connection_timeout_ms``. If the ensemble has
+    ended the session (no sign of life for ``session_timeout_ms``), every call raises
+    StoreClosedError and every watch is notified once. While no server answers, the store is `away`,
+    and the session continues when one does: an ensemble without a majority ends no sessions. But it
+    is `in_doubt` if no server answered for as long as a session lasts.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ZooKeeperStore(Store):
         self._deadline: Timer | None = None
         hosts, slash, chroot = connect.partition("/")
         logger = logging.getLogger("kstore.zookeeper")
-        logger.setLevel(logging.ERROR)  # each attempt to reach a server is a line otherwise
+        logger.setLevel(logging.ERROR)  # otherwise each attempt to reach a server logs a line
         self._client = KazooClient(
             hosts,
             timeout=session_timeout_ms / 1000,
@@ -233,7 +233,7 @@ class ZooKeeperStore(Store):
         return None if found is None else _stat(found)
 
     def read_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """See Store. Many requests are under way at a time."""
+        """See Store. Many requests are sent at the same time."""
         found: list[tuple[bytes, Stat] | None] = []
         for first in range(0, len(paths), UNDER_WAY):
             some = paths[first : first + UNDER_WAY]
@@ -261,7 +261,7 @@ class ZooKeeperStore(Store):
         return names
 
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
-        """See Store. StoreUnavailableError where the answer was lost: it may have been done."""
+        """See Store. StoreUnavailableError if the answer was lost: it may have been executed."""
         self._check_reachable()
         transaction = self._client.transaction()
         for index, op in enumerate(ops):
@@ -270,7 +270,7 @@ class ZooKeeperStore(Store):
             results = self._answer(transaction.commit_async()) if ops else []
         for index, result in enumerate(results):
             if isinstance(result, errors.RolledBackError):
-                continue  # because of one that follows
+                continue  # because a later operation failed
             if isinstance(result, Exception):
                 raise _of(result, index, ops[index].path) from result
         return [_result(op, result) for op, result in zip(ops, results, strict=True)]
@@ -308,12 +308,12 @@ class ZooKeeperStore(Store):
         self._client.close()
 
     def forget(self, watch: _ZooKeeperWatch) -> None:
-        """A watch was cancelled."""
+        """Remove a cancelled watch."""
         with self._lock:
             self._watches = [other for other in self._watches if other is not watch]
             left = any(other.path == watch.path for other in self._watches)
         if not left and not self._closed:
-            self._watch_request(18, watch.path, ANY_WATCHER)  # nothing hangs on its answer
+            self._watch_request(18, watch.path, ANY_WATCHER)  # its answer does not matter
 
     def _watch_request(self, kind: int, path: str, number: int) -> Any:
         answer = self._client.handler.async_result()
@@ -345,7 +345,7 @@ class ZooKeeperStore(Store):
         elif state == KazooState.CONNECTED:
             self._in_doubt, self._lost_at = False, None
             self._answers.set()
-            # kazoo forgets its watches when a connection is lost, and so does the server.
+            # kazoo and the server drop watches when a connection is lost.
             self._client._data_watchers = _Watchers(self._watchers_of)
             if self._was_connected:
                 for path in {watch.path for watch in self._watches}:
@@ -355,7 +355,7 @@ class ZooKeeperStore(Store):
         self._tell_contact()
 
     def _unheard(self) -> None:
-        """No server was heard for as long as a session lasts."""
+        """No server answered for as long as a session lasts."""
         if self.away and not self.over:
             self._in_doubt = True
             self._tell_contact()
@@ -369,7 +369,7 @@ class ZooKeeperStore(Store):
             self._client.handler.dispatch_callback(Callback("watch", watch.look, ()))
 
     def _read(self, ask: Callable[[str], Any], path: str) -> Any:
-        """Ask again where the connection was lost in between: a read may be repeated."""
+        """Read; try again if the connection was lost: a read may be repeated."""
         validate_path(path)
         deadline = time.monotonic() + self._patience_s
         with self._translated(path):
@@ -382,7 +382,7 @@ class ZooKeeperStore(Store):
                         raise
 
     def _answer(self, asked: Any) -> Any:
-        """What a request was answered; errors.ConnectionLoss soon after the servers are gone."""
+        """The answer to a request; errors.ConnectionLoss soon after the servers are gone."""
         deadline = time.monotonic() + self._patience_s
         while not asked.wait(GRACE_S):
             if self._grace_is_over() or time.monotonic() >= deadline:
@@ -394,7 +394,7 @@ class ZooKeeperStore(Store):
         return lost_at is not None and time.monotonic() - lost_at >= GRACE_S
 
     def _check_reachable(self) -> None:
-        """StoreUnavailableError where nothing can be asked now; a short while is waited for."""
+        """Raise StoreUnavailableError if the store is unreachable; it waits a short time first."""
         self._check_open()
         lost_at = self._lost_at
         if lost_at is None:

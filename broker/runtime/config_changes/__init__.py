@@ -1,5 +1,5 @@
-"""Settings as they change: the watch over the store, and what each part takes over. It decides
-nothing about a value; broker.state.metadata does.
+"""Changes of settings: the watch on the store, and applying the changes to each part.
+broker.state.metadata has the rules for values.
 
 May import: kstore.broker.coordination, kstore.broker.runtime.
 """

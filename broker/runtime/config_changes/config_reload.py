@@ -1,5 +1,5 @@
-"""What was set in the cluster acts here: what lies below /config, the feature levels, the ACLs and
-the delegation tokens are read again.
+"""Applies settings of the cluster: it reads again the nodes below /config, the feature levels, the
+ACLs and the delegation tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUOTAS = frozenset({"users", "clients", "ips"})
 
 
 class UserReload:
-    """What is set for users and clients: SCRAM credentials, quotas and delegation tokens."""
+    """Settings of users and clients: SCRAM credentials, quotas and delegation tokens."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class UserReload:
                 self._security.users_changed()
 
     async def reload(self, kinds: Set[str], paths: Set[str]) -> None:
-        """Read what is set for these kinds, of users at these paths or below."""
+        """Read the settings of these kinds, for users at these paths or below."""
         scram = self._scram.made
         if scram is not None and "users" in kinds:
             users = {path for path in paths if path.startswith(USERS)} or {CONFIG}
@@ -62,7 +62,7 @@ class UserReload:
         if kinds & QUOTAS:
             quotas = self._quotas.made
             if quotas is None:
-                self._quotas()  # the first quota of the cluster: from here on they are kept
+                self._quotas()  # the first quota of the cluster: from now on quotas are applied
             else:
                 await self._node.run_blocking(quotas.stored.reload)
                 quotas.stored.tell()
@@ -71,7 +71,7 @@ class UserReload:
 
 
 class ConfigReload:
-    """All that is set in the cluster."""
+    """All settings of the cluster."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ConfigReload:
         self._reload_features = reload_features
 
     async def reload(self, paths: Set[str]) -> None:
-        """Read again what lies at these paths, or below, and let what has changed act."""
+        """Read again the nodes at these paths, or below, and apply what has changed."""
         if FEATURE_NODE in paths:
             paths = paths - {FEATURE_NODE}
             await self._reload_features()
@@ -108,7 +108,7 @@ class ConfigReload:
         if all(len(part) > 2 for part in parts):
             kinds = frozenset(part[2] for part in parts)
             topics = {part[3] for part in parts if part[2] == TOPICS and len(part) > 3}
-        # Else it is a new session: anything may have changed.
+        # Otherwise it is a new session: anything may have changed.
         for kind in sorted(kinds & DYNAMIC):
             await self._configs.reload(kind)
         await self._users.reload(kinds, paths)

@@ -1,6 +1,6 @@
-"""What other brokers of the cluster set at run time: every change below /config, of the feature
-levels, of the ACLs and of delegation tokens is read again and acts here too, as if it had been made
-on this broker.
+"""Follows settings that other brokers of the cluster change at run time: every change below
+/config, of the feature levels, of the ACLs and of delegation tokens is read again and applied, as
+if it had been made on this broker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ RETRY_S = 0.2
 
 
 class ConfigWatch:
-    """Watches, for as long as the store is open."""
+    """Watches while the store is open."""
 
     def __init__(
         self, node: Node, store: Store, reload: Callable[[Set[str]], Awaitable[None]]
     ) -> None:
-        """``reload`` reads again what lies at these paths, or below, and lets it act."""
+        """``reload`` reads again the nodes at these paths, or below, and applies them."""
         self._node = node
         self._store = store
         self._reload = reload
@@ -41,15 +41,15 @@ class ConfigWatch:
         self._acting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to watch; before anything of it is read. Blocks."""
+        """Start to watch, before any of the settings are read. Blocks."""
         acls = ACL_FOLDERS if self._node.config["authorizer.class.name"] else ()
         tokens = (TOKEN_FOLDER,) if self._node.config["delegation.token.secret.key"] else ()
         for path in (CONFIG, FEATURE_NODE, *acls, *tokens):
             self._store.watch(path, self._on_event)
 
     def _on_event(self, event: WatchEvent) -> None:
-        """Runs on a thread of the store's."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        """Runs on a thread of the store."""
+        with suppress(RuntimeError):  # the loop is closed: there is nothing to notify
             self._node.loop.call_soon_threadsafe(self._note, event.path)
 
     def _note(self, path: str) -> None:
@@ -63,11 +63,11 @@ class ConfigWatch:
             try:
                 await self._reload(paths)
             except StoreClosedError:
-                return  # the next session's watch begins with a look at everything
+                return  # the next session's watch begins by reading everything
             except StoreError as problem:
                 self._changed |= paths
                 if self._store.away:
-                    return  # its return is told as a change of everything
+                    return  # when it returns, everything counts as changed
                 log.warning("the settings of the cluster can't be read: %s", problem)
                 await asyncio.sleep(RETRY_S)
             except Exception:
