@@ -1,7 +1,8 @@
-"""One thread per log dir for what may wait for its disk: opening, making, renaming and removing
-logs. The loop awaits it and goes on meanwhile; a log dir that hangs holds its own calls alone.
+"""One thread per log dir for calls that may wait for its disk: opening, creating, renaming and
+removing logs. The loop awaits it and continues meanwhile; a log dir that hangs blocks only its own
+calls.
 
-The calls of one log dir run in the order in which they were given. Records are not written here.
+The calls of one log dir run in order. Records are not written here.
 """
 
 from __future__ import annotations
@@ -16,28 +17,30 @@ __all__ = ["HANGS_AFTER_S", "DirThreads", "LogDirHangsError"]
 
 T = TypeVar("T")
 HANGS_AFTER_S = 3.0
-"""A call that takes so long is told to the operator, and new logs go to other log dirs."""
+"""A call that takes longer is reported to the operator, and new logs are created in other
+log dirs.
+"""
 
 
 class LogDirHangsError(Exception):
-    """A log dir hangs, so what was asked for there is not waited for."""
+    """A log dir hangs, so the call is no longer awaited."""
 
 
 class _DirThread:
-    """The thread of one log dir, and what it has to do."""
+    """The thread of one log dir, and its calls."""
 
     def __init__(self, name: str) -> None:
         self.executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self.calls: deque[str] = deque()
-        """What is under way, and what waits behind it."""
+        """The running call, and those that wait."""
         self.begun_s = 0.0
-        """When the first of them began."""
+        """When the running call began."""
         self.hanging = asyncio.Event()
         self.look: asyncio.TimerHandle | None = None
 
 
 class DirThreads:
-    """The threads of all log dirs, each made when it is needed. For the loop's use."""
+    """The threads of all log dirs, each created on first use. Use it on the loop."""
 
     def __init__(
         self,
@@ -50,11 +53,11 @@ class DirThreads:
         self._name = name
         self._threads: dict[str, _DirThread] = {}
         self.on_error: Callable[[str, Exception], object] | None = None
-        """Called with a log dir's path and what a call there has raised."""
+        """Called with a log dir's path and an exception that a call there raised."""
 
     def run(self, path: str, what: str, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Have the thread of the log dir with this path do something, even if nobody waits for it
-        any more; ``what`` names it for the operator, in case it hangs.
+        """Run a call in the thread of the log dir with this path, even if its caller is cancelled;
+        ``what`` names it for the operator, in case it hangs.
         """
         thread = self._thread(path)
         thread.calls.append(what)
@@ -71,8 +74,8 @@ class DirThreads:
         return thread is not None and thread.hanging.is_set()
 
     async def ended(self, done: asyncio.Future[Any], paths: Iterable[str]) -> bool:
-        """Wait until something is done that needs these log dirs; False as soon as one of them
-        hangs. It goes on then, and who asked for it does not hear how it ends.
+        """Wait for work that needs these log dirs; False as soon as one of them hangs. The work
+        continues then, and its caller does not get its result.
         """
         hanging = [asyncio.ensure_future(self._thread(path).hanging.wait()) for path in paths]
         try:
@@ -85,7 +88,7 @@ class DirThreads:
         return done.done()
 
     async def result(self, call: asyncio.Future[T], path: str) -> T:
-        """What a call in a log dir gives; LogDirHangsError as soon as that hangs."""
+        """The result of a call in a log dir; LogDirHangsError as soon as it hangs."""
         if not await self.ended(call, [path]):
             raise LogDirHangsError(path)
         return await call
@@ -97,7 +100,7 @@ class DirThreads:
         return thread
 
     def close(self) -> None:
-        """End the threads, after what they have to do."""
+        """End the threads, after their calls."""
         for thread in self._threads.values():
             if thread.look is not None:
                 thread.look.cancel()
@@ -121,7 +124,7 @@ class DirThreads:
             thread.look = self._loop.call_at(at_s, self._look, path, thread)
 
     def _look(self, path: str, thread: _DirThread) -> None:
-        """Tell of a call that takes long, once."""
+        """Report a call that takes long, once."""
         thread.look = None
         if not thread.calls or thread.hanging.is_set():
             return

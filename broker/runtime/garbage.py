@@ -1,11 +1,11 @@
-"""Garbage collection in small steps, so that it does not hold the loop: with 10,000 partitions one
-look at all objects takes 100 to 300 ms.
+"""Garbage collection in small steps, so that it does not block the loop: with 10,000 partitions a
+collection of all objects takes 100 to 300 ms.
 
-A full collection looks only at what was made since the one before. What it finds in use is frozen:
-it goes as soon as nobody refers to it, as ever, but no collection looks at it. What then refers to
-itself in a ring, as asyncio's transports do, would stay for good. Where so much has come together
-that this could matter, all is looked at once more, in a moment in which nobody asks anything, or
-after an hour in which there was none.
+A full collection scans only objects that were created since the one before. Those that it finds in
+use are frozen: they are still freed when their last reference goes, but no collection scans them.
+Frozen objects in a reference cycle, such as asyncio's transports, would never be freed. When so
+many have accumulated that this could matter, all objects are scanned once more: at a moment without
+requests, or after an hour without such a moment.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from collections.abc import Callable
 __all__ = ["Garbage"]
 
 THRESHOLDS = (700, 10, 0)
-"""Of Python's collector: some 8,000 to 16,000 new objects lie between two full collections."""
+"""The thresholds of Python's collector: about 8,000 to 16,000 new objects between two full
+collections.
+"""
 CHECK_S = 600.0
-"""How often it is looked whether much is frozen."""
+"""How often the number of frozen objects is checked."""
 CALM_S = 0.5
-"""Nobody may have asked anything for so long before all is looked at."""
+"""How long there must be no requests before all objects are scanned."""
 PATIENCE_S = 3600.0
-"""If there is no such moment for so long, it is done all the same."""
+"""If there is no such moment for this time, they are scanned anyway."""
 FEW_OBJECTS = 200_000
-"""So many more than after the last look at all of them matter little."""
+"""An increase since the last full scan that does not matter."""
 
 
 class Garbage:
     """The collector of this process, while a broker serves."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, requests: Callable[[], int]) -> None:
-        """``requests``: how many were answered so far."""
+        """``requests`` returns how many were answered so far."""
         self._loop = loop
         self._requests = requests
         self._usual = gc.get_threshold()
@@ -40,7 +42,7 @@ class Garbage:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """From now on: what is there stays."""
+        """Start, and freeze existing objects."""
         gc.freeze()
         self._usual = gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
@@ -48,7 +50,7 @@ class Garbage:
         self._begin_anew()
 
     def stop(self) -> None:
-        """Collect as Python does by itself."""
+        """Restore Python's own collection."""
         if self._timer is None:
             return
         self._timer.cancel()
@@ -61,7 +63,9 @@ class Garbage:
             gc.freeze()
 
     def _check(self) -> None:
-        """Where more than twice as much is frozen as was in use, wait for a calm moment."""
+        """If more than twice as much is frozen as was in use, wait for a moment without
+        requests.
+        """
         if gc.get_freeze_count() > 2 * self._kept + FEW_OBJECTS:
             self._look_when_calm(-1, self._loop.time() + PATIENCE_S)
         else:
@@ -73,11 +77,11 @@ class Garbage:
             self._timer = self._loop.call_later(CALM_S, self._look_when_calm, count, at_last)
             return
         gc.unfreeze()
-        gc.collect()  # what is left is frozen
+        gc.collect()  # the rest is frozen
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        # Of nothing. Python waits with the next one until a quarter as much is new.
+        # A collection of nothing. Python delays the next one until a quarter as much is new.
         gc.collect()
         self._kept = gc.get_freeze_count()
         self._timer = self._loop.call_later(CHECK_S, self._check)

@@ -1,5 +1,5 @@
-"""Imports beside the loop: modules that are needed late, and would hold the loop for as long as a
-disk, or the interpreter, takes.
+"""Imports in a thread: late imports that would block the loop for as long as the disk, or the
+interpreter, takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts that are made at their first use: a plain broker starts without them."""
+"""Parts that are created on first use: a single broker starts without them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """A part, or how it is made."""
+    """A part, or how to create it."""
 
     __slots__ = ("_begin", "_make", "made")
 
     def __init__(self, make: Callable[[], T], begin: Callable[[T], object] | None = None) -> None:
-        """``make`` makes the part. ``begin`` is called with it once others can have it, for a part
-        that asks for itself when it begins.
+        """``make`` creates the part. ``begin`` is called with it once others can get it, for a part
+        that gets itself when it begins.
         """
         self._make = make
         self._begin = begin
         self.made: T | None = None
-        """The part if it is made, else None. For who only looks, or closes it."""
+        """The part if it exists, else None. For callers that only look, or close it."""
 
     def __call__(self) -> T:
-        """The part; the first call makes it."""
+        """The part; the first call creates it."""
         if self.made is None:
             self.made = self._make()
             if self._begin is not None:
@@ -33,5 +33,5 @@ class Lazy(Generic[T]):
         return self.made
 
     def forget(self) -> None:
-        """The next call makes another one."""
+        """Drop the part; the next call creates another one."""
         self.made = None

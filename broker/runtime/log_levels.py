@@ -1,5 +1,5 @@
-"""The levels of this process's loggers, under Kafka's words for them: what BROKER_LOGGER resources
-show and change. A change lasts as long as the process.
+"""The levels of this process's loggers, with Kafka's names: BROKER_LOGGER resources show and change
+them. A change lasts until the process ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEVELS = {
 
 
 def levels() -> dict[str, str]:
-    """Every logger of the broker, and the root, with the level that is in force for it."""
+    """Every logger of the broker, and the root, with its effective level."""
     found = {ROOT: word(logging.getLogger().getEffectiveLevel())}
     for name in sorted(_names()):
         found[name] = word(logging.getLogger(name).getEffectiveLevel())
@@ -30,7 +30,7 @@ def levels() -> dict[str, str]:
 
 
 def check(name: str, level: str | None, removed: bool) -> tuple[int, str] | None:
-    """Kafka's error code for a change that can't be made, and why not; None if it can."""
+    """Kafka's error code for an invalid change, and why; None if it is valid."""
     if name != ROOT and name not in _names():
         return ErrorCode.INVALID_CONFIG, f"The broker has no logger '{name}'."
     if removed:
@@ -49,7 +49,7 @@ def check(name: str, level: str | None, removed: bool) -> tuple[int, str] | None
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set a logger's level; None takes its own away, so that its parent's holds."""
+    """Set a logger's level; None removes it, so that its parent's applies."""
     logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
@@ -64,5 +64,5 @@ def _names() -> list[str]:
 
 
 def word(level: int) -> str:
-    """The word for a level, or for the next higher one that has a word."""
+    """The name of a level, or of the next higher level with a name."""
     return next((word for word, value in LEVELS.items() if level <= value), "FATAL")

@@ -1,6 +1,6 @@
-"""How many lines of the log others can cause: of each window of time the first few of a group, so
-many of all groups, and at its end how many more there were. Everything that a stranger or a client
-can have logged as often as it likes goes through one of these.
+"""Limits the log lines that others can cause: in each window of time the first few of a group, a
+number in all, and at its end how many more there were. All lines that clients or strangers can
+cause as often as they like pass through it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _VARIES = re.compile(r"""\d+|'[^']*'|"[^"]*\"""")
 
 
 class Report(Protocol):
-    """Tells the operator a sentence. ``about``: what others can cause as often as they like has
-    this in common, and only some of it is told.
+    """Reports a sentence to the operator. ``about``: lines that others can cause as often as they
+    like have the same value, and their number is limited.
     """
 
     def __call__(self, sentence: str, about: str = "") -> None:
-        """Tell it, or count it."""
+        """Report it, or count it."""
         ...
 
 
 def group_of(text: str) -> str:
-    """What lines have in common that differ in numbers and quoted names alone."""
+    """The common part of lines that differ only in numbers and quoted names."""
     return _VARIES.sub("#", text[: 2 * MAX_GROUP_CHARS])[:MAX_GROUP_CHARS]
 
 
 class LogLimit:
     """Decides which lines are written. ``tell_rest`` is called at the end of a window for each
-    group of which there were more, with their number; the group "" is all to whom too many were
-    before.
+    group of which there were more, with their number; the group "" has the lines beyond the total
+    limit.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LogLimit:
         self._of_group = of_group
         self._of_all = of_all
         self._told: dict[str, list[Hashable]] = {}
-        """In this window, by group."""
+        """The counts of this window, by group."""
         self._total = 0
         self._untold: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -78,7 +78,7 @@ class LogLimit:
         return True
 
     def end_window(self) -> None:
-        """Say how much was left out; what comes next is written again."""
+        """Report the number of suppressed lines, and begin a new window."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,8 +1,8 @@
-"""The form of this process's log: one event a line, as text or as JSON.
+"""The format of this process's log: one event a line, as text or as JSON.
 
-In text a traceback follows its event on lines of their own, which begin with "  | ", so that no
-other line is taken for an event. In JSON the traceback is a part of its event. What is logged, and
-at which level, is not decided here.
+In text a traceback follows its event on lines of their own, which begin with " | ", so that no
+other line is taken for an event. In JSON the traceback is a part of its event. It does not decide
+what is logged.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object: time (UTC), level in Kafka's words, logger and message; an error with its
-    type, message and traceback; and the fields that an event brings along.
+    """One JSON object: time (UTC), level in Kafka's names, logger and message; an error with its
+    type, message and traceback; and the fields of the event.
 
-    Fields come as ``extra={"fields": {...}}``, an error that is already in the text as
+    Fields are passed as ``extra={"fields": {...}}``, an error that is already in the text as
     ``extra={"problem": error}``.
     """
 
@@ -87,7 +87,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def printable(text: str) -> str:
-    """Line ends, colours and the like as they are written in a program."""
+    """Escape line ends, colours and other control characters."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 

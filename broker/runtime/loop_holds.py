@@ -1,7 +1,7 @@
-"""What held the loop, by name, and for how long: counted for the metrics, and told in the log where
-it took longer than kstore.slow.loop.ms; and what holds it now, from a thread of its own.
+"""Measures what blocked the loop, by name, and for how long: counted for the metrics, and logged if
+it took longer than kstore.slow.loop.ms. A separate thread reports what blocks it now.
 
-The clock is kstore._fast.network.loop_watch's. Nothing here shortens a hold.
+The clock is kstore._fast.network.loop_watch's. This file only measures.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["LoopHolds"]
 
 BOUNDS_MS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 STUCK_MS = 1000
-"""Longer than this, and the guard's thread says so while it lasts."""
+"""After this time, the guard's thread reports it while it lasts."""
 MAX_NAMES = 100
 OTHERS = "others"
-"""What comes after so many names."""
+"""The name for everything beyond the limit of names."""
 COLLECTION = "garbage collection"
 FRAMES = 4
-"""Of the loop's thread, told while it is held."""
+"""How many frames of the loop's thread are reported while it is blocked."""
 FORMAT, JSON = "kstore.logging.format", "json"
 SETTING, LONG_HOLDS = "kstore.slow.loop.ms", "kstore.long.holds.file"
 HOLDS = Family(
@@ -62,8 +62,8 @@ class _Row:
 
 
 class LoopHolds:
-    """The holds of a broker's loop since it listens. Those of less than a millisecond are not
-    counted. ``watch``: None where nobody keeps the loop's time.
+    """The times when a broker's loop was blocked since it listens. Those of less than a millisecond
+    are not counted. ``watch``: None if the loop is not timed.
     """
 
     def __init__(self, node: Node, watch: LoopWatch | None) -> None:
@@ -73,22 +73,22 @@ class LoopHolds:
         self._thread: threading.Thread | None = None
         self._stop_fd = -1
         self.on_stuck: Callable[[int], None] | None = None
-        """Called on the guard's thread, with the time of the monotonic clock in us since which the
-        loop is held, once that is longer than a second.
+        """Called on the guard's thread when the loop is blocked for longer than a second, with the
+        time of the monotonic clock in us since which it is.
         """
 
     @property
     def max_ms(self) -> float:
-        """The longest, without the time that it waited for a core or the process stood still."""
+        """The longest, without the time that it waited for a CPU or the process was stopped."""
         return max((row.max_us for row in self._rows.values()), default=0) / 1000
 
     @property
     def began_us(self) -> int:
-        """When the hold began that goes on, on the monotonic clock; 0: there is none."""
+        """When the current one began, on the monotonic clock; 0: there is none."""
         return 0 if self._watch is None else self._watch.began_us
 
     def start(self) -> None:
-        """Begin to count, once there are clients who would wait."""
+        """Start counting, once there are clients that would wait."""
         from kstore._fast.network.loop_guard import guard
 
         watch = self._watch
@@ -110,7 +110,7 @@ class LoopHolds:
         self._thread.start()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop."""
         if self._watch is None or self._thread is None:
             return
         self._watch.on_hold = None
@@ -147,7 +147,7 @@ class LoopHolds:
                 self._node.report(told, "" if is_long else f"the loop was held by {name}")
 
     def _keep(self, told: str) -> None:
-        """Where a test reads it."""
+        """Keep it for a test."""
         path = self._node.config[LONG_HOLDS]
         if path:
             with open(path, "a", encoding="utf-8") as file:
@@ -160,15 +160,15 @@ class LoopHolds:
         return row
 
     def _stuck(self, loop_thread: int, began_us: int) -> None:
-        """The guard has found that the loop is stuck."""
+        """The guard's thread has found that the loop is stuck."""
         on_stuck = self.on_stuck
         if on_stuck is not None:
             on_stuck(began_us)
         self._tell_stuck(loop_thread, began_us)
 
     def _tell_stuck(self, loop_thread: int, began_us: int) -> None:
-        """What the guard's own line could not say without Python: where the loop's thread is. On
-        the guard's thread.
+        """Report where the loop's thread is, which the guard's own line could not without Python.
+        Runs on the guard's thread.
         """
         watch = self._watch
         frame = sys._current_frames().get(loop_thread)
@@ -179,7 +179,7 @@ class LoopHolds:
         log.warning("the loop is still held by %s, which is in %s", name, _place(frame))
 
     def metrics(self) -> Metrics:
-        """The counted holds, by what held the loop."""
+        """The counts, by what blocked the loop."""
         yield HOLDS
         for name, row in sorted(self._rows.items()):
             label = f'held_by="{escaped(name)}"'
@@ -196,7 +196,7 @@ class LoopHolds:
 
 
 def _name_of(api_key: int, callback: Any) -> str:
-    """The API's name; else the task's, where it was given one; else that of the function."""
+    """The API's name; or else the task's name if it has one, or the function's."""
     if api_key in APIS:
         return APIS[api_key].name
     while isinstance(callback, partial):

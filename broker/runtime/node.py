@@ -1,5 +1,5 @@
-"""What every part of a broker may ask of the process it is in: who it is, its settings, its loop,
-its clock, the threads that wait for disks, and where the operator is told something.
+"""What every part of a broker may use of its process: id, settings, loop, clock, the threads that
+wait for disks, and reports to the operator.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 class Node:
-    """One broker's process. It knows no part of the broker."""
+    """One broker's process. It does not depend on the broker's parts."""
 
     def __init__(
         self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, report: Report
     ) -> None:
-        """``report`` tells the operator a sentence."""
+        """``report`` reports a sentence to the operator."""
         self.config = config
         self.loop = loop
         self.report = report
@@ -36,7 +36,7 @@ class Node:
         self.dirs = DirThreads(loop, report)
         """The threads of the log dirs."""
         self.dir_reads = DirThreads(loop, report, "kstore-read")
-        """Others, for what reads of their logs lack: they wait behind nothing else."""
+        """Separate threads for reads of logs that are not in memory: they wait for nothing else."""
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
     def now_ms(self) -> int:
@@ -44,13 +44,11 @@ class Node:
         return time.time_ns() // 1_000_000
 
     def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
-        """Run a call that waits for the disk in the one thread for that, in the order of
-        the calls.
-        """
+        """Run a call that waits for the disk in a single thread, in the order of the calls."""
         return self.loop.run_in_executor(self._blocking, call)
 
     def close(self) -> None:
-        """End the threads, after the calls that wait for them."""
+        """End the threads, after their calls."""
         self.dirs.close()
         self.dir_reads.close()
         self._blocking.shutdown(wait=True)

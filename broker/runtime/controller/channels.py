@@ -1,11 +1,11 @@
-"""What the controller has to tell brokers, told in order and until they have answered.
+"""Sends the controller's messages to brokers, in order and until they are answered.
 
-There is a channel per live broker, and a channel remembers *what* has changed, not messages: a
-round builds them from the controller's state as it is then. So changes that come while a broker is
-busy are told together, and what failed is told anew, as it is by then. What a broker can't delete
-yet, since its log dir hangs, is told again a second later, beside all else. A round is StopReplica,
-LeaderAndIsr, UpdateMetadata, each after the answer to the one before it: a leader is ready before
-clients hear of it. To a broker that has just come everything is told, its metadata first.
+There is one channel per live broker. A channel stores *what* has changed, not messages: each round
+builds messages from the controller's current state. So changes that arrive while a broker is busy
+are sent together, and failed messages are built again. A deletion that a broker cannot do yet,
+because its log dir hangs, is sent again a second later, in parallel to everything else. A round is
+StopReplica, LeaderAndIsr, UpdateMetadata, each after the answer to the one before. A broker that
+has just registered gets everything, its metadata first.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ REQUEST_TIMEOUT_S = 30.0
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 MOST_LEADERSHIPS = 250
-"""In one round: a broker that opens logs for long hears of elections in between."""
+"""Leaderships in one round: a broker that takes long to open logs gets elections in between."""
 DONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""Answers to StopReplica after which the replica is not there."""
+"""Answers to StopReplica after which the replica does not exist."""
 
 
 class _News:
-    """What one broker has to hear."""
+    """The changes that one broker must receive."""
 
     def __init__(self) -> None:
         self.full = False
@@ -66,7 +66,7 @@ class _News:
         )  # fmt: skip
 
     def add(self, other: _News) -> None:
-        """Tell this, too."""
+        """Add changes."""
         self.full |= other.full
         self.metadata_due |= other.metadata_due
         self.leaderships |= other.leaderships
@@ -76,8 +76,8 @@ class _News:
             self.stops[replica] = delete or self.stops.get(replica, False)
 
     def split(self, state: ControllerState) -> _News:
-        """Keep as many leaderships as go into one round, elections before new partitions, which
-        take their time to be opened; what is left is returned.
+        """Keep as many leaderships as fit into one round, elections before new partitions, which
+        take longer to open; returns the rest.
         """
         left = _News()
         if self.full or len(self.leaderships) <= MOST_LEADERSHIPS:
@@ -96,7 +96,7 @@ class _News:
 
 
 class Channel:
-    """To one life of one broker."""
+    """A channel to one registration of a broker."""
 
     def __init__(self, channels: Channels, broker: BrokerImage) -> None:
         self.broker = broker
@@ -109,16 +109,14 @@ class Channel:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def tell(self, news: _News) -> None:
-        """Have the broker told, in the next round."""
+        """Send changes to the broker, in the next round."""
         if news:
             self._news.add(news)
             self._wanted += 1
             self._more.set()
 
     def told(self) -> asyncio.Future[None]:
-        """Done when the broker has answered all that it was to be told before this call, or is
-        gone.
-        """
+        """Done when the broker has answered all messages about earlier changes, or is gone."""
         future = asyncio.get_running_loop().create_future()
         if self._told >= self._wanted or self._task.done():
             future.set_result(None)
@@ -127,7 +125,7 @@ class Channel:
         return future
 
     def close(self) -> None:
-        """The broker is gone, or the controller."""
+        """Close it: the broker or the controller is gone."""
         self._task.cancel()
         self._wake(self._wanted)
 
@@ -170,9 +168,9 @@ class Channel:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _round(self, news: _News) -> str | None:
-        """Tell it all; what failed, or None."""
+        """Send all changes; returns what failed, or None."""
         problem = None
-        # Who is to coordinate groups knows first which partitions these have to read first.
+        # A new coordinator of groups must first know which partitions they must read first.
         metadata_first = news.full or bool(self._channels.state.contractions)
         if metadata_first:
             problem = await self._tell_metadata(news)
@@ -250,7 +248,9 @@ class Channel:
     def _stop_later(
         self, replicas: list[tuple[TopicId, int, bool]], failed: dict[tuple[str, int], int]
     ) -> None:
-        """Say again what the broker can't do yet, as its log dir hangs; all else goes on."""
+        """Send again what the broker cannot do yet, because its log dir hangs; everything else
+        continues.
+        """
         news = _News()
         for topic, index, delete in replicas:
             if failed.get((topic.name, index)) == ErrorCode.REQUEST_TIMED_OUT:
@@ -259,7 +259,7 @@ class Channel:
             asyncio.get_running_loop().call_later(LONGEST_PAUSE_S, self.tell, news)
 
     async def _ask(self, request: Any) -> Any:
-        """The broker's answer; a controller of a higher epoch that it knows ends this one."""
+        """The broker's answer; if it knows a controller with a higher epoch, this one ends."""
         request.controller_id = self._channels.controller_id
         request.controller_epoch = self._channels.controller_epoch
         request.broker_epoch = self.broker.epoch
@@ -270,11 +270,11 @@ class Channel:
 
 
 class Decider(Protocol):
-    """The controller, as its channels know it."""
+    """The controller, as its channels see it."""
 
     @property
     def node_id(self) -> int:
-        """The broker that it is."""
+        """Its broker's id."""
 
     @property
     def epoch(self) -> int:
@@ -282,23 +282,23 @@ class Decider(Protocol):
 
     @property
     def state(self) -> ControllerState:
-        """What holds now."""
+        """The current state."""
 
     def deposed(self, why: str) -> None:
-        """Another controller is elected."""
+        """Called when another controller is elected."""
 
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
-        """A broker can't open replicas."""
+        """A broker cannot open replicas."""
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
-        """A broker has deleted replicas that were to be deleted."""
+        """A broker has deleted replicas."""
 
 
 class Channels:
     """All channels of one controller."""
 
     def __init__(self, controller: Decider, peers: Peers, *, tells_epochs: bool) -> None:
-        """``tells_epochs``: the brokers understand broker epochs of ISRs."""
+        """``tells_epochs``: the brokers support broker epochs of ISRs."""
         self.controller_id = controller.node_id
         self.controller_epoch = controller.epoch
         self.when_deposed = controller.deposed
@@ -311,11 +311,11 @@ class Channels:
 
     @property
     def state(self) -> ControllerState:
-        """The controller's state as it is now."""
+        """The controller's current state."""
         return self._controller.state
 
     async def ask(self, broker: BrokerImage, request: Message) -> Any:
-        """A broker's answer, at the address that it registered under."""
+        """A broker's answer, from its registered address."""
         if not self._epochs_told:
             messages.without_epochs(request)
         end = self._peers.endpoint_of(broker.endpoints)
@@ -326,7 +326,7 @@ class Channels:
     def note_failures(
         self, broker: BrokerImage, topics: Iterable[LeaderAndIsrTopic], response: Any
     ) -> None:
-        """Replicas that the broker can't open, or had not been able to and now can."""
+        """Note replicas that the broker cannot open, or can open again."""
         names = {topic.topic_id: topic.topic_name for topic in topics}
         failed = {
             (names[topic.topic_id], row.partition_index)
@@ -337,10 +337,10 @@ class Channels:
         if failed:
             self._when_offline(broker, failed)
 
-    # ---- who ----
+    # ---- brokers ----
 
     def follow(self, brokers: Iterable[BrokerImage]) -> None:
-        """These are alive: channels to others end, those to new ones begin with everything."""
+        """Set the live brokers: channels to others end, those to new ones begin with everything."""
         alive = {broker.node_id: broker for broker in brokers}
         for node, channel in list(self._channels.items()):
             if node not in alive or alive[node].epoch != channel.broker.epoch:
@@ -365,12 +365,12 @@ class Channels:
         }
 
     def close(self) -> None:
-        """End all."""
+        """Close all channels."""
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
 
-    # ---- what ----
+    # ---- changes ----
 
     def tell_brokers(self) -> None:
         """The live brokers have changed."""
@@ -382,7 +382,9 @@ class Channels:
     def tell_partitions(
         self, partitions: Iterable[tuple[str, int]], *, replicas: bool = True
     ) -> None:
-        """Partitions have changed; ``replicas`` says whether those who have them must hear."""
+        """Partitions have changed; ``replicas``: the brokers with replicas must be
+        notified, too.
+        """
         found = set(partitions)
         hearers: dict[int, set[tuple[str, int]]] = {}
         for name, index in found if replicas else ():
@@ -396,7 +398,7 @@ class Channels:
             channel.tell(news)
 
     def tell_leader(self, topic: str, index: int) -> None:
-        """A leader has shown that it does not know its partition's state."""
+        """A leader does not know its partition's state."""
         image = self.state.partition(topic, index)
         channel = None if image is None else self._channels.get(image.leader)
         if channel is not None:
@@ -405,14 +407,14 @@ class Channels:
             channel.tell(news)
 
     def tell_deleted(self, topic: TopicId, count: int) -> None:
-        """A topic is no more."""
+        """A topic is deleted."""
         for channel in self._channels.values():
             news = _News()
             news.deleted = {topic: count}
             channel.tell(news)
 
     def tell_stop(self, topic: TopicId, index: int, nodes: Iterable[int], *, delete: bool) -> None:
-        """Replicas are to stop."""
+        """Replicas must stop."""
         for node in nodes:
             channel = self._channels.get(node)
             if channel is not None:
@@ -421,12 +423,14 @@ class Channels:
                 channel.tell(news)
 
     def told(self, nodes: Iterable[int] | None = None) -> list[asyncio.Future[None]]:
-        """Per live broker (of these), a future that is done when it has answered all so far."""
+        """For each live broker (of these), a future that is done when it has answered everything so
+        far.
+        """
         asked = self._channels.keys() if nodes is None else nodes
         return list(self.told_by(asked).values())
 
     def told_by(self, nodes: Iterable[int]) -> dict[int, asyncio.Future[None]]:
-        """The same by broker, of these those that are alive."""
+        """The same by broker, for the live ones of these."""
         found = self._channels
         return {node: found[node].told() for node in nodes if node in found}
 
@@ -434,7 +438,7 @@ class Channels:
 def _pieces(
     state: ControllerState, partitions: set[tuple[str, int]], *, everything: bool
 ) -> Iterator[tuple[str, Sequence[int]]]:
-    """Some partitions, or all, by topic and a few at a time."""
+    """Some partitions, or all, by topic, in pieces."""
     if everything:
         yield from state.pieces(list(state.topics))
         return
@@ -447,7 +451,7 @@ def _pieces(
 
 
 def _add(topics: list[T], topic: T | None) -> None:
-    """Put a piece to the others, with those of the same topic."""
+    """Add a piece, together with others of the same topic."""
     if topic is None:
         return
     if topics and topics[-1].topic_id == topic.topic_id:

@@ -1,5 +1,5 @@
-"""What the controller reads of contractions in the coordination store, and writes: the part of its
-store (store.py) that is only theirs.
+"""Contractions in the coordination store, as the controller reads and writes them: a part of its
+store (store.py).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["ContractionStore"]
 
 
 class ContractionStore:
-    """``write`` does groups of operations, as one controller may."""
+    """``write`` executes groups of operations for one controller."""
 
     def __init__(self, store: Store, write: Callable[[Sequence[list[Op]]], None]) -> None:
         self._store = store
         self._write = write
 
     def load(self, topics: Iterable[TopicImage]) -> list[Contraction]:
-        """The topics that shrink. One whose last partitions were being taken away loses the rest of
-        them; a node of a topic that is no more goes.
+        """Read the contractions. If the last partitions of a topic were being removed, this removes
+        the rest of them; nodes of deleted topics are deleted.
         """
         known = {topic.name: topic for topic in topics}
         found = []
@@ -50,19 +50,19 @@ class ContractionStore:
         return found
 
     def begin(self, contraction: Contraction) -> None:
-        """Keep which partitions retire, and today's leader epochs."""
+        """Store the retired partitions, and the current leader epochs."""
         self._write([[Create(_path(contraction), _node(contraction))]])
 
     def decide(self, contraction: Contraction) -> None:
-        """From now on there is no way back."""
+        """Decide the contraction, which then cannot be rolled back."""
         self._write([[Set(_path(contraction), _node(contraction))]])
 
     def cancel(self, name: str) -> None:
-        """The topic keeps all its partitions."""
+        """Roll back: the topic keeps all its partitions."""
         self._write([[Delete(f"{CONTRACTIONS}/{name}")]])
 
     def remove_retired(self, name: str, first: int) -> None:
-        """The nodes of partitions from an index on, then the contraction's."""
+        """Delete the nodes of partitions from an index on, then the contraction's."""
         self._write(removal_ops(self._store, name, first))
 
 

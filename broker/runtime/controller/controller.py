@@ -1,8 +1,9 @@
-"""The controller: the one broker that decides who leads which partition, and tells all others.
+"""The controller: the broker that elects the leaders of all partitions and notifies the other
+brokers.
 
-Here it follows what happens in the cluster, and answers brokers and clients. How a decision happens
-is in decisions.py, what concerns whole topics in topics.py and growth.py, elections and
-reassignments that somebody asked for in moves.py.
+This file follows events in the cluster, and answers brokers and clients. decisions.py executes
+decisions, topics.py and growth.py change whole topics, moves.py handles requested elections and
+reassignments.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ RETRY_S = 0.1
 AWAY_RETRY_S = 0.5
 SETTINGS_S = 1.0
 HANDED_OVER_S = 2.0
-"""How long a controlled shutdown waits for brokers to hear whom they lead and follow now."""
+"""How long a controlled shutdown waits for brokers to receive their new leaders and followers."""
 T = TypeVar("T")
 
 
 class Controller(Decisions):
-    """One controller epoch. All methods belong to the broker's loop."""
+    """One controller epoch. All methods run on the broker's loop."""
 
     def __init__(
         self,
@@ -76,11 +77,11 @@ class Controller(Decisions):
         self._changed_configs: set[str] = set()
         self._changed_cluster = False
 
-    # ---- life ----
+    # ---- start and end ----
 
     async def start(self) -> None:
-        """Read everything, see to partitions that have lost their leader, and begin to tell
-        brokers. StoreError where the store fails, or another controller was elected.
+        """Read everything, elect leaders of leaderless partitions, and begin to notify brokers.
+        StoreError if the store fails, or another controller was elected.
         """
         await self.in_store(self._watch)
         async with self._one_at_a_time:
@@ -91,7 +92,7 @@ class Controller(Decisions):
         self.spawn(self.shrinking.follow_retired)
 
     def gauges(self) -> Work[dict[str, int]]:
-        """What metrics tell of the controller."""
+        """Metrics of the controller."""
         found = yield from super().gauges()
         return found | {
             "controller_expanding_topics": len(self.state.expansions),
@@ -102,14 +103,16 @@ class Controller(Decisions):
         }
 
     def loaded(self, found: Found) -> None:
-        """Take what is under way through its other steps."""
+        """Continue unfinished changes."""
         for expansion in found.expansions:
             self.spawn(self.growth.finish, expansion.topic.name)
         for contraction in found.contractions:
             self.spawn(self.shrinking.finish, contraction.topic.name)
 
     def read_anew(self) -> None:
-        """What the store says is not known any more; whoever follows the brokers comes first."""
+        """Read the store again, because its state is unknown; the task that follows the brokers
+        does it first.
+        """
         super().read_anew()
         self.brokers_changed.set()
 
@@ -126,7 +129,7 @@ class Controller(Decisions):
         ]
 
     def _on_watch(self, event: WatchEvent) -> None:
-        """Runs on a thread of the store's."""
+        """Runs on a thread of the store."""
         with suppress(RuntimeError):  # the loop is closed
             self._node.loop.call_soon_threadsafe(self._note, event.path)
 
@@ -183,7 +186,7 @@ class Controller(Decisions):
             await self.in_store(self.store.forget_shutdowns, shut_down)
 
     async def _take_configs(self) -> None:
-        """Topic configs have changed; a leaderless partition may now have any leader, and others
+        """Topic configs have changed: a leaderless partition may now elect any leader, and others
         may be eligible.
         """
         names, self._changed_configs = self._changed_configs, set()
@@ -203,8 +206,8 @@ class Controller(Decisions):
         await self.commit(await self.changes(await self.read_configs_of(names)))
 
     async def _take_failed_log_dirs(self) -> None:
-        """Brokers whose log dirs have failed are told anew what they lead and follow: they answer
-        which of it they can't.
+        """Brokers with failed log dirs get their leaderships and followers again: they answer which
+        of these they cannot serve.
         """
         brokers = await self.in_store(self.store.failed_log_dirs)
         if brokers:
@@ -217,21 +220,23 @@ class Controller(Decisions):
             )
 
     async def _follow_settings(self) -> None:
-        """Unclean elections may be allowed, or forbidden, for all topics at run time."""
+        """Follow whether unclean elections are allowed for all topics, which can change at run
+        time.
+        """
         while self.active:
             await asyncio.sleep(SETTINGS_S)
             if self.config[UNCLEAN_ELECTION] != self.state.allow_unclean:
-                with suppress(KafkaError):  # the next look tries again
+                with suppress(KafkaError):  # the next check tries again
                     await self.exclusively(self._take_settings)
 
     async def _take_settings(self) -> None:
         self.state = self.state._replace(allow_unclean=self.config[UNCLEAN_ELECTION])
         await self.commit(await self.changes(self.state.topics))
 
-    # ---- what leaders and leaving brokers ask for ----
+    # ---- requests of leaders and leaving brokers ----
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Take over ISRs that leaders propose, all of a request in one write."""
+        """Apply ISRs that leaders propose, all of a request in one write."""
         try:
             return await self.exclusively(self._alter, request)
         except KafkaError as problem:
@@ -267,7 +272,7 @@ class Controller(Decisions):
         return response
 
     def _fill(self, topic: str, answer: AlteredPartition) -> None:
-        """What holds now; the leader that was refused for an old version is told it once more."""
+        """Fill in the current state; a leader that was refused for an old version gets it again."""
         partition = self.state.partition(topic, answer.partition_index)
         if partition is None:
             return
@@ -280,11 +285,11 @@ class Controller(Decisions):
             self.channels.tell_leader(topic, answer.partition_index)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move what a broker leads to others; returns what it still leads though another replica
-        is alive. KafkaError: STALE_BROKER_EPOCH for another life of it.
+        """Move a broker's leaderships to others; returns the partitions that it still leads though
+        another replica is alive. KafkaError: STALE_BROKER_EPOCH for an earlier registration.
 
-        Live brokers have heard of it before the answer, if they don't take long: clients find the
-        new leaders ready.
+        Live brokers know of it before the answer, unless they take long: clients find the new
+        leaders ready.
         """
         left = await self.exclusively(self._shut_down, broker_id, broker_epoch)
         waited_for = self.channels.told()
@@ -312,12 +317,14 @@ class Controller(Decisions):
     # ---- topics: topics.py, growth.py ----
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Make a topic and return its image; TopicError. With validate_only nothing is made."""
+        """Create a topic and return its image; TopicError. With validate_only nothing is
+        created.
+        """
         return await self.topics.create(new, validate_only=validate_only)
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let a topic grow (KIP-253), or shrink if that is asked for; returns when its new
-        partitions are made, or it is decided. TopicError.
+        """Expand a topic (KIP-253), or contract it if requested; returns when the new partitions
+        exist, or the contraction is decided. TopicError.
         """
         if new.may_shrink and await answered(self.exclusively(self._is_smaller, new)):
             await self.shrinking.shrink(new, validate_only=validate_only)
@@ -325,8 +332,8 @@ class Controller(Decisions):
         await self.growth.add_partitions(new, validate_only=validate_only)
 
     async def _is_smaller(self, new: NewPartitions) -> bool:
-        """Whether a topic is asked to shrink; asked where the state is known: a new controller may
-        have read nothing yet.
+        """Whether the request is for a contraction. It is checked when the state is known: a new
+        controller may have read nothing yet.
         """
         topic = self.state.topics.get(new.name)
         return topic is not None and new.total_count < len(topic.partitions)
@@ -340,8 +347,8 @@ class Controller(Decisions):
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, Refusal | None]:
-        """Elect preferred leaders (0), or any for leaderless partitions (1); None asks for all that
-        need it. Per partition why none was elected, or None. KafkaError.
+        """Elect preferred leaders (0), or any for leaderless partitions (1); None means all that
+        need it. For each partition, why none was elected, or None. KafkaError.
         """
         return await self.moves.elect_leaders(election_type, partitions)
 
@@ -351,15 +358,15 @@ class Controller(Decisions):
         *,
         allow_factor_change: bool = True,
     ) -> dict[TopicPartition, Refusal | None]:
-        """Begin reassignments, or cancel those under way (None); per partition why that is refused,
-        or None. KafkaError.
+        """Begin reassignments, or cancel unfinished ones (None); for each partition, why that is
+        refused, or None. KafkaError.
         """
         return await self.moves.alter_reassignments(asked, allow_factor_change=allow_factor_change)
 
     async def list_reassignments(
         self, asked: Sequence[TopicPartition] | None = None
     ) -> list[Ongoing]:
-        """Reassignments under way, of all partitions or of these. KafkaError."""
+        """Unfinished reassignments, of all partitions or of these. KafkaError."""
         return await self.moves.list_reassignments(asked)
 
 

@@ -1,7 +1,8 @@
-"""How a controller decides: one thing at a time, written to the store, taken over, and told.
+"""Executes a controller's decisions: one at a time, each is written to the store, applied, and sent
+to brokers.
 
-Decisions are state/controller's; what is decided, and when, is controller.py's and the files beside
-it. A write that fails leaves open what the store holds, so everything is read anew then.
+state/controller makes the decisions; controller.py and other files of this folder trigger them.
+After a failed write the store's contents are unknown, so everything is read again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 
 class Decisions(ABC):
-    """Those of one controller epoch. All methods belong to the broker's loop."""
+    """The decisions of one controller epoch. All methods run on the broker's loop."""
 
     def __init__(
         self,
@@ -58,8 +59,8 @@ class Decisions(ABC):
         epoch_version: int,
         keep_promise: Callable[[], Awaitable[None]],
     ) -> None:
-        """``epoch_version`` is the version of /controller_epoch, without which no write counts;
-        ``keep_promise`` is waited for before anybody is elected: see membership/outage.py.
+        """``epoch_version`` is the version of /controller_epoch, which every write checks;
+        ``keep_promise`` is awaited before any election: see membership/outage.py.
         """
         self.node_id = node.node_id
         self.epoch = controller_epoch
@@ -70,9 +71,9 @@ class Decisions(ABC):
         self.store = ControllerStore(store, controller_epoch, epoch_version)
         self._epoch_version = epoch_version
         self.kept_away: frozenset[int] = frozenset()
-        """The brokers that are registered, and too old to take part."""
+        """Registered brokers that are too old to take part."""
         self.brokers_changed = asyncio.Event()
-        """Set to have the list of brokers read again."""
+        """Set it to read the list of brokers again."""
         self.keep_promise = keep_promise
         self._one_at_a_time = asyncio.Lock()
         self.generation = 0
@@ -84,7 +85,7 @@ class Decisions(ABC):
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
-        """Stop. What is under way is left as it is, for the next controller to finish."""
+        """Stop. Unfinished changes are left to the next controller."""
         self._over = self._over or "it was closed"
         watches, self._watches = self._watches, []
         for watch in watches:
@@ -96,8 +97,8 @@ class Decisions(ABC):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def deposed(self, why: str) -> None:
-        """Another controller is elected, or this broker's session is over: nothing is decided any
-        more. The election is the member's business, which sees the same in the store.
+        """Another controller is elected, or this broker's session is over: no more decisions. The
+        member handles the election, which it sees in the store.
         """
         if self._over is None:
             LOGGER.info("this broker's controller of epoch %d is over: %s", self.epoch, why)
@@ -106,7 +107,7 @@ class Decisions(ABC):
 
     @property
     def active(self) -> bool:
-        """Whether it decides: not closed, and no other known to be elected."""
+        """Whether it makes decisions: it is not closed, and no other is known to be elected."""
         return self._over is None
 
     def gauges(self) -> Work[dict[str, int]]:
@@ -128,7 +129,7 @@ class Decisions(ABC):
         }
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """Run something beside everything else; it ends with the controller."""
+        """Run a background task that ends with the controller."""
         task = asyncio.get_running_loop().create_task(self._guarded(work, args))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -143,7 +144,7 @@ class Decisions(ABC):
             LOGGER.exception("a task of the controller failed")
 
     async def _load(self) -> None:
-        """Take over what the store says, and begin all channels anew."""
+        """Apply the store's contents, and restart all channels."""
         await self.keep_promise()
         self.store = ControllerStore(self.coordination, self.epoch, self._epoch_version)
         found: Found = await self.in_store(self.store.load)
@@ -167,7 +168,7 @@ class Decisions(ABC):
         self.loaded(found)
 
     def admit(self, registered: Mapping[int, BrokerImage]) -> dict[int, BrokerImage]:
-        """Those that take part; the operator is told of the others."""
+        """The brokers that take part; the others are reported to the operator."""
         admitted = self.state.admitted(registered)
         kept_away = frozenset(registered.keys() - admitted.keys())
         if kept_away - self.kept_away:
@@ -180,7 +181,7 @@ class Decisions(ABC):
         return admitted
 
     async def with_settings(self, state: ControllerState) -> ControllerState:
-        """The state with what is set for the whole cluster now."""
+        """The state with the current settings of the whole cluster."""
         settings = await self.in_store(read_settings, self.coordination)
         own: int = self.config[MIN_INSYNC_REPLICAS]
         min_isr = own if settings.min_isr is None else settings.min_isr
@@ -190,9 +191,9 @@ class Decisions(ABC):
         return state
 
     async def read_settings(self, touched: Collection[int]) -> None:
-        """Before somebody is elected: a leader may have let the high watermark move on, since
-        min.insync.replicas was lowered, before that was heard of here. Eligible replicas that
-        may not have all records then are not eligible.
+        """Read settings before an election: since min.insync.replicas was lowered, a leader may
+        have advanced the high watermark before this controller knew of it. Eligible replicas that
+        may not have all records are then no longer eligible.
         """
         self.state = await self.with_settings(self.state)
         concerned = {
@@ -203,7 +204,7 @@ class Decisions(ABC):
         await self.read_configs_of(concerned)
 
     async def read_configs_of(self, names: set[str]) -> list[str]:
-        """Take over the configs of topics; returns those whose configs have changed."""
+        """Apply the configs of topics; returns the topics whose configs have changed."""
         changed = []
         for name in names & self.state.topics.keys() if "" not in names else self.state.topics:
             configs = await self.in_store(self.store.topic_configs, name)
@@ -216,11 +217,11 @@ class Decisions(ABC):
     # ---- one decision at a time ----
 
     async def exclusively(self, step: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run a step that reads the state, decides, and commits, while nothing else does. It goes
-        on when whoever waits for it is cancelled: what is written has to be taken over.
+        """Run a step that reads the state, decides, and commits, exclusively. It continues if its
+        caller is cancelled, because a write must be applied.
 
-        KafkaError: NOT_CONTROLLER where this is over; REQUEST_TIMED_OUT where the store failed, and
-        what was asked for may or may not happen; the same at once while the store is away.
+        KafkaError: NOT_CONTROLLER if this controller has ended; REQUEST_TIMED_OUT if the store
+        failed and the change may or may not happen, or at once while the store is unavailable.
         """
         task = asyncio.get_running_loop().create_task(self._run_alone(step, args))
         self._tasks.add(task)
@@ -245,7 +246,7 @@ class Decisions(ABC):
     def _step_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # its waiter has it, if there still is one
+            task.exception()  # its caller gets it, if it still waits
 
     async def _run_alone(self, step: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
         async with self._one_at_a_time:
@@ -267,19 +268,19 @@ class Decisions(ABC):
             except (KafkaError, TopicError):
                 raise  # a refusal, before anything was written
             except Exception:
-                self.read_anew()  # a defect: nobody knows how far it came
+                self.read_anew()  # a defect: how far it came is unknown
                 raise
 
     @abstractmethod
     def loaded(self, found: Found) -> None:
-        """Everything was read from the store, with expansions and contractions under way."""
+        """Called when everything was read from the store, including expansions and contractions."""
 
     def read_anew(self) -> None:
-        """What the store says is not known any more."""
+        """Read the store again, because its state is unknown."""
         self._stale = True
 
     async def commit(self, changes: Sequence[PartitionChange]) -> None:
-        """Write changes, take them over, tell whom they concern. Only within `exclusively`."""
+        """Write changes, apply them, and notify brokers. Only within `exclusively`."""
         if not changes:
             return
         before = self.state.topics
@@ -304,7 +305,7 @@ class Decisions(ABC):
             await self.in_store(self.store.write_changes, self.state, changes)
 
     async def in_store(self, call: Callable[..., T], *args: Any) -> T:
-        """Run a blocking call to the store in the thread for that."""
+        """Run a blocking call to the store in its thread."""
         result: T = await self._node.run_blocking(lambda: call(*args))
         return result
 
@@ -315,7 +316,9 @@ class Decisions(ABC):
         written: Mapping[tuple[str, int], int] = events.NOT_READ,
         unclean: frozenset[int] = frozenset(),
     ) -> list[PartitionChange]:
-        """What the live brokers call for, piece by piece, with turns for others in between."""
+        """The changes that the live brokers require, in pieces, with turns for others in
+        between.
+        """
         changes: list[PartitionChange] = []
         slices = Slices()
         for name, indexes in self.state.pieces(list(topics)):
@@ -325,10 +328,10 @@ class Decisions(ABC):
             await slices.breathe()
         return changes
 
-    # ---- what brokers answer ----
+    # ---- answers of brokers ----
 
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
-        """A broker can't open replicas: for them it counts as dead, until its next life."""
+        """A broker cannot open replicas: for them it counts as dead until it restarts."""
         self.spawn(self.in_the_end, self._take_failed, broker, failed)
 
     async def _take_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
@@ -345,7 +348,7 @@ class Decisions(ABC):
         self.channels.tell_partitions(failed, replicas=False)
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
-        """A broker has deleted replicas that were to be deleted."""
+        """A broker has deleted replicas."""
         self.spawn(self.in_the_end, self._take_deleted, node, deleted)
 
     async def _take_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:

@@ -1,8 +1,8 @@
-"""How the controller lets a topic grow (KIP-253): see preparing.py.
+"""How the controller expands a topic (KIP-253): see preparing.py.
 
-Once an expansion is prepared, leaders ask the new count of producers. Commit, once every leader has
-answered or has lost its registration: the new partitions are made, with the leader epochs that the
-others had before.
+Once an expansion is prepared, leaders require producers to know the new count. It is committed when
+every leader has answered or has lost its registration: then the new partitions are created, with
+the leader epochs that the others had before.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ LOGGER = logging.getLogger("kstore.controller")
 
 
 class ControllerGrowth(Preparing[Expansion]):
-    """The part of one controller that concerns topics on their way to more partitions."""
+    """The part of one controller that handles expansions."""
 
     @property
     def under_way(self) -> Mapping[str, Expansion]:
-        """The expansions that are prepared, or not quite done."""
+        """The expansions that are prepared but not complete."""
         return self._controller.state.expansions
 
     def is_decided(self, change: Expansion) -> bool:
-        """Whether new partitions are made already."""
+        """Whether the new partitions exist already."""
         return self._controller.state.is_decided(change)
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let a topic grow; returns when its new partitions are made. TopicError: it is refused, or
-        rolled back and may be asked for again (REQUEST_TIMED_OUT).
+        """Expand a topic; returns when its new partitions exist. TopicError: it is refused, or was
+        rolled back and may be requested again (REQUEST_TIMED_OUT).
         """
         controller = self._controller
         topic = await answered(controller.exclusively(self._prepare, new, validate_only))
@@ -50,7 +50,7 @@ class ControllerGrowth(Preparing[Expansion]):
             return
         await self.wait_for_end(topic)
         have = len(controller.state.topics[new.name].partitions)
-        if have < new.total_count:  # another expansion began before this was looked at
+        if have < new.total_count:  # another expansion began before this check
             why = f"'{new.name}' kept its {have} partitions: a leader did not answer. Try again."
             raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
 
@@ -60,7 +60,7 @@ class ControllerGrowth(Preparing[Expansion]):
         known = state.expansions.get(new.name)
         if known is not None:
             if new.assignments is None and state.count(new.name) == new.total_count:
-                return None if validate_only else known.topic  # asked for again: wait for its end
+                return None if validate_only else known.topic  # a repetition: wait for its end
             raise TopicError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"'{new.name}' is already growing: try again when that is done.",
@@ -79,11 +79,11 @@ class ControllerGrowth(Preparing[Expansion]):
         return topic_id
 
     async def obstacle(self, change: Expansion, silent: Collection[int]) -> str:
-        """Only a leader that is silent."""
+        """Only a leader that does not answer."""
         return self.silent_leaders(change.topic.name, silent)
 
     async def commit(self, change: Expansion, generation: int, silent: set[int]) -> bool:
-        """Make the new partitions."""
+        """Create the new partitions."""
         controller = self._controller
         state = controller.state
         name = change.topic.name
@@ -93,8 +93,8 @@ class ControllerGrowth(Preparing[Expansion]):
             return False
         topic = state.topics[name]
         first = len(topic.partitions)
-        # Clients take no leader epoch that is smaller than one that they know, and there may have
-        # been partitions of these numbers before the topic shrank.
+        # Clients ignore a leader epoch that is smaller than a known one, and partitions with these
+        # numbers may have existed before a contraction.
         epoch = max(each.leader_epoch for each in topic.partitions) + 1
         new = tuple(
             events.new_partition(state, each, silent)._replace(leader_epoch=epoch)
@@ -118,18 +118,20 @@ class ControllerGrowth(Preparing[Expansion]):
         return True
 
     def stands(self, change: Expansion, silent: Collection[int]) -> bool:
-        """If it is decided already, or who is silent leads no more."""
+        """Whether it is decided already, or the brokers that do not answer are no longer
+        leaders.
+        """
         return self.is_decided(change) or not self.silent_leaders(change.topic.name, silent)
 
     async def forget(self, name: str) -> None:
-        """The partitions to come do not come."""
+        """Roll back: the new partitions are not created."""
         controller = self._controller
         await controller.in_store(controller.store.cancel_expansion, controller.state.topics[name])
         controller.state = controller.state.without_expansion(name)
 
 
 def _refuse_after_contraction(state: ControllerState, name: str) -> None:
-    """New partitions would have the numbers of those that retire: their logs have to be gone."""
+    """New partitions would have the numbers of retired ones, whose logs must be deleted first."""
     topic = state.topics[name]
     have = len(topic.partitions)
     contraction = state.contractions.get(name)

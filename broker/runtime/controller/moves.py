@@ -1,5 +1,5 @@
-"""Elections and reassignments that somebody asked for, and the balance of leaderships over time:
-the rules are state/election.py's and state/reassignment_steps.py's.
+"""Requested elections and reassignments, and periodic balancing of leaders. The rules are in
+state/election.py and state/reassignment_steps.py.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["ControllerMoves", "Ongoing"]
 
 MAX_ELECTIONS = 1000
-"""In one round of balancing, as in Kafka."""
+"""The limit of elections in one round of balancing, as in Kafka."""
 
 
 class Ongoing(NamedTuple):
-    """A reassignment under way."""
+    """An unfinished reassignment."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -51,15 +51,15 @@ class ControllerMoves:
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, Refusal | None]:
-        """Elect preferred leaders, or any for leaderless partitions; None asks for all partitions,
-        of which those that need no election are not told. Per partition why none was elected, or
+        """Elect preferred leaders, or any for leaderless partitions; None means all partitions, of
+        which those that need no election are left out. For each partition, why none was elected, or
         None. KafkaError.
         """
         controller = self._controller
         return await controller.exclusively(self._elect, election_type, partitions)
 
     async def raise_leader_epochs(self, least: Mapping[TopicPartition, int]) -> None:
-        """Have the same leaders go on in epochs that are at least so large. KafkaError."""
+        """Raise leader epochs to at least these values, with the same leaders. KafkaError."""
         await self._controller.exclusively(self._raise, least)
 
     async def _raise(self, least: Mapping[TopicPartition, int]) -> None:
@@ -89,7 +89,7 @@ class ControllerMoves:
         return answers
 
     async def balance_leaders(self) -> None:
-        """From time to time, hand leaderships back to the brokers that are the first choice."""
+        """Periodically move leadership back to preferred leaders."""
         config = self._controller.config
         while self._controller.active:
             await asyncio.sleep(config["leader.imbalance.check.interval.seconds"])
@@ -111,8 +111,8 @@ class ControllerMoves:
         *,
         allow_factor_change: bool = True,
     ) -> dict[TopicPartition, Refusal | None]:
-        """Begin reassignments, or cancel those under way (None); per partition why that is refused,
-        or None. KafkaError.
+        """Begin reassignments, or cancel unfinished ones (None); for each partition, why that is
+        refused, or None. KafkaError.
         """
         return await self._controller.exclusively(self._alter, asked, allow_factor_change)
 
@@ -134,7 +134,7 @@ class ControllerMoves:
     def _move(
         self, place: TopicPartition, target: Sequence[int] | None, allow_factor_change: bool
     ) -> PartitionChange | Refusal | None:
-        """The change that is asked for, why it is refused, or None if all is so already."""
+        """The requested change, why it is refused, or None if nothing changes."""
         state = self._controller.state
         name, index = place
         partition = state.partition(name, index)
@@ -161,7 +161,7 @@ class ControllerMoves:
     async def list_reassignments(
         self, asked: Sequence[TopicPartition] | None = None
     ) -> list[Ongoing]:
-        """Reassignments under way, of all partitions or of these. KafkaError."""
+        """Unfinished reassignments, of all partitions or of these. KafkaError."""
         return await self._controller.exclusively(self._list, asked)
 
     async def _list(self, asked: Sequence[TopicPartition] | None) -> list[Ongoing]:

@@ -1,15 +1,15 @@
-"""How the controller changes the number of a topic's partitions: it prepares, and then commits or
+"""How the controller changes a topic's partition count: it prepares the change, and then commits or
 rolls back, within `kstore.expansion.timeout.ms`.
 
-Prepare: a marker in the store keeps the leader epochs that the partitions have; they begin new
-ones, and their leaders are told these and what is to be. What commit and roll back are is
-growth.py's and shrinking.py's.
-Half the time is for all brokers with replicas to answer. Who leads and has not answered by then is
-fenced: another replica in sync leads, in another leader epoch, so nobody follows the silent one. A
-partition that nobody else can lead, and whose leader is silent to the end, makes the topic keep
-what it has: the marker goes, and the leaders are told the old count.
+Prepare: a marker in the store has the current leader epochs; the partitions begin new ones, and
+their leaders receive these and the planned change. growth.py and shrinking.py define commit and
+rollback. All brokers with replicas must answer within half of the time. A leader that has not
+answered by then is fenced: another in-sync replica is elected with a new leader epoch, so no
+replica follows the former leader. If a partition has no other candidate, and its leader does not
+answer until the end, the topic keeps its partitions: the marker is deleted, and the leaders receive
+the old count.
 
-A crash between any two steps leaves the marker, from which the next controller goes on.
+After a crash between any two steps, the marker remains, and the next controller continues from it.
 """
 
 from __future__ import annotations
@@ -44,55 +44,55 @@ __all__ = ["Preparing", "brokers"]
 
 LOGGER = logging.getLogger("kstore.controller")
 RESUME_S = 0.5
-"""How often a change that was interrupted looks whether the store is back."""
+"""How often an interrupted change checks whether the store is available again."""
 P = TypeVar("P", Expansion, Contraction)
 
 
 class Preparing(ABC, Generic[P]):
-    """The part of one controller that concerns topics on their way to another count."""
+    """The part of one controller that changes partition counts."""
 
     def __init__(self, controller: Decisions, node: Node) -> None:
         self.rolled_back = 0
         self.last_ms = 0
-        """How long the last one took from its first step to its result."""
+        """How long the last change took from its first step to its result."""
         self._controller = controller
         self._node = node
         self._deadlines: dict[P, float] = {}
         self._since: dict[P, float] = {}
         self._undone: dict[TopicId, str] = {}
-        """Why topics that somebody wants to change have kept what they had."""
+        """Topic to the reason why its requested change was rolled back."""
 
     @property
     @abstractmethod
     def under_way(self) -> Mapping[str, P]:
-        """Those that are prepared, or decided and not yet done, by topic."""
+        """The changes that are prepared, or decided and not complete, by topic."""
 
     @abstractmethod
     def is_decided(self, change: P) -> bool:
-        """Whether there is no way back."""
+        """Whether it can no longer be rolled back."""
 
     @abstractmethod
     async def obstacle(self, change: P, silent: Collection[int]) -> str:
-        """Why a prepared one can't be committed, in the end; "" where it can. Brokers are silent
-        that have not answered.
+        """Why a prepared change cannot be committed at the end of its time; "" if it can.
+        ``silent``: brokers that have not answered.
         """
 
     @abstractmethod
     async def commit(self, change: P, generation: int, silent: set[int]) -> bool:
-        """Do it; False if what was waited for has to be told anew."""
+        """Commit; False if leaders must be notified again first."""
 
     @abstractmethod
     def stands(self, change: P, silent: Collection[int]) -> bool:
-        """Whether what was in the way of a change is so no more."""
+        """Whether the obstacle to a change no longer exists."""
 
     @abstractmethod
     async def forget(self, name: str) -> None:
-        """Let a topic keep what it has."""
+        """Roll back: the topic keeps its partitions."""
 
-    # ---- its steps ----
+    # ---- steps ----
 
     async def wait_for_end(self, topic: TopicId) -> None:
-        """Take what is prepared for a topic to its end; TopicError if it was rolled back."""
+        """Complete a topic's prepared change; TopicError if it was rolled back."""
         await answered(self.finish(topic.name))
         why = self._undone.get(topic)
         if why is not None:
@@ -102,8 +102,8 @@ class Preparing(ABC, Generic[P]):
             raise deleted_meanwhile(topic.name)
 
     async def finish(self, name: str) -> None:
-        """Take one that is prepared to its end, one or the other. KafkaError where the store is
-        away: it is taken there once the store is back.
+        """Complete a prepared change: commit or roll back. KafkaError if the store is unavailable;
+        the change is completed once it is back.
         """
         controller = self._controller
         try:
@@ -114,7 +114,7 @@ class Preparing(ABC, Generic[P]):
             raise
 
     async def _finish_when_back(self, name: str) -> None:
-        """Leaders know the new count by now and refuse the old one: somebody has to finish."""
+        """Complete the change later: leaders know the new count already and refuse the old one."""
         controller = self._controller
         while controller.active:
             await asyncio.sleep(RESUME_S)
@@ -144,7 +144,7 @@ class Preparing(ABC, Generic[P]):
                 return
 
     def begin(self, topic: TopicId) -> None:
-        """A topic is to be changed: what became of it before counts no more."""
+        """Begin a change of a topic: forget the result of earlier ones."""
         under_way = self.under_way
         for each in [e for e in self._since if under_way.get(e.topic.name) != e]:
             self._deadlines.pop(each, None)
@@ -157,13 +157,13 @@ class Preparing(ABC, Generic[P]):
         self._undone.pop(topic, None)
 
     def ended(self, change: P) -> None:
-        """It is decided."""
+        """The change was committed."""
         self._deadlines.pop(change, None)
         since = self._since.pop(change, self._node.loop.time())
         self.last_ms = round((self._node.loop.time() - since) * 1000)
 
     def undone(self, change: P, why: str) -> None:
-        """It was rolled back; its leaders hear what counts now."""
+        """The change was rolled back; its leaders receive the current count."""
         self.ended(change)
         self._undone[change.topic] = why
         self.rolled_back += 1
@@ -172,21 +172,21 @@ class Preparing(ABC, Generic[P]):
         self._controller.channels.tell_partitions(partitions_of(topic))
 
     def is_outdated(self, change: P, generation: int, silent: Collection[int]) -> bool:
-        """Whether the state was read anew since leaders were told, or another leads that has not
+        """Whether the state was read again since leaders were notified, or a new leader has not
         answered.
         """
         leaders = self.leaders(change.topic.name)
         return self._controller.generation != generation or not leaders.isdisjoint(silent)
 
     def left_s(self, change: P) -> float:
-        """How long it may take yet."""
+        """The remaining time."""
         return self._deadline(change) - self._node.loop.time()
 
     def _deadline(self, change: P) -> float:
-        """When it has to be decided, by the loop's clock."""
+        """When it must be decided, by the loop's clock."""
         known = self._deadlines.get(change)
         if change not in self._since:
-            return self._node.loop.time()  # somebody else has ended it meanwhile
+            return self._node.loop.time()  # it has ended meanwhile
         if known is None:
             timeout_ms, now_ms = self._controller.config[TIMEOUT], self._node.now_ms()
             begun_ms = now_ms if change.begun_ms == NOT_KNOWN else change.begun_ms
@@ -195,7 +195,7 @@ class Preparing(ABC, Generic[P]):
         return known
 
     async def _roll_back(self, change: P, silent: set[int], why: str) -> bool:
-        """Let the topic keep what it has, and its leaders hear so; False where it is to go on."""
+        """Roll back, and notify the leaders; False if the change should continue."""
         name = change.topic.name
         if self.under_way.get(name) != change:
             return True
@@ -206,8 +206,8 @@ class Preparing(ABC, Generic[P]):
         return True
 
     async def _begin_epochs(self, name: str) -> None:
-        """Begin new leader epochs where that has not happened since it was prepared, and let all
-        replicas hear what is to be.
+        """Begin new leader epochs if that has not happened since the preparation, and notify all
+        replicas of the planned change.
         """
         state = self._controller.state
         change = self.under_way.get(name)
@@ -224,7 +224,9 @@ class Preparing(ABC, Generic[P]):
         self._controller.channels.tell_partitions(partitions_of(topic))
 
     async def _silent_brokers(self, change: P) -> set[int]:
-        """Wait for the brokers' answers; who of those that are alive has given none in time."""
+        """Wait for the brokers' answers; returns the live brokers that have not answered in
+        time.
+        """
         controller = self._controller
         name = change.topic.name
         topic = controller.state.topics.get(name)
@@ -241,20 +243,22 @@ class Preparing(ABC, Generic[P]):
         return silent
 
     async def _wait_for(self, hearers: set[int], seconds: float) -> set[int]:
-        """Wait until all have answered what they were told so far; who has not by then."""
+        """Wait until all have answered; returns those that have not by then."""
         told = self._controller.channels.told_by(hearers)
         if told:
             await asyncio.wait(told.values(), timeout=max(seconds, 0.0))
         return {node for node, answer in told.items() if not answer.done()}
 
     def leaders(self, name: str) -> set[int]:
-        """Who leads partitions of a topic."""
+        """The leaders of a topic's partitions."""
         topic = self._controller.state.topics.get(name)
         found = set() if topic is None else {each.leader for each in topic.partitions}
         return found - {NO_LEADER}
 
     def silent_leaders(self, name: str, silent: Collection[int]) -> str:
-        """That these did not answer, though nobody else can lead; "" where none of them leads."""
+        """The message that these leaders, which cannot be replaced, did not answer; "" if none of
+        them leads.
+        """
         controller = self._controller
         topic = controller.state.topics.get(name)
         nodes = self.leaders(name).intersection(silent)
@@ -268,7 +272,7 @@ class Preparing(ABC, Generic[P]):
         )
 
     async def _fence(self, name: str, silent: Collection[int]) -> None:
-        """Let others lead what brokers lead that do not answer."""
+        """Move leadership away from brokers that do not answer."""
         controller = self._controller
         if name not in self.under_way:
             return
@@ -284,6 +288,6 @@ class Preparing(ABC, Generic[P]):
 
 
 def brokers(nodes: Collection[int]) -> str:
-    """Them in a sentence."""
+    """The brokers as text."""
     plural = "s" if len(nodes) > 1 else ""
     return f"broker{plural} {', '.join(map(str, sorted(nodes)))}"

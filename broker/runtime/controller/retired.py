@@ -1,5 +1,5 @@
-"""What the controller asks other brokers about a topic that shrinks: where logs begin and end, and
-which groups have not read the partitions that retire.
+"""Questions of the controller to other brokers about a contraction: where logs begin and end, and
+which groups have not read the retired partitions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["RetiredLogs"]
 OFFSETS_TOPIC = "__consumer_offsets"
 EARLIEST, LATEST = -2, -1
 DEBUGGING_CONSUMER = -2
-"""As replica id: whoever is no replica."""
+"""The replica id of a requester that is not a replica."""
 
 
 class RetiredLogs:
-    """Asks brokers, as the controller knows them. KafkaError where one can't be asked."""
+    """Asks brokers that the controller knows. KafkaError if one cannot be asked."""
 
     def __init__(self, controller: Decisions) -> None:
         self._controller = controller
@@ -44,8 +44,8 @@ class RetiredLogs:
     # ---- groups ----
 
     async def who_is_behind(self, change: Contraction, timeout_s: float) -> str:
-        """Which groups read remaining partitions and have not read those that retire, or whose
-        coordinator does not answer, in words; "" where there are none.
+        """The message about groups that read remaining partitions and have not read the retired
+        ones, or whose coordinator does not answer; "" if there are none.
         """
         offsets = self._controller.state.topics.get(OFFSETS_TOPIC)
         if offsets is None:
@@ -86,7 +86,7 @@ class RetiredLogs:
     # ---- logs ----
 
     async def are_empty(self, change: Contraction) -> bool:
-        """Whether nothing is left in partitions that have retired."""
+        """Whether the retired partitions are empty."""
         name = change.topic.name
         topic = self._controller.state.topics.get(name)
         if topic is None or topic.topic_id != change.topic.topic_id:
@@ -99,9 +99,9 @@ class RetiredLogs:
         return starts == ends
 
     async def check_priors(self, name: str, first: int) -> None:
-        """KafkaError if partitions that are to retire have to be read *behind* remaining ones: they
-        were added when the topic grew, and records from before that are still there. The remaining
-        ones, in turn, are to be read behind those that retire.
+        """KafkaError if the retiring partitions must be read *after* remaining ones: they were
+        added by an expansion, and records from before that still exist. The remaining ones must be
+        read after the retiring ones, so this would be a cycle.
         """
         topic = self._controller.state.topics[name]
         priors = {
@@ -123,7 +123,7 @@ class RetiredLogs:
     async def _offsets(
         self, name: str, indexes: Iterable[int], timestamp: int
     ) -> Mapping[int, int]:
-        """Of the partitions whose leader says it."""
+        """The offsets of the partitions whose leader answers."""
         found: dict[int, int] = {}
         by_leader: dict[int, list[int]] = defaultdict(list)
         for index in indexes:

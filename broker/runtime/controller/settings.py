@@ -1,5 +1,5 @@
-"""What the elections of the whole cluster hang on, in the coordination store: whether eligible
-leader replicas are kept, and min.insync.replicas. Calls block.
+"""Settings in the coordination store on which all elections depend: whether eligible leader
+replicas are in use, and min.insync.replicas. Calls block.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DEFAULTS = f"{FOLDER}/<default>"
 
 
 class ClusterSettings(NamedTuple):
-    """The finalized level of eligible.leader.replicas.version, and what is set for all brokers;
-    None where that is nothing.
+    """The finalized level of eligible.leader.replicas.version, and the settings for all brokers;
+    None if not set.
     """
 
     elr_level: int
@@ -33,7 +33,7 @@ class ClusterSettings(NamedTuple):
 
 
 def read_settings(store: Store) -> ClusterSettings:
-    """What holds for the whole cluster now."""
+    """Read the current settings of the whole cluster."""
     features, defaults = store.read_many([FEATURE_NODE, DEFAULTS])
     level = FEATURES[znodes.ELR_FEATURE].default_level
     if features is not None:
@@ -45,8 +45,8 @@ def read_settings(store: Store) -> ClusterSettings:
 
 
 def keep_min_isr(store: Store, value: int) -> None:
-    """Set min.insync.replicas for all brokers, where it is not set, as Kafka does: who is eligible
-    follows from it, and brokers may have been started with other values.
+    """Set min.insync.replicas for all brokers if it is not set, as Kafka does: eligibility depends
+    on it, and brokers may have been started with different values.
     """
     [known] = store.read_many([DEFAULTS])
     op: Op
@@ -57,5 +57,5 @@ def keep_min_isr(store: Store, value: int) -> None:
         configs = json.loads(known[0])["config"]
         configs.setdefault(MIN_INSYNC_REPLICAS, str(value))
         op = Set(DEFAULTS, znodes.config_node(configs), known[1].version)
-    with suppress(BadVersionError, NodeExistsError):  # its writer's change is read next
+    with suppress(BadVersionError, NodeExistsError):  # the other writer's change is read next
         store.multi([op])

@@ -1,14 +1,13 @@
-"""How the controller lets a topic shrink, with the order of its keys kept (KIP-253): see
-preparing.py.
+"""How the controller contracts a topic and keeps the order of its keys (KIP-253): see preparing.py.
 
-Once a contraction is prepared, the partitions that retire take no records: producers try those
-keys again until it is decided. All groups are told by their coordinators which partitions retire:
-who begins to read gets the retired ones first. Commit, once every leader has answered and no group
-is left that reads remaining partitions and has not committed the retired ones to their end. From
-then on producers distribute over the remaining ones. If a group does not get there in time, the
-topic keeps what it has.
+Once a contraction is prepared, the retiring partitions accept no records: producers retry those
+keys until it is decided. Coordinators inform all groups which partitions retire: a group that
+starts to read gets the retiring ones first. The contraction is committed when every leader has
+answered and no group remains that reads remaining partitions without having committed the retiring
+ones to their end. From then on producers use only the remaining partitions. If a group does not get
+there in time, the topic keeps its partitions.
 
-The retired partitions stay until retention has emptied them all; then they are deleted.
+The retired partitions remain until retention has deleted all their records; then they are deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ LOGGER = logging.getLogger("kstore.controller")
 
 
 class ControllerShrinking(Preparing[Contraction]):
-    """The part of one controller that concerns topics on their way to fewer partitions."""
+    """The part of one controller that handles contractions."""
 
     def __init__(self, controller: Decisions, node: Node) -> None:
         super().__init__(controller, node)
@@ -60,12 +59,12 @@ class ControllerShrinking(Preparing[Contraction]):
         return {name: each for name, each in contractions.items() if not each.holds}
 
     def is_decided(self, change: Contraction) -> bool:
-        """Never, of those that are under way."""
+        """False for all unfinished ones."""
         return change.holds
 
     async def shrink(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let a topic shrink; returns when producers have to know the new count. TopicError: it is
-        refused, or rolled back and may be asked for again (REQUEST_TIMED_OUT).
+        """Contract a topic; returns when producers must know the new count. TopicError: it is
+        refused, or was rolled back and may be requested again (REQUEST_TIMED_OUT).
         """
         controller = self._controller
         await answered(controller.exclusively(self._check, new))
@@ -79,7 +78,7 @@ class ControllerShrinking(Preparing[Contraction]):
             raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
 
     async def _check(self, new: NewPartitions) -> Contraction | None:
-        """The contraction that is asked for again; TopicError where there may be none."""
+        """The contraction, if it was requested before; TopicError if it is not allowed."""
         controller = self._controller
         state = controller.state
         check_contraction(state.image, new, controller.config["log.cleanup.policy"])
@@ -100,8 +99,8 @@ class ControllerShrinking(Preparing[Contraction]):
         return known
 
     async def _keep_away(self, name: str) -> None:
-        """Let no broker of an older version take part from now on. TopicError where one does: it
-        may have come just now.
+        """Exclude brokers of older versions from now on. TopicError if one takes part: it may have
+        just registered.
         """
         controller = self._controller
         if controller.state.contractions:
@@ -110,7 +109,7 @@ class ControllerShrinking(Preparing[Contraction]):
         _refuse_outdated(name, await controller.in_store(controller.store.brokers))
 
     async def _let_in(self) -> None:
-        """No topic shrinks any more: brokers of an older version may take part again."""
+        """No contraction is left: admit brokers of older versions again."""
         controller = self._controller
         if not controller.state.contractions:
             await controller.in_store(controller.store.require)
@@ -132,8 +131,8 @@ class ControllerShrinking(Preparing[Contraction]):
         return topic_id
 
     async def obstacle(self, change: Contraction, silent: Collection[int]) -> str:
-        """A leader that is silent; or groups that have not read far enough, or that nobody knows
-        of, when the time is over.
+        """A leader that does not answer; or groups that have not read far enough, or are unknown,
+        at the end of the time.
         """
         name = change.topic.name
         while True:
@@ -151,7 +150,7 @@ class ControllerShrinking(Preparing[Contraction]):
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def commit(self, change: Contraction, generation: int, silent: set[int]) -> bool:
-        """Decide: producers distribute over the remaining partitions."""
+        """Decide: producers use only the remaining partitions."""
         controller = self._controller
         name = change.topic.name
         if controller.state.contractions.get(name) != change:
@@ -170,11 +169,11 @@ class ControllerShrinking(Preparing[Contraction]):
         return True
 
     def stands(self, change: Contraction, silent: Collection[int]) -> bool:
-        """Never: nothing in its way ends by itself once its time is over."""
+        """Never: no obstacle disappears once the time is over."""
         return False
 
     async def forget(self, name: str) -> None:
-        """All partitions take records."""
+        """Roll back: all partitions accept records."""
         controller = self._controller
         await controller.in_store(controller.store.contractions.cancel, name)
         controller.state = controller.state.without_contraction(name)
@@ -206,7 +205,7 @@ class ControllerShrinking(Preparing[Contraction]):
         if state.contractions.get(name) != change:
             return
         topic = state.topics[name]
-        # Whatever has these numbers again begins with a larger leader epoch: see growth.py.
+        # Later partitions with these numbers begin with a larger leader epoch: see growth.py.
         epochs = [each.leader_epoch for each in topic.partitions]
         if epochs[0] < max(epochs[first:]):
             raised = topic.partitions[0]._replace(leader_epoch=max(epochs[first:]))
@@ -225,14 +224,14 @@ class ControllerShrinking(Preparing[Contraction]):
             partition_epoch=epoch
         )
         LOGGER.info("'%s' has %d partitions now: the others were empty", name, first)
-        # The others hear from these how many there are.
+        # The other partitions' messages contain the new count.
         controller.channels.tell_partitions(partitions_of(left))
         for index, nodes in dropped.items():
             controller.channels.tell_stop(change.topic, index, nodes, delete=True)
 
 
 def _refuse_outdated(name: str, registered: Mapping[int, BrokerImage]) -> None:
-    """TopicError where a broker knows no contractions."""
+    """TopicError if a broker does not support contractions."""
     outdated = [node for node, each in registered.items() if not each.knows_contractions]
     if outdated:
         raise TopicError(

@@ -1,14 +1,14 @@
-"""What the controller reads from the coordination store, and writes to it.
+"""Reads and writes of the controller in the coordination store.
 
-Every write is a multi that checks the version of `/controller_epoch`: a controller that was
-replaced can't write. Writes are split into multis of bounded size at places where a crash between
-two of them leaves something that `load` recognizes. Beside Kafka's nodes there are
+Every write is a multi that checks the version of `/controller_epoch`: a replaced controller cannot
+write. Writes are split into multis of limited size where `load` can recognize a crash between two
+of them. In addition to Kafka's nodes there are
 
     /admin/expansions/T          a topic on its way to more partitions (KIP-253)
     /admin/contractions/T        a topic on its way to fewer (coordination/contraction_nodes.py)
     /admin/replica_deletions/T   replicas that are to be deleted, by brokers that may be away
 
-Calls block; they are made from the broker's thread for that, one at a time.
+Calls block; the broker's store thread makes them, one at a time.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ EXPANSIONS = "/admin/expansions"
 REPLICA_DELETIONS = "/admin/replica_deletions"
 MAX_OPS = 500
 MAX_BYTES = 400_000
-"""Of one multi: an ensemble refuses requests of more than a megabyte."""
+"""The limit of one multi: an ensemble refuses requests of more than a megabyte."""
 NODE_BYTES = 300
-"""What a partition's two nodes and their paths take, about, without prior leader epochs."""
+"""The approximate size of a partition's two nodes and their paths, without prior leader epochs."""
 PRIOR_BYTES = 12
 
 
@@ -69,7 +69,7 @@ class DeposedError(StoreError):
 
 
 class Found(NamedTuple):
-    """What was in the store."""
+    """The contents of the store."""
 
     brokers: dict[int, BrokerImage]
     topics: list[TopicImage]
@@ -78,26 +78,26 @@ class Found(NamedTuple):
     contractions: list[Contraction]
     deletions: dict[TopicId, dict[int, frozenset[int]]]
     half_deleted: list[str]
-    """Topics whose deletion is decided, and whose nodes are still there in part."""
+    """Topics whose deletion is decided, and some of whose nodes still exist."""
     written: dict[tuple[str, int], int]
-    """The transaction that wrote each partition's state last."""
+    """The transaction that last wrote each partition's state."""
 
 
 class ControllerStore:
-    """The store as one controller uses it."""
+    """The store for one controller."""
 
     def __init__(self, store: Store, controller_epoch: int, epoch_version: int) -> None:
         self._store = store
         self._epoch = controller_epoch
         self.last = registration.ControllerEpoch(controller_epoch, epoch_version, frozenset())
-        """As this controller has written it."""
+        """`/controller_epoch` as this controller last wrote it."""
         self._known: set[str] = set()  # nodes below our own folders
         self.contractions = ContractionStore(store, self._write)
 
     # ---- reading ----
 
     def brokers(self) -> dict[int, BrokerImage]:
-        """The brokers that are registered."""
+        """The registered brokers."""
         return registration.read_brokers(self._store)
 
     def unclean_shutdowns(self, registered: Mapping[int, BrokerImage]) -> dict[int, int]:
@@ -105,13 +105,13 @@ class ControllerStore:
         return registration.unclean_shutdowns(self._store, registered)
 
     def forget_shutdowns(self, taken: Mapping[int, int]) -> None:
-        """Unclean shutdowns are taken into account, unless there was another one since."""
+        """Delete unclean shutdowns that were handled, unless there was another one since."""
         for node_id, version in taken.items():
             with suppress(BadVersionError, NoNodeError):
                 self._multi([Delete(f"{registration.UNCLEAN_SHUTDOWNS}/{node_id}", version)])
 
     def topic_configs(self, name: str) -> dict[str, str]:
-        """What is set for a topic."""
+        """The settings of a topic."""
         try:
             data, _ = self._store.get(f"{znodes.TOPIC_CONFIGS}/{name}")
         except NoNodeError:
@@ -124,9 +124,9 @@ class ControllerStore:
         return znodes.take_failed_log_dirs(self._store)
 
     def load(self) -> Found:
-        """Everything; DeposedError where another controller was elected meanwhile."""
+        """Read everything; DeposedError if another controller was elected meanwhile."""
         known = registration.read_epoch(self._store)
-        if known.epoch == self._epoch:  # else it was replaced
+        if known.epoch == self._epoch:  # otherwise it was replaced
             self.last = known
         for folder in (EXPANSIONS, CONTRACTIONS, REPLICA_DELETIONS):
             self._store.ensure(folder)
@@ -162,8 +162,8 @@ class ControllerStore:
     def _load_partitions(
         self, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], tuple[PartitionImage, int]]:
-        """The partitions that are made, without their replicas, and the transactions that wrote
-        their states.
+        """The existing partitions, without their replicas, and the transactions that wrote their
+        states.
         """
         wanted = list(places)
         folders = [f"{znodes.TOPICS}/{name}/partitions/{index}" for name, index in wanted]
@@ -179,7 +179,7 @@ class ControllerStore:
         return found
 
     def _load_expansions(self) -> dict[TopicId, Expansion]:
-        """The topics that are to grow, without the partitions to come."""
+        """The expansions, without the new partitions."""
         found = {}
         for name in self._store.children(EXPANSIONS):
             self._known.add(f"{EXPANSIONS}/{name}")
@@ -202,14 +202,14 @@ class ControllerStore:
     # ---- writing ----
 
     def require(self, *features: str) -> None:
-        """Let no broker take part any more that does not know these, and no others."""
+        """Exclude brokers that do not support exactly these features."""
         self._multi(registration.require_ops(self._store, self.last, features))
         self.last = registration.ControllerEpoch(
             self._epoch, self.last.version + 1, frozenset(features)
         )
 
     def write_changes(self, state: ControllerState, changes: Sequence[PartitionChange]) -> None:
-        """Write partitions' next states, and the assignments that change with them."""
+        """Write partitions' next states, and changed assignments."""
         moved: dict[str, list[PartitionChange]] = {}
         groups: list[list[Op]] = []
         for change in changes:
@@ -266,7 +266,7 @@ class ControllerStore:
         return made
 
     def begin_expansion(self, topic: TopicImage, expansion: Expansion) -> None:
-        """Assign replicas to the partitions to come, and keep today's leader epochs."""
+        """Assign replicas to the new partitions, and store the current leader epochs."""
         path = f"{EXPANSIONS}/{topic.name}"
         node = {
             "version": 1,
@@ -279,7 +279,7 @@ class ControllerStore:
         self._known.add(path)
 
     def cancel_expansion(self, topic: TopicImage) -> None:
-        """Forget the partitions to come: the topic keeps those that it has."""
+        """Roll back: the topic keeps its partitions."""
         path = f"{EXPANSIONS}/{topic.name}"
         kept = Set(f"{znodes.TOPICS}/{topic.name}", znodes.topic_node(topic))
         self._write([[kept, Delete(path)]])
@@ -288,7 +288,7 @@ class ControllerStore:
     def end_expansion(
         self, topic: TopicImage, expansion: Expansion, first_epoch: int
     ) -> TopicImage:
-        """Make the partitions that an expansion adds to the topic; returns the topic with them."""
+        """Create the partitions of an expansion; returns the topic with them."""
         first = len(topic.partitions) - len(expansion.added)
         grown = _numbered(topic, first, first_epoch, expansion.prior_leader_epochs)
         path = f"{EXPANSIONS}/{topic.name}"
@@ -301,7 +301,7 @@ class ControllerStore:
         self, state: ControllerState, left: TopicImage, gone: Mapping[int, frozenset[int]],
         epoch: int,
     ) -> None:  # fmt: skip
-        """Take away partitions that have retired; what a crash leaves of them is `load`'s."""
+        """Delete retired partitions; after a crash `load` deletes the rest."""
         name = left.name
         rows = deletion_rows(state, TopicId(name, left.topic_id), gone)
         kept = Set(f"{znodes.TOPICS}/{name}", znodes.topic_node(left))
@@ -311,8 +311,8 @@ class ControllerStore:
     def _make_partitions(
         self, topic: TopicImage, first: int, begin: list[Op], end: list[Op]
     ) -> None:
-        """Make the nodes of partitions from index first on, each with the partition epoch that it
-        has, in as many multis as it takes.
+        """Create the nodes of partitions from index first on, each with its partition epoch, in as
+        many multis as needed.
         """
         path = f"{znodes.TOPICS}/{topic.name}/partitions"
         size = NODE_BYTES + PRIOR_BYTES * first
@@ -335,7 +335,7 @@ class ControllerStore:
         replicas: Mapping[int, frozenset[int]],
         partition_epoch: int,
     ) -> None:
-        """Decide that a topic is deleted, with its replicas, and take its nodes away."""
+        """Decide that a topic and its replicas are deleted, and delete its nodes."""
         name = topic.name
         mark = {"version": 1, "topic_id": znodes.encode_id(topic.topic_id)}
         deletions = deletion_rows(state, TopicId(name, topic.topic_id), replicas)
@@ -351,7 +351,7 @@ class ControllerStore:
         self.remove_topic_nodes(name)
 
     def remove_topic_nodes(self, name: str) -> None:
-        """Take away what is left of a topic whose deletion is decided."""
+        """Delete the remaining nodes of a topic whose deletion is decided."""
         path = f"{znodes.TOPICS}/{name}"
         groups: list[list[Op]] = []
         if self._store.exists(f"{path}/partitions"):
@@ -374,7 +374,7 @@ class ControllerStore:
     def write_deletions(
         self, state: ControllerState, left: Mapping[TopicId, Mapping[int, frozenset[int]]]
     ) -> None:
-        """Keep what is left to delete of these topics."""
+        """Store the remaining deletions of these topics."""
         groups = []
         for name in {topic.name for topic in left}:
             rows = {each.topic: each.replicas for each in state.deletions_of(name)}
@@ -408,7 +408,7 @@ class ControllerStore:
         return [Set(path, data) if path in self._known else Create(path, data)]
 
     def _write(self, groups: Sequence[list[Op]]) -> None:
-        """Do the groups, each of them in one multi, several together where they fit."""
+        """Execute the groups, each in one multi, several together if they fit."""
         ops: list[Op] = []
         size = 0
         for group in groups:
@@ -438,7 +438,7 @@ def _topic_image(
     configs: Mapping[str, str],
     states: Mapping[tuple[str, int], tuple[PartitionImage, int]],
 ) -> TopicImage:
-    """A topic with its partitions up to the first that is not made."""
+    """A topic with its partitions up to the first missing one."""
     coming, going = node.get("adding_replicas", {}), node.get("removing_replicas", {})
     partitions = []
     for index in range(len(node["partitions"])):
@@ -462,7 +462,7 @@ def _note_topic(
     growing: Mapping[TopicId, Expansion],
     states: Mapping[tuple[str, int], tuple[PartitionImage, int]],
 ) -> None:
-    """Take a topic to what was found, and its expansion, if partitions are still to be made."""
+    """Add a topic, and its expansion if partitions are missing."""
     found.topics.append(topic)
     have, count = len(topic.partitions), len(node["partitions"])
     for index in range(have):

@@ -1,4 +1,4 @@
-"""What the controller does to whole topics: make them and delete them. Growth is in growth.py."""
+"""The controller's creation and deletion of topics. Expansion is in growth.py."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["ControllerTopics", "answered", "partitions_of"]
 
 T = TypeVar("T")
 DELETION_WAIT_S = 10.0
-"""How long a deletion waits for brokers that are alive and do not answer."""
+"""How long a deletion waits for live brokers that do not answer."""
 
 
 class ControllerTopics:
-    """The part of one controller that concerns whole topics."""
+    """The part of one controller that creates and deletes topics."""
 
     def __init__(self, controller: Decisions) -> None:
         self._controller = controller
@@ -38,7 +38,7 @@ class ControllerTopics:
     # ---- creation ----
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Make a topic, and return its image; TopicError."""
+        """Create a topic, and return its image; TopicError."""
         return await self._exclusively(self._create, new, validate_only)
 
     async def _create(self, new: NewTopic, validate_only: bool) -> TopicImage:
@@ -70,8 +70,8 @@ class ControllerTopics:
     # ---- deletion ----
 
     async def delete(self, name: str) -> None:
-        """Delete a topic; returns when the live brokers have deleted its logs, or when they don't
-        answer for long. TopicError.
+        """Delete a topic; returns when the live brokers have deleted its logs, or do not answer for
+        long. TopicError.
         """
         waited_for = await self._exclusively(self._delete, name)
         if waited_for:
@@ -106,7 +106,7 @@ class ControllerTopics:
 
 
 async def answered(work: Awaitable[T]) -> T:
-    """The work's result, or its error as topics' askers know it."""
+    """The work's result, or its error as a TopicError."""
     try:
         return await work
     except KafkaError as problem:
@@ -114,5 +114,5 @@ async def answered(work: Awaitable[T]) -> T:
 
 
 def partitions_of(topic: TopicImage) -> list[tuple[str, int]]:
-    """The places of all its partitions."""
+    """All its (topic, partition) pairs."""
     return [(topic.name, index) for index in range(len(topic.partitions))]

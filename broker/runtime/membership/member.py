@@ -1,9 +1,9 @@
-"""This broker as a member of a cluster: it registers, takes part in the controller's election, and
+"""This broker's membership in a cluster: it registers, takes part in the controller's election, and
 starts over when the coordination store has ended its session.
 
-What the controller decides is controller.py's; what this broker does with it replica_manager.py's.
-Calls to the store run in the broker's thread for that; its watches come on a foreign thread and
-only set an event on the loop.
+controller.py has the controller's decisions, replica_manager.py executes them here. Calls to the
+store run in the broker's store thread; its watches run on another thread and only set an event on
+the loop.
 """
 
 from __future__ import annotations
@@ -43,34 +43,35 @@ if TYPE_CHECKING:
 __all__ = ["ClusterMember"]
 
 PULSE = 1 / 8
-"""How often a broker looks at the clock, as a share of the time after which others end its session.
+"""How often a broker checks the clock, as a share of the time after which others end its
+session.
 """
 RETRY_S = 0.1
 AFTER_DEFECT_S = 1.0
 EXPIRY_S = 5.0
 """How much longer than its timeout an ensemble may take to end a session."""
 PATIENCE_S = 10.0
-"""How often the operator is told what a start waits for."""
+"""How often the operator is informed what a start waits for."""
 SHUTDOWN_S = 5.0
-"""How long a stop waits for others to take over what this broker leads."""
+"""How long a stop waits for others to take over this broker's partitions."""
 NO_PROGRESS_S = 0.5
-"""And how long, while nothing is taken over: the others may be stopping, too."""
+"""The same while no partition is taken over: the others may be stopping, too."""
 log = logging.getLogger("kstore.broker")
 
 
 class Replicas(Protocol):
-    """What the controller has this broker hold."""
+    """The replicas on this broker."""
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set once a controller has said all that this broker has, and all that there is."""
+        """Set once a controller has sent all replicas of this broker, and all metadata."""
 
     def gauges(self) -> Work[dict[str, int]]:
-        """What metrics tell of the partitions that this broker leads."""
+        """Metrics of the partitions that this broker leads."""
 
 
 class ClusterMember:
-    """One broker's place in the cluster, from `start` to `close`."""
+    """One broker's membership, from `start` to `close`."""
 
     def __init__(
         self,
@@ -82,20 +83,20 @@ class ClusterMember:
         replicas: Callable[[], Replicas],
         ended_epoch: int = -1,
     ) -> None:
-        """``myself`` is what all others are told; ``replicas`` are there before `start`."""
+        """``myself`` is what this broker registers; ``replicas`` exist before `start`."""
         self.node_id = node.node_id
         self.broker_epoch = -1
         """The czxid of this broker's registration; while it has none, larger than every earlier
-        one: what is meant for an earlier life is refused.
+        one, so that requests for an earlier registration are refused.
         """
         self.ended_epoch = ended_epoch
-        """That of the last life which lost nothing: while this process runs, its own."""
+        """The epoch of the last clean run: while this process runs, its own."""
         self.registered = False
         self.controller_id = -1
         self.controller_epoch = 0
-        """That of the controller which was seen last."""
+        """The epoch of the last known controller."""
         self.controller: Controller | None = None
-        """The controller, while this broker is it."""
+        """The controller if this broker is it."""
         self.on_session_lost: list[Callable[[], None]] = []
         """Called at once, on the loop, when this broker may no longer lead anything."""
         self._node = node
@@ -115,9 +116,9 @@ class ClusterMember:
         self._given_up: str | None = None
         self._pulse: asyncio.TimerHandle | None = None
         self.outage = Outage(node, store, metadata, peers, self, self._session_s)
-        """What is done while the store can't be reached (runtime/membership/outage.py)."""
+        """Handles outages of the store (runtime/membership/outage.py)."""
         self.suspicions = Suspicions(node, store, metadata, peers, self._forget)
-        """Who may have ended (runtime/membership/suspicions.py)."""
+        """Brokers that may have ended (runtime/membership/suspicions.py)."""
 
     @property
     def is_controller(self) -> bool:
@@ -126,11 +127,11 @@ class ClusterMember:
 
     @property
     def joined(self) -> bool:
-        """Whether the controller has told this broker everything."""
+        """Whether the controller has sent everything to this broker."""
         return self._replicas().ready.is_set()
 
     async def wait_joined(self) -> None:
-        """Wait until it has."""
+        """Wait for that."""
         await self._replicas().ready.wait()
 
     def reachable(self, listener: str) -> set[int] | None:
@@ -139,7 +140,7 @@ class ClusterMember:
         return {node.node_id for node in brokers if node.endpoint(listener) is not None}
 
     def gauges(self) -> Work[dict[str, int]]:
-        """What this broker leads in its cluster, and what the controller sees if it is it."""
+        """Metrics of the partitions that this broker leads, and of the controller if it is it."""
         led = yield from self._replicas().gauges()
         controller = self.controller
         found = {
@@ -152,9 +153,8 @@ class ClusterMember:
     # ---- the controller ----
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """What the broker answers that is the controller now. NetworkError as from `Peers.ask`, and
-        once another is it, for which nobody has to wait until one that hangs goes on;
-        RequestTimedOutError.
+        """The answer of the current controller. NetworkError as from `Peers.ask`, and when another
+        controller is elected, so that no request waits for one that hangs; RequestTimedOutError.
         """
         if self._next_controller is None:
             self._next_controller = self._node.loop.create_future()
@@ -178,8 +178,8 @@ class ClusterMember:
     # ---- start ----
 
     async def start(self) -> None:
-        """Register, take part in the election, and return once the controller has told this broker
-        everything. StoreError where it can't register.
+        """Register, take part in the election, and return once the controller has sent everything
+        to this broker. StoreError if it cannot register.
         """
         slack_s = EXPIRY_S if self._node.config["zookeeper.connect"] else 0.0
         await self._register(patience_s=self._session_timeout_ms() / 1000 + slack_s)
@@ -196,7 +196,7 @@ class ClusterMember:
                 f"still waiting for the controller (broker {self.controller_id}) to assign "
                 "replicas to this broker"
             )
-        # Now, and in a thread: an election or a first replica would hold the loop for it.
+        # Now, and in a thread: an election or a first replica would block the loop for it.
         self._loading = asyncio.ensure_future(
             self._node.run_blocking(lambda: import_modules(SOON_NEEDED))
         )
@@ -204,7 +204,7 @@ class ClusterMember:
     # ---- registration ----
 
     async def _register(self, *, patience_s: float | None = None) -> None:
-        """Register, waiting for an earlier session of this broker to end; None waits for ever."""
+        """Register, after an earlier session of this broker has ended; None waits forever."""
         loop = self._node.loop
         told, begin = False, loop.time()
         while True:
@@ -215,7 +215,7 @@ class ClusterMember:
                     raise
                 log.info("not registered yet: %s", problem)
                 await asyncio.sleep(RETRY_S)
-                begin = loop.time()  # sessions do not end while the ensemble is away
+                begin = loop.time()  # sessions do not end while the ensemble is unavailable
                 continue
             if epoch is not None:
                 self.broker_epoch, self.ended_epoch, self.registered = epoch, epoch, True
@@ -235,7 +235,7 @@ class ClusterMember:
             await asyncio.sleep(RETRY_S)
 
     async def _when_it_answers(self, call: Callable[[], Any]) -> Any:
-        """A call to the store that may be repeated, until it is answered."""
+        """Repeat a call to the store until it is answered."""
         while True:
             try:
                 return await self._in_store(call)
@@ -253,7 +253,7 @@ class ClusterMember:
         store = "kstore.coordination" if config["kstore.coordination.dir"] else "zookeeper"
         return int(config[f"{store}.session.timeout.ms"])
 
-    # ---- what others do ----
+    # ---- changes by others ----
 
     def _watch(self) -> None:
         self._store.on_contact(self._on_contact)
@@ -262,22 +262,22 @@ class ClusterMember:
         self._on_contact()
 
     def _on_watch(self, event: WatchEvent) -> None:
-        """Runs on a thread of the store's."""
+        """Runs on a thread of the store."""
         self._on_contact()
 
     def _on_contact(self) -> None:
-        """The same."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        """Runs on a thread of the store."""
+        with suppress(RuntimeError):  # the loop is closed: there is nothing to notify
             self._node.loop.call_soon_threadsafe(self._note)
 
     def _note(self) -> None:
         if self._store.over:
-            self._fence()  # now, and not after what waits in the store's thread
+            self._fence()  # now, not after waiting calls in the store's thread
         self.outage.note()
         self._changed.set()
 
     async def _follow(self) -> None:
-        """Look whenever something has changed; begin a new session when this one is over."""
+        """Check after each change; begin a new session when this one is over."""
         self._changed.set()
         while True:
             await self._changed.wait()
@@ -290,7 +290,7 @@ class ClusterMember:
             except StoreUnavailableError as problem:
                 log.info("%s", problem)
                 await asyncio.sleep(RETRY_S)
-                if not self._store.away:  # else its return is told
+                if not self._store.away:  # otherwise its return is notified
                     self._changed.set()
             except Exception as problem:  # a defect; without this task the broker would be lost
                 log.error("a change of the cluster failed; trying again", exc_info=problem)
@@ -334,7 +334,7 @@ class ClusterMember:
         self._peers().forget(node_id)
 
     async def _elect(self, view: ClusterView) -> None:
-        """Try to become the controller; a claim whose answer was lost is seen by the next look."""
+        """Try to become the controller; if the answer is lost, the next check sees the result."""
         if not view.controller_is_mine:
             now_ms = self._node.now_ms()
             await self._in_store(
@@ -342,7 +342,7 @@ class ClusterMember:
             )
             view = await self._in_store(lambda: registration.read_view(self._store))
         if not view.controller_is_mine:
-            self._changed.set()  # another was quicker; look who
+            self._changed.set()  # another broker was faster
             return
         from kstore.broker.runtime.controller.controller import Controller
 
@@ -356,7 +356,7 @@ class ClusterMember:
             await self.controller.start()
         except StoreClosedError:
             raise
-        except Exception as problem:  # another broker is to try
+        except Exception as problem:  # another broker should try
             log.error("this broker can't be the controller", exc_info=problem)
             await self._resign()
             await asyncio.sleep(RETRY_S)
@@ -372,7 +372,7 @@ class ClusterMember:
     # ---- the session's end ----
 
     async def _start_over(self) -> None:
-        """The store has ended the session: lead nothing, come back under a new broker epoch."""
+        """The store has ended the session: lead nothing, and register with a new broker epoch."""
         self._node.report(
             "the coordination store has ended this broker's session: it stops leading, and "
             "registers again with a new session"
@@ -400,12 +400,12 @@ class ClusterMember:
         for tell in self.on_session_lost:
             tell()
 
-    # ---- a process that has stood still ----
+    # ---- a stalled process ----
 
     def check_awake(self) -> None:
-        """To be called where this broker answers by what it alone knows. If the process has stood
-        still for as long as its session lasts, others may have taken over what it leads, and it is
-        fenced before it has heard of that.
+        """Call this before an answer from this broker's own knowledge. If the process was stalled
+        for as long as its session lasts, others may have taken over its partitions, and it is
+        fenced without knowing it yet.
         """
         stood_s = self._node.loop.time() - self._awake_at
         if stood_s < min(self._stall_s, self._session_s) or not self.registered:
@@ -418,8 +418,8 @@ class ClusterMember:
         )
 
     def may_answer_alone(self) -> bool:
-        """Whether this broker may answer by what it alone knows: nobody can have been elected in
-        its place.
+        """Whether this broker may answer from its own knowledge: no other can have been elected in
+        the meantime.
         """
         self.check_awake()
         return self.outage.sure
@@ -429,7 +429,7 @@ class ClusterMember:
         return self.outage.sees_the_store()
 
     def give_up(self, why: str) -> None:
-        """Others may lead by now what this broker leads."""
+        """Others may lead this broker's partitions by now."""
         if not self.registered:
             return
         self._node.report(why)
@@ -446,7 +446,7 @@ class ClusterMember:
     # ---- stop ----
 
     async def close(self) -> None:
-        """Have this broker's leaderships moved, in bounded time, then leave the cluster."""
+        """Move this broker's leaderships, within a limited time, then leave the cluster."""
         if self.registered and self._node.config["controlled.shutdown.enable"]:
             try:
                 await asyncio.wait_for(self._hand_over(), SHUTDOWN_S)
@@ -454,7 +454,7 @@ class ClusterMember:
                 self._node.report(
                     f"other brokers did not take over everything within {SHUTDOWN_S:g} s"
                 )
-            except Exception as problem:  # a defect, which must not keep this broker
+            except Exception as problem:  # a defect must not prevent the stop
                 log.error("the controlled shutdown failed", exc_info=problem)
         if self._pulse is not None:
             self._pulse.cancel()
@@ -466,12 +466,12 @@ class ClusterMember:
                 await self._task
         self._fence()
         await self._resign()
-        with suppress(StoreError):  # then its session's end does it
+        with suppress(StoreError):  # then the end of its session does it
             await self._in_store(lambda: registration.leave(self._store, self.node_id))
 
     async def _hand_over(self) -> None:
-        """Ask the controller, whoever that is, until this broker leads nothing that another could
-        lead, or nothing more is taken over.
+        """Ask the controller, even if it changes, until this broker leads nothing that another
+        could lead, or no more is taken over.
         """
         fewest, since = 1 << 31, self._node.loop.time()
         while self._brokers - {self.node_id}:
@@ -487,7 +487,7 @@ class ClusterMember:
             await asyncio.sleep(RETRY_S)
 
     async def _ask_to_leave(self) -> int:
-        """One request; how many partitions nobody has taken over yet."""
+        """Send one request; returns how many partitions are not taken over yet."""
         if self.controller is not None:
             return len(await self.controller.controlled_shutdown(self.node_id, self.broker_epoch))
         request = ControlledShutdownRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)

@@ -1,6 +1,6 @@
-"""A broker's place among the brokers of its cluster, and that of a broker that is alone.
+"""The interface to a broker's membership in its cluster, and that of a single broker.
 
-Whether a broker is alone is no question that other parts ask: they ask what follows from it.
+Other parts do not ask whether a broker is single; they ask for the consequences.
 """
 
 from __future__ import annotations
@@ -17,72 +17,70 @@ if TYPE_CHECKING:
 __all__ = ["Alone", "Membership"]
 
 ALONE_EPOCH = 1
-"""The controller epoch of a broker that is alone."""
+"""The controller epoch of a single broker."""
 
 
 class Membership(Protocol):
-    """One broker's place in its cluster, from `start` to `close`."""
+    """One broker's membership, from `start` to `close`."""
 
     @property
     def broker_epoch(self) -> int:
         """The czxid of this broker's registration; while it has none, larger than every earlier
-        one: what is meant for an earlier life is refused.
+        one, so that requests for an earlier registration are refused.
         """
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller; -1 while none is known."""
+        """The controller's broker id; -1 while unknown."""
 
     @property
     def controller_epoch(self) -> int:
-        """That of the controller which was seen last."""
+        """The epoch of the last known controller."""
 
     @property
     def controller(self) -> Controller | None:
-        """The controller of the cluster, while this broker is it; None where there is no other
-        broker to control.
-        """
+        """The controller of the cluster if this broker is it; None on a single broker."""
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker itself does what only the controller may do."""
+        """Whether this broker does the controller's work."""
 
     @property
     def joined(self) -> bool:
         """Whether this broker knows the cluster."""
 
     async def wait_joined(self) -> None:
-        """Wait until it does."""
+        """Wait for that."""
 
     async def start(self) -> None:
-        """Take the place; StoreError where it can't be had."""
+        """Join the cluster; StoreError if that fails."""
 
     async def close(self) -> None:
-        """Leave it."""
+        """Leave the cluster."""
 
     def suspect(self, node_id: int) -> None:
         """A connection to a broker has ended."""
 
     def may_answer_alone(self) -> bool:
-        """Whether this broker may answer by what it alone knows: nobody can have been elected in
-        its place.
+        """Whether this broker may answer from its own knowledge: no other can have been elected in
+        the meantime.
         """
 
     def sees_the_store(self) -> bool:
         """Whether this broker sees the coordination store. "No" is a promise: see outage.py."""
 
     def reachable(self, listener: str) -> set[int] | None:
-        """The brokers with an endpoint on a client's listener; None where there is but this one."""
+        """The brokers with an endpoint on a client's listener; None if this is the only broker."""
 
     def gauges(self) -> Work[dict[str, int]]:
-        """What metrics tell of the cluster."""
+        """Metrics of the cluster."""
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """What the controller answers; KafkaError without an answer."""
+        """The controller's answer; KafkaError without one."""
 
 
 class Alone:
-    """The place of the only broker there is."""
+    """The membership of a single broker."""
 
     controller = None
     controller_epoch = ALONE_EPOCH
@@ -94,19 +92,19 @@ class Alone:
         self.broker_epoch = broker_epoch
 
     async def wait_joined(self) -> None:
-        """It knows all there is."""
+        """Nothing to wait for."""
 
     async def start(self) -> None:
-        """It has its place."""
+        """Nothing to join."""
 
     async def close(self) -> None:
-        """Nobody is told."""
+        """Nothing to leave."""
 
     def suspect(self, node_id: int) -> None:
         """There is no other broker."""
 
     def may_answer_alone(self) -> bool:
-        """Nobody else can be elected."""
+        """Always: no other broker can be elected."""
         return True
 
     def sees_the_store(self) -> bool:
@@ -114,14 +112,14 @@ class Alone:
         return False
 
     def reachable(self, listener: str) -> set[int] | None:
-        """There is but this one."""
+        """None: this is the only broker."""
         return None
 
     def gauges(self) -> Work[dict[str, int]]:
-        """There is no cluster to tell of."""
+        """Empty."""
         yield from ()
         return {}
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """There is none."""
+        """Always an error: there is no controller."""
         raise error_for(ErrorCode.NOT_CONTROLLER, "this broker is alone: it asks no other")

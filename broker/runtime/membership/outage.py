@@ -1,11 +1,12 @@
-"""What a broker of a cluster does while it can't reach the coordination store: it goes on with what
-it knows, for as long as nobody can have been elected in its place.
+"""How a broker of a cluster continues while it cannot reach the coordination store: it uses what it
+knows, as long as no other broker can have been elected in the meantime.
 
-An ensemble without a majority ends no sessions and elects nobody, so its brokers go on. A broker
-that alone is cut off from an ensemble with a majority loses its session, and others take over. To
-tell one from the other it asks them (BrokerHeartbeat): who sees the store says so; who does not
-promises to have nobody elected for a while. So a broker whose session may be over knows that it
-leads as long as all others that run have promised.
+An ensemble without a majority ends no sessions and allows no elections, so its brokers can
+continue. A broker that is cut off from an ensemble with a majority loses its session, and others
+are elected. To distinguish the two, it asks the other brokers (BrokerHeartbeat): a broker that
+reaches the store says so; a broker that does not promises to start no election for a while. So a
+broker whose session may be over knows that it is still leader while all other running brokers have
+promised.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ PAUSE = 1 / 12
 """How often the others are asked, as a share of the session's timeout; and how long each may take.
 """
 PROMISE = 1 / 4
-"""For how long a promise holds."""
+"""How long a promise is valid, as a share of the session's timeout."""
 
 
 class Sight(Enum):
-    """What another broker says about the store."""
+    """Another broker's answer about the store."""
 
     SEES = "sees it"
     PROMISES = "does not see it, and promises"
@@ -48,18 +49,18 @@ ANSWERS = {ErrorCode.NONE: Sight.SEES, ErrorCode.BROKER_NOT_AVAILABLE: Sight.PRO
 
 
 class Place(Protocol):
-    """The place in the cluster that is at stake."""
+    """The membership that may be lost."""
 
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration."""
 
     def give_up(self, why: str) -> None:
-        """Others may have been elected in this broker's place."""
+        """Others may have been elected in the meantime."""
 
 
 class Outage:
-    """One broker's view of a store that it can't reach. All methods belong to the broker's loop."""
+    """One broker's view of an unreachable store. All methods run on the broker's loop."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Outage:
         place: Place,
         session_s: float,
     ) -> None:
-        """``session_s`` is how long a session lasts of which the store hears nothing."""
+        """``session_s`` is how long a session lasts without contact to the store."""
         self._node = node
         self._store = store
         self._metadata = metadata
@@ -84,7 +85,7 @@ class Outage:
         self._asking: asyncio.Task[None] | None = None
 
     def note(self) -> None:
-        """The store went away or came back, or the session is in doubt."""
+        """The store became unreachable or reachable, or the session is in doubt."""
         if self._store.over:
             return
         if not self._store.away:
@@ -102,33 +103,33 @@ class Outage:
         self._judge()
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking."""
         if self._asking is not None:
             self._asking.cancel()
 
     @property
     def sure(self) -> bool:
-        """Whether nobody can have been elected in this broker's place."""
+        """Whether no other broker can have been elected in the meantime."""
         return not self._store.in_doubt or self._node.loop.time() < self._sure_until
 
-    # ---- what others are told ----
+    # ---- answers to others ----
 
     def sees_the_store(self) -> bool:
-        """Whether this broker sees the store. "No" is a promise: see `keep_promise`."""
+        """Whether this broker reaches the store. "No" is a promise: see `keep_promise`."""
         if not (self._store.away or self._store.over):
             return True
         self._promised_until = self._node.loop.time() + self._session_s * PROMISE
         return False
 
     async def keep_promise(self) -> None:
-        """To be called before anybody is elected: wait until what was promised no longer holds."""
+        """Call this before an election: wait until this broker's promises have expired."""
         while (left_s := self._promised_until - self._node.loop.time()) > 0:
             await asyncio.sleep(left_s)
 
     # ---- asking ----
 
     async def _ask_all(self) -> None:
-        """Ask all others, again and again, until the store is back or the session given up."""
+        """Ask all others repeatedly, until the store is back or the session is given up."""
         self._others_see, self._sure_until = False, 0.0
         while self._store.away and not self._store.over:
             begin = self._node.loop.time()

@@ -1,5 +1,6 @@
-"""What a member of a cluster does not need to start, but soon: a thread imports it once the broker
-is ready. On the loop it would hold the first replica, or an election, which clients wait for.
+"""Modules that a member of a cluster does not need for its start, but soon after: a thread imports
+them once the broker is ready. On the loop, the import would delay the first replica or an election,
+which clients wait for.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Whether a broker whose connection has ended has ended, too: found out at once, where the
-coordination store would take until its session is over.
+"""Finds out at once whether a broker whose connection has ended has ended, too; the coordination
+store would need until its session expires.
 
-A store that knows its sessions' processes is asked. ZooKeeper knows none: there a broker whose
+If the store knows its sessions' processes, it is asked. ZooKeeper does not: there, a broker whose
 connection broke and whose port refuses another one has no process any more, and its nodes are
-removed. One that hangs, or whose machine or cable is gone, refuses nothing: its session's end is
-waited for.
+deleted. A broker that hangs, or whose machine or network failed, refuses nothing: then its session
+must expire.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ __all__ = ["Suspicions"]
 
 log = logging.getLogger("kstore.broker")
 PAUSES_S = (0.0, 0.002, 0.01, 0.05)
-"""Before each look: a process that ends closes one connection after the other, its port last."""
+"""Pauses before each check: a process that ends closes one connection after the other, its port
+last.
+"""
 CONNECT_S = 0.2
 
 
 class Suspicions:
-    """The brokers that seem to have ended. All methods belong to the broker's loop."""
+    """The brokers that seem to have ended. All methods run on the broker's loop."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class Suspicions:
         looking.add_done_callback(lambda _: self._looking.pop(node_id, None))
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._closed = True
         looking = list(self._looking.values())
         for task in looking:
@@ -89,7 +91,7 @@ class Suspicions:
             await asyncio.sleep(pause_s)
             known = self._metadata.image.brokers.get(node_id)
             if known is None or known.epoch != epoch:
-                return  # others have told it meanwhile
+                return  # others have reported it meanwhile
             ended = self._has_ended(node_id)
             if ended is None and self._node.config["kstore.zookeeper.refusal.ends.session"]:
                 if await self._refuses(node_id):
@@ -108,7 +110,9 @@ class Suspicions:
             return False
 
     async def _refuses(self, node_id: int) -> bool:
-        """Whether nobody listens at the broker's port, by what its machine says of each address."""
+        """Whether no process listens on the broker's port, according to its machine, for each
+        address.
+        """
         endpoint = self._peers().endpoint(node_id)
         if endpoint is None:
             return False
@@ -129,7 +133,7 @@ class Suspicions:
         return bool(found)
 
     async def _end(self, node_id: int, epoch: int) -> None:
-        """No process is there: do at once what the store would do when the session is over."""
+        """The process has ended: do at once what the store would do at the end of its session."""
         self._node.report(
             f"broker {node_id} has ended: its connections broke and its port refuses others"
         )
@@ -138,5 +142,5 @@ class Suspicions:
             await self._node.run_blocking(
                 lambda: registration.unregister(self._store, node_id, epoch)
             )
-        except StoreError as problem:  # then the session's end does it
+        except StoreError as problem:  # then the end of the session does it
             log.info("broker %d stays registered until its session is over: %s", node_id, problem)

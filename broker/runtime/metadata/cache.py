@@ -1,6 +1,6 @@
-"""Kafka's MetadataCache: holds the metadata image of now, and tells that it is another.
+"""Kafka's MetadataCache: it has the current metadata image, and reports changes.
 
-The image is a value. Who decides by it takes `image` once, and sees no change while it decides.
+The image is an immutable value. A decision reads `image` once, and sees no changes after that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["MetadataCache"]
 
 NAMED_S = 10.0
-"""How long clients are still told of a broker that is gone. In Kafka too it takes such a time until
-a broker that was killed is missing in metadata, and clients rely on it: librdkafka 2 waits without
-end to send a transaction's offsets to a coordinator that is missing before it asked for another.
+"""How long clients still get the address of a broker that has left. In Kafka, too, it takes such a
+time until a killed broker disappears from metadata, and clients rely on it: librdkafka 2 waits
+forever to send a transaction's offsets to a coordinator that disappears before it has asked for
+another.
 """
 
 
@@ -26,17 +27,17 @@ class MetadataCache:
     """The image, replaced as a whole."""
 
     def __init__(self, image: MetadataImage, on_change: Callable[[], None]) -> None:
-        """``on_change`` is called after each replacement: pre-encoded answers are forgotten."""
+        """``on_change`` is called after each replacement: cached answers are dropped."""
         self._image = image
         self._on_change = on_change
 
     @property
     def image(self) -> MetadataImage:
-        """What this broker knows of the cluster now."""
+        """The current metadata image."""
         return self._image
 
     def publish(self, image: MetadataImage) -> None:
-        """From now on this is known. Nothing happens if it is the image that is held already."""
+        """Replace the image. Does nothing if it is the current one."""
         if image is self._image:
             return
         changed = image.version != self._image.version
@@ -45,7 +46,7 @@ class MetadataCache:
             self._on_change()
 
     def forget_departed_later(self, loop: AbstractEventLoop) -> None:
-        """Name brokers that have just gone to clients for some time yet; they lead nothing any
+        """Keep the addresses of brokers that have just left for some time; they lead nothing any
         more.
         """
         for node in self._image.departed.values():

@@ -1,8 +1,8 @@
-"""What was set at run time for brokers, groups and client metrics, as the coordination store holds
-it: loaded at the start, written through, and acting at once. Topics' own are in
+"""Settings of brokers, groups and client metrics that were made at run time, in the coordination
+store: loaded at the start, written through, and applied at once. Those of topics are in
 runtime/topics/topics.py.
 
-What may be set is decided before (api/metadata/configs.py); this file keeps it and hands it out.
+api/metadata/configs.py checks them; this file stores and returns them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ClientMetrics", "DynamicConfigs"]
 
 CLUSTER_DEFAULT = "<default>"
-"""The node's name of what is set for all brokers, as Kafka names it."""
-# Eligible leader replicas need it to be set for the cluster as a whole (KIP-966), so it always is.
+"""The name of the node with the settings of all brokers, as in Kafka."""
+# Eligible leader replicas require it to be set for the whole cluster (KIP-966), so it always is.
 ALWAYS_CLUSTER_WIDE = "min.insync.replicas"
 
 
@@ -35,7 +35,7 @@ class ClientMetrics(NamedTuple):
     metrics: tuple[str, ...]
     """Prefixes of metrics' names; ``*`` alone means all."""
     match: Mapping[str, LinearRegex]
-    """Key (``client_id`` and so on) to the regular expression that it has to match."""
+    """Key (such as ``client_id``) to the regular expression that it must match."""
 
 
 class DynamicConfigs:
@@ -51,22 +51,22 @@ class DynamicConfigs:
         """``run_blocking`` runs a call that waits for the disk in a thread."""
         self.config = config
         self.cluster: dict[str, str] = {}
-        """Set for all brokers."""
+        """Settings of all brokers."""
         self.brokers: dict[str, dict[str, str]] = {}
-        """Set for one broker, by its id as text."""
+        """Settings of one broker, by its id as text."""
         self.groups: dict[str, dict[str, str]] = {}
-        """Set for one group."""
+        """Settings of one group."""
         self.subscriptions: dict[str, dict[str, str]] = {}
-        """Set for one client metrics subscription."""
+        """Settings of one client metrics subscription."""
         self.subscriptions_version = 0
-        """Grows with every change of a client metrics subscription."""
+        """Increases with every change of a client metrics subscription."""
         self.lock = asyncio.Lock()
-        """Held by whoever reads what is set, to write it changed."""
+        """Held during a read-modify-write of settings."""
         self.when_changed: Callable[[frozenset[str]], Awaitable[None]] | None = None
-        """What has to act on changed broker configs before the change is answered."""
+        """Callbacks that apply changed broker configs before the change is answered."""
         self.topic_defaults: Sequence[tuple[str, str, int]] | None = None
         self.topic_default_rows: Mapping[str, Any] | None = None
-        """What DescribeConfigs makes of topics' defaults; None after a change."""
+        """Cached rows of DescribeConfigs for topics' defaults; None after a change."""
         self._said: set[str] = set()
         self._store = store
         self._run_blocking = run_blocking
@@ -77,15 +77,15 @@ class DynamicConfigs:
         config.watch(self._note)
 
     def load(self) -> None:
-        """Read the store, and let what it holds act. Blocks."""
+        """Read the store, and apply its settings. Blocks."""
         self._take_brokers(znodes.read_configs(self._store, "brokers"))
         self.groups = znodes.read_configs(self._store, "groups")
         self.subscriptions = znodes.read_configs(self._store, "client-metrics")
         self._act()
 
     async def reload(self, kind: str) -> None:
-        """Read again what is set for ``brokers``, ``groups`` or ``client-metrics``: another broker
-        may have changed it. What has changed acts.
+        """Read the settings of ``brokers``, ``groups`` or ``client-metrics`` again, because another
+        broker may have changed them, and apply changes.
         """
         async with self.lock:
             found = await self._run_blocking(lambda: znodes.read_configs(self._store, kind))
@@ -108,10 +108,10 @@ class DynamicConfigs:
     # ---- reading ----
 
     def group(self, group_id: str) -> Mapping[str, Any]:
-        """The typed settings of one group, by name: ``consumer.session.timeout.ms`` and so on.
+        """The typed settings of one group, by name: such as ``consumer.session.timeout.ms``.
 
-        A group that sets nothing has the broker's (``group.consumer.session.timeout.ms``). Cheap:
-        the values are kept until a setting changes, so ask at each use.
+        A group without own settings has the broker's (``group.consumer.session.timeout.ms``).
+        Cheap: the values are cached until a setting changes, so call it at each use.
         """
         key = group_id if group_id in self.groups else ""
         found = self._group_values.get(key)
@@ -120,7 +120,7 @@ class DynamicConfigs:
         return found
 
     def client_metrics(self) -> list[ClientMetrics]:
-        """Every client metrics subscription, by name. Cheap: they are kept until one changes."""
+        """Every client metrics subscription, by name. Cheap: they are cached until one changes."""
         from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 
         version, found = self._client_metrics
@@ -155,7 +155,7 @@ class DynamicConfigs:
     # ---- changing ----
 
     async def set_broker(self, broker_id: str, configs: Mapping[str, str]) -> None:
-        """Replace what is set for one broker, or for all with the empty id."""
+        """Replace the settings of one broker, or of all with the empty id."""
         kept = dict(configs)
         node = broker_id or CLUSTER_DEFAULT
         await self._write("brokers", node, kept)
@@ -166,7 +166,7 @@ class DynamicConfigs:
         await self._act_everywhere()
 
     async def _act_everywhere(self) -> None:
-        """Let what is set for brokers act, before the change is answered."""
+        """Apply the settings of brokers before the change is answered."""
         self._changed = frozenset()
         self.topic_defaults = self.topic_default_rows = None
         self._act()
@@ -174,19 +174,19 @@ class DynamicConfigs:
             await self.when_changed(self._changed)
 
     async def set_group(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Replace what is set for one group."""
+        """Replace the settings of one group."""
         await self._write("groups", group_id, dict(configs))
         _replace(self.groups, group_id, configs)
         self._group_values.clear()
 
     async def set_client_metrics(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace one client metrics subscription; without configs there is none of that name."""
+        """Replace one client metrics subscription; without configs it is removed."""
         await self._write("client-metrics", name, dict(configs))
         _replace(self.subscriptions, name, configs)
         self.subscriptions_version += 1
 
     def say_if_without_effect(self, name: str, documentation: str) -> None:
-        """Tell the operator, once for each name, that what was just set does nothing here."""
+        """Report to the operator, once for each name, that a setting has no effect."""
         if documentation.startswith("No effect here") and name not in self._said:
             self._said.add(name)
             self._report(f"{name} was set. {documentation}")

@@ -1,8 +1,8 @@
-"""What is set for users, client ids and addresses, in the coordination store: Kafka's ZooKeeper-era
-layout, with names made safe for a path as Kafka makes them.
+"""Settings of users, client ids and addresses in the coordination store: Kafka's layout from its
+versions with ZooKeeper, with names made safe for a path as in Kafka.
 
-/config/users/U, /config/clients/C, /config/ips/I and /config/users/U/clients/C hold quotas; SCRAM
-credentials lie beside a user's quotas. What the values mean is not known here.
+/config/users/U, /config/clients/C, /config/ips/I and /config/users/U/clients/C hold quotas; a
+user's node also has SCRAM credentials. This file does not interpret the values.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT", "alter", "children", "is_there", "read", "sanitize"]
 
 DEFAULT = "<default>"
-"""The node of the default entity; no sanitized name is written so."""
+"""The node of the default entity; no sanitized name equals it."""
 
 
 def sanitize(name: str | None) -> str:
     """A name as a part of a path; None is the default entity's.
 
-    Kafka's form: percent-encoded UTF-8, where only letters, digits and ``._-`` stay.
+    Kafka's form: percent-encoded UTF-8, in which only letters, digits and ``._-`` are unchanged.
     """
     if name is None:
         return DEFAULT
     part = quote(name, safe="").replace("~", "%7E")
-    # These two are no names in a path.
+    # These two are not valid names in a path.
     return part.replace(".", "%2E") if part in {".", ".."} else part
 
 
 def desanitize(part: str) -> str | None:
-    """The name that `sanitize` wrote; None for the default entity."""
+    """Reverse `sanitize`; None for the default entity."""
     return None if part == DEFAULT else unquote(part)
 
 
 def is_there(store: Store, folder: str) -> bool:
-    """Whether anything was ever set below ``/config/FOLDER``."""
+    """Whether there were ever any settings below ``/config/FOLDER``."""
     return store.exists(f"/config/{folder}")
 
 
@@ -56,7 +56,7 @@ def children(store: Store, path: str) -> Iterator[tuple[str | None, str]]:
 
 
 def read(store: Store, path: str) -> dict[str, str]:
-    """What is set at a path; nothing where there is no node, or can be none."""
+    """The settings at a path; empty if the node does not exist, or cannot exist."""
     try:
         data, _ = store.get(path)
     except (NoNodeError, BadPathError):
@@ -65,7 +65,7 @@ def read(store: Store, path: str) -> dict[str, str]:
 
 
 def alter(store: Store, path: str, changes: Mapping[str, str | None]) -> None:
-    """Set values and, where None, remove them; BadPathError for a name that is too long. Blocks
+    """Set values, or remove those that are None; BadPathError for a name that is too long. Blocks
     until it is durable.
     """
     config = read(store, path)

@@ -1,6 +1,5 @@
-"""The cluster's finalized feature levels: kept in the coordination store at /feature, as the
-ZooKeeper brokers of Kafka kept them (KIP-584). Which updates are valid is
-state/metadata/features.py's.
+"""The cluster's finalized feature levels: stored in the coordination store at /feature, as in Kafka
+with ZooKeeper (KIP-584). state/metadata/features.py decides which updates are valid.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ ENABLED = 1
 
 
 NEED_EPOCHS = ("kstore.kip232", "kstore.kip253")
-"""Features that the older inter.broker.protocol.version does not have."""
+"""Features that older inter.broker.protocol.versions do not have."""
 
 
 def supported_features(served: Mapping[int, int], *, tells_epochs: bool) -> dict[str, Feature]:
     """The features whose APIs are served; ``served`` is API key to highest version,
-    ``tells_epochs`` whether brokers tell each other partition epochs.
+    ``tells_epochs`` whether brokers exchange partition epochs.
 
-    Of a feature whose newest API version is not served, nothing is claimed.
+    A feature whose newest API version is not served is left out.
     """
     return {
         name: feature
@@ -41,18 +40,18 @@ def supported_features(served: Mapping[int, int], *, tells_epochs: bool) -> dict
 
 
 class FinalizedFeatures:
-    """The levels that all brokers of the cluster have agreed on, read once and then kept."""
+    """The levels that all brokers of the cluster have agreed on, read once and then cached."""
 
     def __init__(self, store: Store, supported: Mapping[str, Feature]) -> None:
         self.supported = supported
         self._store = store
         self._epoch = 0
         self._levels = default_levels(supported)
-        self._is_read = False  # while the store is out of reach, the defaults hold
+        self._is_read = False  # while the store is unreachable, the defaults apply
         self._read()
 
     def _read(self) -> None:
-        """Ask the store, until it has told the levels once."""
+        """Read the store, until that has succeeded once."""
         if not self._is_read:
             with suppress(StoreError):
                 self.reload()
@@ -71,7 +70,7 @@ class FinalizedFeatures:
 
     @property
     def epoch(self) -> int:
-        """Grows with every update; -1 would mean that nothing is finalized."""
+        """Increases with every update; -1 would mean that nothing is finalized."""
         return self._epoch
 
     @property
@@ -81,18 +80,18 @@ class FinalizedFeatures:
         return dict(self._levels)
 
     def level(self, name: str) -> int:
-        """One feature's finalized level; 0 where it is off or not known."""
+        """One feature's finalized level; 0 if it is off or unknown."""
         self._read()
         return self._levels.get(name, 0)
 
     def store(self, levels: Mapping[str, int]) -> None:
-        """Make other levels durable. Blocks."""
+        """Store new levels durably. Blocks."""
         node = {"version": 2, "status": ENABLED, "features": dict(levels)}
         data = json.dumps(node, separators=(",", ":")).encode()
         try:
             version = self._store.set(FEATURE_NODE, data)
         except NoNodeError:
             self._store.create(FEATURE_NODE, data)
-            # The defaults were told as epoch 0.
+            # The defaults had epoch 0.
             version = self._store.set(FEATURE_NODE, data)
         self._levels, self._epoch = dict(levels), version

@@ -1,7 +1,8 @@
-"""The metadata image of a broker in a cluster: what UpdateMetadata says, laid over what was known.
+"""Updates the metadata image of a broker in a cluster from UpdateMetadata.
 
-The data plane's table gets every partition of the cluster too, so that a request for one that is
-elsewhere is told who leads it. Topic configs are not in UpdateMetadata: they come from the store.
+The data plane's table gets every partition of the cluster, too, so that the answer to a request for
+one on another broker names its leader. UpdateMetadata does not contain topic configs: they are read
+from the store.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ __all__ = ["ImageUpdates"]
 log = logging.getLogger("kstore.broker")
 DELETED = -2
 UNKNOWN = PartitionImage(-1, -1, (), ())
-"""A partition of which nothing was said yet, though of one with a larger index."""
+"""A partition without metadata so far, though one with a larger index has some."""
 
 
 class HostsReplicas(Protocol):
-    """Who has this broker's replicas: those are not touched by what is said of a partition."""
+    """The owner of this broker's replicas, which updates of the image do not touch."""
 
     @property
     def hosted(self) -> Collection[TopicPartition]:
@@ -52,17 +53,17 @@ class HostsReplicas(Protocol):
         """The partitions that this broker leads."""
 
     def entry(self, name: str, topic_id: UUID) -> TopicEntry:
-        """The table's entry of a topic, made if it is missing."""
+        """The table's entry of a topic, created if missing."""
 
     def stop(self, place: TopicPartition) -> None:
-        """Neither lead nor follow a partition any more."""
+        """Stop leading or following a partition."""
 
     def forget_topic(self, name: str, topic_id: bytes) -> None:
-        """A topic is gone: its replicas stop."""
+        """A topic is deleted: stop its replicas."""
 
 
 class ImageUpdates:
-    """Takes UpdateMetadata into the image, and tells who waits for a change of it."""
+    """Applies UpdateMetadata to the image, and notifies those who wait for a change."""
 
     def __init__(
         self,
@@ -73,36 +74,36 @@ class ImageUpdates:
         replicas: HostsReplicas,
     ) -> None:
         self.on_topic_added: list[Callable[[TopicImage], object]] = []
-        """Called with a topic that was not known; the image gets it soon."""
+        """Called with a new topic; the image gets it soon."""
         self.on_topic_deleted: list[Callable[[str, UUID], object]] = []
-        """Called with the name of a topic that is gone."""
+        """Called with the name of a deleted topic."""
         self.on_partitions_gone: list[Callable[[str, int], object]] = []
-        """Called with the name of a topic that has shrunk, and how many partitions it has now."""
+        """Called after a contraction with the topic's name and its number of partitions."""
         self.on_broker_gone: list[Callable[[int], object]] = []
-        """Called with the id of a broker that is gone, or has other endpoints."""
+        """Called with the id of a broker that has left, or has new endpoints."""
         self._node = node
         self._store = store
         self._metadata = metadata
         self._table = table
         self._replicas = replicas
-        self._configs: dict[UUID, Mapping[str, str]] = {}  # of topics not in the image yet
+        self._configs: dict[UUID, Mapping[str, str]] = {}  # for topics not in the image yet
         self._taken: list[TopicImage] = []  # not in the image yet: it is copied once a slice
         self._next_change: asyncio.Future[None] | None = None
 
     async def update(self, request: UpdateMetadataRequest) -> None:
-        """Take over one request: all live brokers, and the partitions that it names."""
+        """Apply one request: all live brokers, and the partitions that it names."""
         slices = Slices()
         await self._take_brokers(request, slices)
         gone = [topic for topic in request.topic_states if _is_deleted(topic)]
         there = [topic for topic in request.topic_states if not _is_deleted(topic)]
         self._remove((topic.topic_name, topic.topic_id) for topic in gone)
         configs = await self.configs_of((topic.topic_name, topic.topic_id) for topic in there)
-        # An older request may come late, by another connection.
+        # An older request may arrive late, on another connection.
         may_shrink = request.max_partition_epoch >= self._metadata.image.max_partition_epoch
         try:
             for topic in there:
                 await self._take_topic(topic, configs[topic.topic_name], slices, may_shrink)
-        finally:  # what was taken before a failure, too
+        finally:  # including what was applied before a failure
             self._publish_taken()
         if request.type == FULL:
             named = {topic.topic_name for topic in there}
@@ -112,7 +113,7 @@ class ImageUpdates:
         self._changed()
 
     async def configs_of(self, topics: Iterable[tuple[str, UUID]]) -> dict[str, Mapping[str, str]]:
-        """What is set for topics, by name; the store is read for those that are new."""
+        """The settings of topics, by name; those of new topics are read from the store."""
         found: dict[str, Mapping[str, str]] = {}
         missing: list[tuple[str, UUID]] = []
         for name, topic_id in topics:
@@ -132,11 +133,11 @@ class ImageUpdates:
         return found
 
     def forget_configs(self) -> None:
-        """What was read for topics that are not in the image yet may have changed."""
+        """Drop cached configs of topics that are not in the image yet: they may have changed."""
         self._configs.clear()
 
     async def wait_until(self, check: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the image is so; whether it is."""
+        """Wait until the image fulfils a condition; returns whether it does."""
         loop = self._node.loop
         deadline = loop.time() + timeout_s
         while not check():
@@ -179,7 +180,7 @@ class ImageUpdates:
         for place in self._replicas.led():
             partition = self._table.partition(place.topic.encode(), place.partition)
             if partition is not None and partition.online:
-                partition.advance()  # it may have waited for a follower that is gone
+                partition.advance()  # it may have waited for a follower that has left
             await slices.breathe()
 
     # ---- topics ----
@@ -188,7 +189,7 @@ class ImageUpdates:
         self._metadata.publish(image)
 
     def _publish_taken(self) -> None:
-        """Let others see the topics of this slice."""
+        """Publish the topics of this slice."""
         taken, self._taken = self._taken, []
         self._publish(self._metadata.image.with_topics(*taken))
 
@@ -226,12 +227,12 @@ class ImageUpdates:
         self._taken.append(taken)
         if known is None:
             self._configs.pop(topic.topic_id, None)
-            # Its logs may have been opened before it was known here, by what was set then.
+            # Its logs may have been opened before, with earlier settings.
             for tell in self.on_topic_added:
                 tell(taken)
 
     def _forget_retired(self, name: str, count: int) -> None:
-        """A topic has shrunk to so many partitions."""
+        """Remove the partitions that a contraction has removed."""
         for place in list(self._replicas.hosted):
             if place.topic == name and place.partition >= count:
                 self._replicas.stop(place)
@@ -240,7 +241,7 @@ class ImageUpdates:
             callback(name, count)
 
     def _note_leader(self, entry: TopicEntry, index: int, image: PartitionImage) -> None:
-        """Let the data plane know who leads a partition of which there is no replica here."""
+        """Tell the data plane the leader of a partition without a replica here."""
         place = TopicPartition(entry.name.decode(), index)
         if place in self._replicas.hosted:
             return
@@ -254,7 +255,7 @@ class ImageUpdates:
             partition.partition_epoch = image.partition_epoch
 
     def _remove(self, topics: Iterable[tuple[str, UUID]]) -> None:
-        """Forget these topics, but none that has another id by now. The image is copied once."""
+        """Remove these topics, unless their id has changed by now. The image is copied once."""
         image = self._metadata.image
         gone = [
             (name, topic_id)

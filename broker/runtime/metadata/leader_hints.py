@@ -1,5 +1,5 @@
-"""Where the data plane sends those who had better ask another broker: the leader's endpoint
-(KIP-951), and the replica in a consumer's rack (KIP-392).
+"""Hints that the data plane sends to clients: the leader's endpoint (KIP-951), and the replica in a
+consumer's rack (KIP-392).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["give_hints"]
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The one replica.selector.class that sends consumers elsewhere."""
+"""The only replica.selector.class that sends consumers to other replicas."""
 
 
 def give_hints(config: BrokerConfig, table: PartitionTable, metadata: MetadataCache) -> None:
-    """Let the data plane of this table tell them, by the image of then."""
+    """Give the data plane of this table its hints, from the image at the time of use."""
 
     def endpoint(node_id: int, listener: str) -> bytes | None:
         known = metadata.image.brokers.get(node_id)
@@ -33,7 +33,7 @@ def give_hints(config: BrokerConfig, table: PartitionTable, metadata: MetadataCa
 
 
 def _compact(text: str | None) -> bytes:
-    """A compact nullable string: its size plus one, as a varint, before it."""
+    """A compact nullable string: preceded by its size plus one, as a varint."""
     data = b"" if text is None else text.encode()
     size = 0 if text is None else len(data) + 1
     head = bytearray()

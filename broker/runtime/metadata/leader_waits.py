@@ -1,10 +1,10 @@
-"""Requests that are held for a moment, since a partition that they ask for has just lost its leader
-and nobody is elected yet: clients that are told "no leader" ask again only after their own pause,
-librdkafka after a second.
+"""Delays requests for a partition that has just lost its leader, until a new one is elected:
+clients that get "no leader" ask again only after their own pause, librdkafka after a second.
 
-A request is held before it is carried out, with what is behind it on its connection, and is carried
-out as if it came when the leader is known, or when `kstore.metadata.leader.wait.ms` have passed
-since the leader was lost. A partition that stays without a leader holds nobody after that.
+A request is delayed before it is executed, together with later requests on its connection. It is
+executed as if it had just arrived when the leader is known, or when
+`kstore.metadata.leader.wait.ms` have passed since the leader was lost. A partition that stays
+without a leader delays no requests after that.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["LeaderWaits"]
 
 METADATA, DESCRIBE_TOPIC_PARTITIONS = 3, 75
 MOST_HELD = 1000
-"""Connections that are held at a time; who comes beyond is answered by what is known."""
+"""The limit of delayed connections; further ones are answered at once."""
 READ_BYTES = 8 * 1024
-"""A longer request is not read here: it counts as asking for all topics."""
+"""A longer request is not parsed here: it counts as a request for all topics."""
 _Place: TypeAlias = "tuple[str, int] | Partition"
-"""What a held request waits for: a partition of the image, or of the data plane's table."""
+"""What a delayed request waits for: a partition of the image, or of the data plane's table."""
 
 
 class LeaderWaits:
-    """The leaders that were lost a moment ago, and the connections that wait for others."""
+    """Recently lost leaders, and the connections that wait for new ones."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class LeaderWaits:
         metadata: MetadataCache,
         forget_answers: Callable[[], None],
     ) -> None:
-        """``forget_answers``: those that are kept would still tell of the lost leader."""
+        """``forget_answers`` drops cached answers, which still contain the lost leader."""
         self.held_requests = 0
-        """How many requests were held so far."""
+        """How many requests were delayed so far."""
         self._node = node
         self._table = table
         self._metadata = metadata
@@ -62,10 +62,10 @@ class LeaderWaits:
         self._scheduled = False
         table.leader_waits = self
 
-    # ---- who is lost ----
+    # ---- lost leaders ----
 
     def image_changed(self) -> None:
-        """The metadata image is another: brokers may have gone or come, leaders may be known."""
+        """The metadata image has changed: brokers may have left or joined, leaders may be known."""
         before, self._brokers = self._brokers, self._metadata.image.brokers
         if before is not self._brokers:
             for node_id in before.keys() - self._brokers.keys():
@@ -75,7 +75,7 @@ class LeaderWaits:
         self.look_soon()
 
     def lost(self, node_id: int) -> None:
-        """A broker has gone, or seems to have: what it led will have other leaders."""
+        """A broker has left, or seems to have: its partitions will have other leaders."""
         wait_ms = self._node.config["kstore.metadata.leader.wait.ms"]
         if node_id in self._lost or node_id == self._node.node_id or not wait_ms:
             return
@@ -84,18 +84,18 @@ class LeaderWaits:
         self._forget_answers()
 
     def found(self, node_id: int) -> None:
-        """A broker is there, or has been away for so long that nobody is held any more."""
+        """A broker is available, or has been away for so long that no request waits any more."""
         timer = self._lost.pop(node_id, None)
         if timer is not None:
             timer.cancel()
             self._table.lost_leaders = set(self._lost) or None
             self.look_soon()
 
-    # ---- who is held ----
+    # ---- delayed requests ----
 
     def hold(self, connection: Connection, place: _Place) -> bool:
-        """Have a connection's request handled again once this partition has a leader; False if it
-        is to be answered now.
+        """Handle a connection's request again once this partition has a leader; False if it should
+        be answered now.
         """
         if len(self._held) >= MOST_HELD:
             return False
@@ -106,7 +106,7 @@ class LeaderWaits:
     def holds(
         self, connection: Connection, api_key: int, version: int, body: bytes, rights: Any
     ) -> bool:
-        """Whether a request that tells of leaders is held; False for every other one."""
+        """Whether a request whose answer contains leaders is delayed; False for all others."""
         if api_key not in (METADATA, DESCRIBE_TOPIC_PARTITIONS):
             return False
         topics = self._asked(api_key, version, body)
@@ -117,7 +117,7 @@ class LeaderWaits:
         return place is not None and self.hold(connection, place)
 
     def _asked(self, api_key: int, version: int, body: bytes) -> Iterable[TopicImage]:
-        """The topics that a request asks for, as far as they are there."""
+        """The existing topics that a request names."""
         from kstore.protocol.metadata.metadata import (
             DescribeTopicPartitionsRequest,
             MetadataRequest,
@@ -143,10 +143,10 @@ class LeaderWaits:
             return image.topics.values()
         return [image.topics[name] for name in names if name in image.topics]
 
-    # ---- who goes on ----
+    # ---- continuing ----
 
     def look_soon(self) -> None:
-        """Let those go on whose partition has a leader, or will have none so soon."""
+        """Continue requests whose partition has a leader, or will have none soon."""
         if self._held and not self._scheduled:
             self._scheduled = True
             self._node.loop.call_soon(self._look)

@@ -1,5 +1,5 @@
-"""The settings of one listener: what was set for it at run time or at the start, else what is set
-for all.
+"""The settings of one listener: those for the listener, made at run time or at the start, or else
+those for all.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["ListenerSettings"]
 
 
 class ListenerSettings:
-    """Those of one broker's listeners."""
+    """The settings of a broker's listeners."""
 
     def __init__(self, config: BrokerConfig, configs: Callable[[], DynamicConfigs | None]) -> None:
-        """``configs`` gives what is set at run time; None: the store is not open yet."""
+        """``configs`` returns the settings made at run time; None: the store is not open yet."""
         self._config = config
         self._configs = configs
         self._node_id = str(config["node.id"])
 
     @property
     def of_broker(self) -> Mapping[str, str] | None:
-        """What was set for this broker at run time: another object after each change."""
+        """This broker's settings made at run time: a new object after each change."""
         configs = self._configs()
         return None if configs is None else configs.brokers.get(self._node_id)
 
@@ -39,11 +39,11 @@ class ListenerSettings:
         own: bool = False,
         asked: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The named settings; ``own``: only what is set for this listener, else None. Of a name
-        with a mechanism's prefix (``plain.sasl.jaas.config``) only that, too. ``asked``: as they
-        would be, if that were set for this broker at run time.
+        """The named settings. ``own``: only those for this listener, else None; the same applies to
+        a name with a mechanism's prefix (``plain.sasl.jaas.config``). ``asked``: as if this were
+        set for this broker at run time.
 
-        Raises ConfigError for what was set at run time and is bad.
+        Raises ConfigError for an invalid setting made at run time.
         """
         dynamic: Mapping[str, str] = {}
         shared: Mapping[str, str] = {}
