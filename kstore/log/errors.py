@@ -332,6 +332,16 @@ def closed_error(name: str, opened_by: int) -> LogClosedError:
     )
 
 
+_ADVICE = {
+    errno.ENOSPC: "free some space and try again",
+    errno.EDQUOT: "free some space and try again",
+    errno.EEXIST: "a file has this name",
+    errno.ENOTDIR: "a part of this path is a file",
+    errno.EACCES: "check the owner and the mode of the directory",
+    errno.EROFS: "the file system is mounted for reading only",
+}
+
+
 def storage_error(error: OSError, doing: str) -> LogStorageError:
     """A LogStorageError (or DiskFullError) that says what was being done when ``error``
     occurred.
@@ -342,5 +352,5 @@ def storage_error(error: OSError, doing: str) -> LogStorageError:
         return LogStorageError(error.errno, str(error))
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     kind = DiskFullError if full else LogStorageError
-    advice = "free some space and try again" if full else "the log continues when this works again"
+    advice = _ADVICE.get(error.errno or 0, "the log continues when this works again")
     return kind(error.errno, f"{doing} failed ({error.strerror}): {advice}", error.filename)

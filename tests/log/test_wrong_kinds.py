@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kstore
+from kstore.log.errors import LogStorageError
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,14 @@ def in_transaction(log_dir: Any, log: Any) -> None:
 def test_a_flush_policy_that_is_none_names_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^flush is 'sometimes': use os, interval, always$"):
         kstore.open_log(tmp_path, flush="sometimes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("notes", "a file has this name"), ("notes/log", "a part of this path is a file")],
+)
+def test_a_path_that_is_a_file_is_named(tmp_path: Path, path: str, words: str) -> None:
+    (tmp_path / "notes").write_bytes(b"kept")
+    with pytest.raises(LogStorageError, match=words):
+        kstore.open_log(tmp_path / path)
+    assert (tmp_path / "notes").read_bytes() == b"kept"
