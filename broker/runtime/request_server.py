@@ -1,5 +1,5 @@
-"""What the data plane's connections, and TLS and SASL before them, ask of the process that serves
-them (broker/server.py): the root of the broker is given one.
+"""The interface between the data plane's connections, with TLS and SASL, and the process that
+serves them (broker/server.py), which is passed to the broker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Doorkeeper", "LoopCalls", "RequestServer"]
 
 
 class LoopCalls(Protocol):
-    """The loop's, at hand for every connection."""
+    """The loop's methods that every connection uses."""
 
     @property
     def call_soon(self) -> Callable[..., Any]:
@@ -28,31 +28,31 @@ class LoopCalls(Protocol):
 
     @property
     def remove_writer(self) -> Callable[..., Any]:
-        """No more."""
+        """Stop that."""
 
 
 class Doorkeeper(LoopCalls, Protocol):
-    """Who may connect, and what is told of those that go."""
+    """Admission of connections, and reports when they close."""
 
     def admit(self, connection: Connection) -> str | None:
-        """Why a new connection may not stay; None if it may."""
+        """The reason to refuse a new connection, or None."""
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """A connection was closed."""
 
     def closing(self, connection: Connection, reason: str) -> None:
-        """A connection is closed, and why."""
+        """Report why a connection is closed."""
 
     def failed(self, connection: Connection, problem: Exception) -> None:
         """A request could not be handled."""
 
 
 class RequestServer(Doorkeeper, Protocol):
-    """Who answers what the data plane does not."""
+    """Answers the requests that the data plane does not."""
 
     @property
     def served_versions(self) -> Mapping[int, int]:
-        """API key to the highest version that is served."""
+        """API key to the highest served version."""
 
     def dispatch(
         self,
@@ -63,15 +63,15 @@ class RequestServer(Doorkeeper, Protocol):
         client_id: bytes | None,
         body: bytes,
     ) -> Any:
-        """The answer's body; None for no answer; or what `park` is to wait for."""
+        """The answer's body; None for no answer; or what `park` waits for."""
 
     async def loaded(self, api_key: int) -> None:
-        """Wait until the modules that answer an API's requests are loaded: for who comes to its
-        handler on another way.
+        """Wait until the modules that serve an API are loaded, for callers that reach its handler
+        in another way.
         """
 
     def park(self, later: Any, slot: Slot) -> None:
-        """Complete the slot when the response is there."""
+        """Complete the slot when the response is available."""
 
     def answer_when_durable(self, appended: list[tuple[Log, int]], slot: Slot, body: bytes) -> None:
-        """Complete the slot when what it acknowledges is on the disk."""
+        """Complete the slot when the data that it acknowledges is on the disk."""

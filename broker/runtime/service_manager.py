@@ -1,8 +1,8 @@
-"""What the service manager (systemd) is told: that the broker starts, is ready, lives and stops.
+"""Notifies the service manager (systemd) that the broker starts, is ready, is alive and stops.
 
 The protocol is sd_notify's: lines of NAME=value in a datagram to the socket that NOTIFY_SOCKET
 names. Pings of the watchdog are timers of the loop, so a loop that is stuck sends none, and the
-service manager ends the broker. Loaded only where NOTIFY_SOCKET is set.
+service manager ends the broker. Loaded only if NOTIFY_SOCKET is set.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ __all__ = ["ServiceManager"]
 
 SOCKET, WATCHDOG_US, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 OnReady = Callable[[str, int, "str | None"], None]
-"""Called with host, port and, where there is one, the URL of the HTTP API."""
+"""Called with host, port and, if there is one, the URL of the HTTP API."""
 PINGS = 2
-"""In each period of the watchdog, as systemd recommends."""
+"""Pings in each period of the watchdog, as systemd recommends."""
 
 
 class Timers(Protocol):
-    """What is asked of the loop."""
+    """The part of the loop that it uses."""
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
-        """Call once, after so many seconds."""
+        """Call once, after this many seconds."""
         ...
 
 
 class ServiceManager:
-    """Sends notifications; none of them waits, and none of them fails the broker."""
+    """Sends notifications; they never block, and their errors do not affect the broker."""
 
     def __init__(
         self, environment: Mapping[str, str], loop: Timers, report: Callable[[str], object]
     ) -> None:
-        """``report`` tells the operator a sentence, once, where nothing can be sent."""
+        """``report`` reports a sentence to the operator, once, if nothing can be sent."""
         address = environment[SOCKET]
         # A leading @ stands for the zero byte of an abstract socket.
         self._address = "\0" + address[1:] if address.startswith("@") else address
@@ -49,8 +49,8 @@ class ServiceManager:
         self._ping_s = _watchdog_s(environment) / PINGS
 
     def attend(self, on_ready: OnReady, stop: asyncio.Event) -> OnReady:
-        """Notify of the start now, and of the end when ``stop`` is set. Returns what is to be
-        called instead of ``on_ready``, which notifies, too.
+        """Notify of the start now, and of the stop when ``stop`` is set. Returns a replacement for
+        ``on_ready`` that notifies, too.
         """
         self._send("STATUS=Opening the logs")
         self._stopping = asyncio.ensure_future(self._tell_stopping(stop))
@@ -62,13 +62,13 @@ class ServiceManager:
         return ready
 
     def ready(self, sentence: str) -> None:
-        """Clients are answered; from now on the watchdog is fed."""
+        """The broker serves clients; from now on the watchdog gets pings."""
         self._send(f"READY=1\nSTATUS={sentence}")
         if self._ping_s > 0:
             self._ping()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         if self._stopping is not None:
             self._stopping.cancel()
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Long loops in small pieces: other work on the event loop has its turn every 2 milliseconds; and
+"""Long loops in small pieces: other work on the event loop has its turn every 2 milliseconds. And
 the turns that all wide requests share.
 """
 
@@ -21,23 +21,23 @@ class Slices:
     """The turns of one long piece of work."""
 
     def __init__(self, turns: Turns | None = None) -> None:
-        """``turns``: those that it shares with others of its kind."""
+        """``turns``: turns that it shares with similar work."""
         self._turns = turns
         self._end = monotonic() + SLICE_S
 
     @property
     def over(self) -> bool:
-        """Whether others have their turn at the next `breathe`."""
+        """Whether the next `breathe` gives others their turn."""
         return monotonic() >= self._end
 
     async def breathe(self) -> None:
-        """Called after each small piece."""
+        """Call this after each small piece."""
         if self.over:
             await (asyncio.sleep(0) if self._turns is None else self._turns.next())
             self._end = monotonic() + SLICE_S
 
     async def do(self, work: Work[T]) -> T:
-        """The result of work."""
+        """Run work, and return its result."""
         under_way = UnderWay(work)
         while not under_way.go_on():
             await self.breathe()
@@ -45,8 +45,8 @@ class Slices:
 
 
 class Turns:
-    """One turn of the event loop after the other, each for one of those who ask: however many wide
-    requests there are, they take one slice of each round of the loop together.
+    """Shares turns of the event loop: each goes to one of the waiting tasks, so all wide requests
+    together use one slice of each round of the loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -75,8 +75,8 @@ class Turns:
 
 
 class Room:
-    """How much may be under way at the same time; what has no room waits in the order it came. One
-    that is larger than all the room goes alone.
+    """A limit on concurrent work; what has no room waits in order. Work that is larger than the
+    limit runs alone.
     """
 
     def __init__(self, most: int) -> None:
@@ -99,7 +99,7 @@ class Room:
             raise
 
     def leave(self, size: int) -> None:
-        """Let others in."""
+        """Give room back."""
         self._taken -= size
         while self._waiting:
             turn, wanted = self._waiting[0]

@@ -1,5 +1,5 @@
-"""Named timers on the event loop, made for sessions: pushed out with every heartbeat, seldom fired.
-They carry events, no callbacks of their own.
+"""Named timers on the event loop for sessions, which are extended with every heartbeat and rarely
+fire. They have events, not callbacks.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class _Timer(Generic[E]):
 class TimerTable(Generic[K, E]):
     """Timers by key; when one is due, ``fire(event)`` is called on the loop.
 
-    Moving a timer later costs two assignments: the loop is told only when it wakes up for the old
-    deadline.
+    Extending a timer costs two assignments: the loop's timer is moved only when the old deadline
+    arrives.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[E], None]) -> None:
@@ -36,9 +36,9 @@ class TimerTable(Generic[K, E]):
         self._fire = fire
         self._timers: dict[K, _Timer[E]] = {}
         self.held_by = getattr(fire, "__qualname__", "TimerTable")
-        """Who is named when a timer holds the loop for long."""
+        """The name reported when a timer blocks the loop for long."""
         self.fired: K | None = None
-        """The key of the timer whose event was told last."""
+        """The key of the last timer that fired."""
 
     def __len__(self) -> int:
         return len(self._timers)

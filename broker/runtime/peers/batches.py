@@ -1,6 +1,5 @@
-"""Questions to other brokers, many in one request: what is asked while a request to a broker is
-under way goes with the next one, unless that takes long. What the questions are is the asker's
-business.
+"""Batches of questions to other brokers: questions that arrive while a request to a broker is in
+progress are sent with the next one, unless that takes long. The caller defines the questions.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ __all__ = ["PeerBatches"]
 Q = TypeVar("Q")
 A = TypeVar("A")
 MAX_QUESTIONS = 500
-"""In one request; the rest goes with the next."""
+"""The limit of questions in one request; the rest is sent with the next."""
 PATIENCE_S = 0.05
-"""A request that takes longer holds up the next one no more, ..."""
+"""A request that takes longer no longer delays the next one, ..."""
 MAX_UNDER_WAY = 16
-"""... but for so many."""
+"""... up to this number of requests."""
 
 
 class PeerBatches(Generic[Q, A]):
-    """Questions of one kind, and who waits for their answers."""
+    """Questions of one kind, and their callers."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class PeerBatches(Generic[Q, A]):
         answers_of: Callable[[Any], Sequence[A]],
         timeout_s: float,
     ) -> None:
-        """``answers_of`` takes a response apart into the answers, in the order of the questions."""
+        """``answers_of`` returns the answers in a response, in the order of the questions."""
         self._loop = loop
         self._peers = peers
         self._request_of = request_of
@@ -51,7 +50,7 @@ class PeerBatches(Generic[Q, A]):
         self._under_way: dict[int, set[asyncio.Task[None]]] = {}
 
     async def ask(self, node_id: int, question: Q) -> A:
-        """The answer of a broker; KafkaError (mostly a NetworkError) if there is none."""
+        """The answer of a broker; KafkaError (usually a NetworkError) if there is none."""
         answer: asyncio.Future[A] = self._loop.create_future()
         self._waiting.setdefault(node_id, []).append((question, answer))
         if node_id not in self._asking:
@@ -59,7 +58,7 @@ class PeerBatches(Generic[Q, A]):
         return await answer
 
     async def close(self) -> None:
-        """Ask no more; whoever waits is told."""
+        """Stop asking; waiting callers get an error."""
         tasks = [*self._asking.values(), *chain(*self._under_way.values())]
         for task in tasks:
             task.cancel()

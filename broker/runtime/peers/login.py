@@ -1,8 +1,8 @@
-"""How this broker shows other brokers who it is, where their listener has SASL: on each connection,
-before its first request.
+"""Authenticates this broker to other brokers if their listener has SASL: on each connection, before
+its first request.
 
-The mechanisms are kstore/net/sasl_client.py's. A connection is not authenticated anew when its
-session ends (KIP-368): who uses it makes another one in time.
+kstore/net/sasl_client.py has the mechanisms. A connection is not authenticated again when its
+session ends (KIP-368): its user opens another one in time.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ __all__ = ["PeerLogin"]
 
 MAX_FRAME_BYTES = 1024 * 1024
 USED_PART = 0.8
-"""How much of a session is used."""
+"""The share of a session that is used."""
 
 
 class PeerLogin:
-    """Of one broker; ConfigError for settings that can't be used."""
+    """The login of one broker; ConfigError for invalid settings."""
 
     def __init__(self, node: Node, settings: Mapping[str, Any]) -> None:
         self._node = node
         self._login = Login(settings)
-        self._told: dict[str, str] = {}  # by address: the last trouble
+        self._told: dict[str, str] = {}  # by address: the last error
         self.user = self._login.user
-        """As whom; None where a token says it."""
+        """The user name; None if a token contains it."""
 
     async def connect(
         self, factory: Callable[[], Any], host: str, port: int, tls: Mapping[str, Any]
     ) -> tuple[Any, float | None]:
-        """The protocol that ``factory`` made, once the other broker knows who this one is, and for
-        how many seconds it takes requests. OSError where it does not.
+        """Connect and authenticate; returns the protocol that ``factory`` created, and for how many
+        seconds it may be used. OSError if the other broker refuses.
         """
         loop = self._node.loop
         address = f"{host}:{port}"
@@ -65,14 +65,14 @@ class PeerLogin:
         return protocol, lifetime_ms / 1000 * USED_PART if lifetime_ms else None
 
     def _tell(self, address: str, problem: str) -> None:
-        """Once for each trouble: it is tried again soon."""
+        """Report each error once: it is tried again soon."""
         if self._told.get(address) != problem:
             self._told[address] = problem
             self._node.report(problem)
 
 
 class _Exchange(asyncio.Protocol):
-    """Requests one after the other, up to the authentication."""
+    """Sends requests one after the other until the authentication is complete."""
 
     def __init__(self) -> None:
         self._transport: Any = None
@@ -81,7 +81,7 @@ class _Exchange(asyncio.Protocol):
         self._lost: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """The connection is open."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -91,13 +91,13 @@ class _Exchange(asyncio.Protocol):
                 self._waiting.set_result(frame)
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """Whoever waits is told."""
+        """The waiting caller gets an error."""
         self._lost = f"it closed the connection{f': {problem}' if problem else ''}"
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(NetworkError(self._lost))
 
     async def ask(self, request: Message, version: int) -> Message:
-        """A request's answer. Raises NetworkError."""
+        """Send a request and return its answer. Raises NetworkError."""
         if self._lost is not None:
             raise NetworkError(self._lost)
         self._waiting = asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
-"""Connections to other brokers: requests out, answers back, several under way at once.
+"""Connections to other brokers: requests and answers, several in flight at once.
 
-A connection is made when it is first needed and made anew after it was lost. Requests that may wait
-long at the other end have connections of their own, so that none of them holds up what it waits
-for. What a request means, and whether to try again, is its sender's business.
+A connection is opened on first use, and again after it was lost. Requests that may wait long at the
+other end have separate connections, so that they do not delay others. The sender knows what a
+request means, and whether to retry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST_BACK_OFF_S = 0.01
 LONGEST_BACK_OFF_S = 0.2
 MAX_FRAME_BYTES = 512 * 1024 * 1024
 
-# Requests of one lane share a connection and come in their order. Every other API has its own.
+# Requests of one lane share a connection and arrive in order. Every other API has its own.
 CONTROL, TO_CONTROLLER = "control", "to controller"
 LANES: dict[int, str] = {
     4: CONTROL,
@@ -45,11 +45,11 @@ LANES: dict[int, str] = {
     56: TO_CONTROLLER,
 }
 EXTENDED = frozenset({"ListOffsets"})
-"""Lanes whose answers are to have kstore's tagged fields."""
+"""Lanes whose answers have kstore's tagged fields."""
 
 
 class PeerSecurity(Protocol):
-    """How this broker comes to others where a listener has TLS or SASL."""
+    """How this broker connects to others if a listener has TLS or SASL."""
 
     @property
     def peer_listener(self) -> str:
@@ -62,7 +62,7 @@ class PeerSecurity(Protocol):
 
 
 class Peers:
-    """The other brokers, to be asked. All methods belong to the broker's loop."""
+    """The connections to other brokers. All methods run on the broker's loop."""
 
     def __init__(self, node: Node, metadata: MetadataCache, security: PeerSecurity | None) -> None:
         self.on_closed: list[Callable[[int], object]] = []
@@ -74,16 +74,16 @@ class Peers:
         self._channels: dict[tuple[str, int, str], _Channel] = {}
         self._watched: dict[int, int] = {}  # node to descriptor
         self._poll = select.poll()
-        self._addresses: dict[int, set[tuple[str, int]]] = {}  # that a broker was asked at
+        self._addresses: dict[int, set[tuple[str, int]]] = {}  # at which a broker was asked
         self._closed = False
 
     async def ask(
         self, node_id: int, request: Message, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> Any:
-        """The answer of the broker with that id, at the address that the image has for it now.
+        """The answer of the broker with this id, at its current address in the image.
 
-        Raises NetworkError if it is not known, can't be reached (because of that OSError) or is
-        lost before it has answered; RequestTimedOutError if it does not answer in time.
+        Raises NetworkError if it is unknown, unreachable (with the OSError as cause) or lost before
+        it has answered; RequestTimedOutError if it does not answer in time.
         """
         host, port = self._address(node_id)
         return await self.ask_at(host, port, request, timeout_s)
@@ -91,7 +91,7 @@ class Peers:
     async def ask_at(
         self, host: str, port: int, request: Message, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> Any:
-        """The same, of the broker at an address that the image need not have."""
+        """As `ask`, for an address that need not be in the image."""
         api = APIS[request.API_KEY]
         version = api.max_version
         channel = self._channel(host, port, LANES.get(api.key, api.name))
@@ -101,35 +101,35 @@ class Peers:
         return decode_response(answer, api.response, version)[1]
 
     def forget(self, node_id: int) -> None:
-        """Drop the connections to a broker that is gone: what it was asked fails at once."""
+        """Close the connections to a broker that has left: its unanswered requests fail at once."""
         for host, port in self._addresses.pop(node_id, ()):
             for key in [k for k in self._channels if k[:2] == (host, port)]:
                 self._channels.pop(key).close(f"broker {node_id} is gone")
 
     def close(self) -> None:
-        """Drop all connections, for good."""
+        """Close all connections permanently."""
         self._closed = True
         for channel in self._channels.values():
             channel.close("this broker stops")
         self._channels.clear()
 
-    # ---- whether they are there ----
+    # ---- availability ----
 
     def watch(self, node_id: int, descriptor: int) -> None:
-        """Have `look` see when a connection to a broker ends."""
+        """Let `look` check a connection to a broker."""
         self.unwatch(node_id)
         self._watched[node_id] = descriptor
         self._poll.register(descriptor, select.POLLRDHUP)
 
     def unwatch(self, node_id: int) -> None:
-        """The connection is done with."""
+        """Stop watching a connection."""
         descriptor = self._watched.pop(node_id, None)
         if descriptor is not None:
             self._poll.unregister(descriptor)
 
     def look(self) -> None:
-        """Tell of connections that have ended, though the loop has not come to that yet: a client
-        that lost its leader in the same moment is not to be sent there again.
+        """Report connections that have ended, even if the loop has not noticed it yet: a client
+        that lost its leader at the same moment must not be sent there again.
         """
         ended = {descriptor for descriptor, _ in self._poll.poll(0)}
         for node_id in [node for node, each in self._watched.items() if each in ended]:
@@ -137,16 +137,16 @@ class Peers:
             for tell in self.on_closed:
                 tell(node_id)
 
-    # ---- where they are ----
+    # ---- addresses ----
 
     def endpoint(self, node_id: int) -> Endpoint | None:
-        """Where brokers reach that one, as this broker knows it; None if it is not alive."""
+        """The address of a broker for other brokers, as far as known; None if it is not alive."""
         known = self._metadata.image.brokers.get(node_id)
         return None if known is None else self.endpoint_of(known.endpoints)
 
     def endpoint_of(self, endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
-        """Where brokers reach the one with these endpoints: at inter.broker.listener.name, or at
-        the first (of security.inter.broker.protocol).
+        """The address for brokers among these endpoints: that of inter.broker.listener.name, or the
+        first one (of security.inter.broker.protocol).
         """
         name = (self._node.config["inter.broker.listener.name"] or "").upper()
         if self._security is not None:
@@ -157,8 +157,8 @@ class Peers:
     async def connect(
         self, factory: Callable[[], P], host: str, port: int
     ) -> tuple[P, float | None]:
-        """The protocol of a new connection to another broker, which takes requests; and for how
-        many seconds it does, None: for as long as there is the connection. Raises OSError.
+        """Open a connection to another broker; returns its protocol, and for how many seconds it
+        may be used (None: without limit). Raises OSError.
         """
         if self._security is not None:
             return await self._security.connect(factory, host, port)
@@ -184,7 +184,7 @@ class Peers:
         return channel
 
     def _hello(self, number: int) -> bytes:
-        """What a connection begins with: it asks for kstore's tagged fields in answers."""
+        """The first request of a connection: it requests kstore's tagged fields in answers."""
         request = ApiVersionsRequest(
             client_software_name="kstore", client_software_version=installed_version(),
             extension_fields=True,
@@ -193,7 +193,7 @@ class Peers:
         return encode_request(request, version, number, self._client_id)
 
     def _closed_by(self, host: str, port: int) -> None:
-        """The broker that listens there has closed a connection."""
+        """The broker at this address has closed a connection."""
         for node in self._metadata.image.brokers.values():
             endpoint = self.endpoint_of(node.endpoints)
             if endpoint is not None and (endpoint.host, endpoint.port) == (host, port):
@@ -202,7 +202,7 @@ class Peers:
 
 
 class _Asked(NamedTuple):
-    """A request that is not answered yet; its sender may have given up."""
+    """An unanswered request; its sender may have given up."""
 
     correlation_id: int
     frame: bytes
@@ -210,7 +210,7 @@ class _Asked(NamedTuple):
 
 
 class _Channel:
-    """One lane to one broker: its connection, made when needed and made anew."""
+    """One lane to one broker: its connection, opened on first use and again when needed."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class _Channel:
         self._port = port
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._ending: _Link | None = None  # what it was asked is answered, and nothing else sent
+        self._ending: _Link | None = None  # its requests are answered, and no more are sent
         self._unsent: list[_Asked] = []  # while there is no connection
         self._last_id = -1
         self._failures = 0
@@ -242,8 +242,8 @@ class _Channel:
         return self._last_id
 
     async def exchange(self, frame: bytes, correlation_id: int, timeout_s: float) -> bytes:
-        """Send a frame, after those of earlier calls; return the answer's, from its correlation id
-        on.
+        """Send a frame, after those of earlier calls; returns the answer's frame, from its
+        correlation id on.
         """
         if self._closed:
             raise NetworkError(f"the connection to {self._name} was abandoned")
@@ -260,11 +260,11 @@ class _Channel:
             sentence = f"{self._name} has not answered within {timeout_s:g} s"
             for link in filter(None, (self._link, self._ending)):
                 if link.awaits(asked):
-                    link.drop(sentence)  # what was asked after it would wait behind it in vain
+                    link.drop(sentence)  # later requests would wait for it
             raise RequestTimedOutError(sentence) from None
 
     def close(self, reason: str) -> None:
-        """Give up: everything under way fails, and everything asked from now on."""
+        """Close it: unanswered and later requests fail."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -277,7 +277,7 @@ class _Channel:
         return f"the broker at {self._host}:{self._port}"
 
     def _make(self) -> None:
-        """Connect, if that is not under way; requests keep their order across connections."""
+        """Connect, if that is not in progress; requests keep their order across connections."""
         if self._connecting is None and self._ending is None:
             self._connecting = self._loop.create_task(self._connect())
 
@@ -315,7 +315,9 @@ class _Channel:
             self._loop.call_later(usable_s, self._retire, link)
 
     def _greet(self, link: _Link) -> None:
-        """Nobody waits for the answer: what comes next does not depend on it."""
+        """Send the first request. Nothing waits for the answer, since later requests do not depend
+        on it.
+        """
         if self._hello is None:
             return
         number = self.next_id()
@@ -324,7 +326,7 @@ class _Channel:
         link.send(hello)
 
     def _retire(self, link: _Link) -> None:
-        """Its session is over soon: what comes now goes over another connection."""
+        """Its session ends soon: later requests use another connection."""
         if self._link is link:
             self._link, self._ending = None, link
             link.end_when_answered(f"its session with {self._name} is over")
@@ -345,13 +347,13 @@ class _Channel:
 
 
 class _Link(asyncio.Protocol):
-    """One connection, from its making to its end."""
+    """One connection."""
 
     def __init__(self, name: str, on_lost: Callable[[_Link], None]) -> None:
         self.lost: str | None = None
-        """Why it is gone; None while it is not."""
+        """Why it was lost; None while it is open."""
         self.closed_there = False
-        """Whether it was not ended here."""
+        """Whether the other end closed it."""
         self._name = name
         self._on_lost = on_lost
         self._transport: Any = None
@@ -360,34 +362,34 @@ class _Link(asyncio.Protocol):
         self._splitter = FrameSplitter(MAX_FRAME_BYTES)
 
     def send(self, asked: _Asked) -> None:
-        """Send a request; its answer is the next after those of the earlier ones."""
+        """Send a request; its answer follows those of the earlier ones."""
         self._waiting.append(asked)
         self._transport.write(asked.frame)
 
     def awaits(self, asked: _Asked) -> bool:
-        """Whether the answer has not come yet."""
+        """Whether the answer has not arrived yet."""
         return any(each is asked for each in self._waiting)
 
     def end_when_answered(self, reason: str) -> None:
-        """End the connection once all that was asked is answered."""
+        """Close the connection once all requests are answered."""
         self._last_words = reason
         if not self._waiting:
             self.drop(reason)
 
     def drop(self, reason: str) -> None:
-        """End the connection; what was asked fails."""
+        """Close the connection; unanswered requests fail."""
         if self._transport is not None:
             self._transport.abort()
         self._end(reason)
 
-    # ---- what the transport calls ----
+    # ---- called by the transport ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come: hand out the answers that they complete."""
+        """Process bytes, and complete the requests whose answers they complete."""
         try:
             for frame in self._splitter.feed(data):
                 self._take(frame)
@@ -395,7 +397,7 @@ class _Link(asyncio.Protocol):
             self.drop(f"{self._name} sent an invalid answer: {problem}")
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """The connection is gone, and with it the answers to come."""
+        """The connection is lost: unanswered requests fail."""
         self.closed_there = self.lost is None
         self._end(f"{self._name} closed the connection" + (f": {problem}" if problem else ""))
 

@@ -1,7 +1,7 @@
-"""Requests that only the controller can answer, handed on to it with who sent them (KIP-590).
+"""Forwards requests that only the controller can answer, with their sender (KIP-590).
 
-The controller may change meanwhile, or be unknown for a moment: then this waits, and tries again,
-until the request's time is over. So a request may be carried out twice, as in Kafka.
+If the controller changes, or is unknown for a moment, this waits and tries again until the
+request's timeout. So a request may be executed twice, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH})
 
 
 class KnowsController(Protocol):
-    """Who knows which broker is the controller."""
+    """The part that knows the controller."""
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller; -1 while none is known."""
+        """The controller's broker id; -1 while unknown."""
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """What the controller answers; NetworkError where it does not."""
+        """The controller's answer; NetworkError without one."""
 
 
 async def ask_controller(
@@ -46,9 +46,10 @@ async def ask_controller(
     client_host: str = "",
 ) -> Any:
     """The controller's answer; KafkaError (NOT_CONTROLLER, RequestTimedOutError) without one. While
-    the coordination store is away it is asked once.
+    the coordination store is unavailable, there is only one attempt.
 
-    ``version`` is that of the request, the highest by default; the others say who asks.
+    ``version`` is that of the request, the highest by default; the other arguments describe the
+    client.
     """
     api = APIS[request.API_KEY]
     version = api.max_version if version is None else version
@@ -72,7 +73,7 @@ async def ask_controller(
                 problem = error_for(response.error_code)
                 if response.error_code not in AGAIN:
                     raise problem
-        if store.away:  # then no other becomes the controller
+        if store.away:  # in that case no other becomes the controller
             raise error_for(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"neither the coordination store nor the controller can be reached now: {problem}",

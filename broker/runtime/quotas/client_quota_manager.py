@@ -1,8 +1,7 @@
-"""The quotas of clients and who is held to them: whenever quotas change, every connection is told
-whether there are any for it to ask about.
+"""The quotas of clients and their application: when quotas change, all connections learn whether
+there are any.
 
-A broker of a cluster without quotas has none of this. What a client has to wait is
-client_throttles.py's.
+A broker of a cluster without quotas has none of this. client_throttles.py computes throttle times.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["ClientQuotaManager"]
 
 
 class ClientQuotaManager:
-    """Of one broker. Making it reads the store, and blocks; StoreError."""
+    """The quotas of one broker. Its constructor reads the store, and blocks; StoreError."""
 
     def __init__(
         self,
@@ -40,12 +39,12 @@ class ClientQuotaManager:
         self._authorizer = authorizer
         self.stored = ClientQuotas(store)
         self.throttles: ClientThrottles | None = None
-        """Who holds clients to their quotas; None while no user and no client id has one."""
+        """Applies quotas; None while no user and no client id has one."""
         self.stored.on_change(self._act)
         self._act()
 
     def _act(self) -> None:
-        """Let every connection know whether there are quotas to hold clients to."""
+        """Notify every connection whether there are quotas."""
         wanted = any(
             key in KEYS
             for entity, values in self.stored.quotas.items()

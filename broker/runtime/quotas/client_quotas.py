@@ -1,7 +1,6 @@
-"""The quotas of users, client ids and addresses as the coordination store has them, and changes of
-them.
+"""The quotas of users, client ids and addresses in the coordination store, and their changes.
 
-What holds them up is told of every change. The rules are in state/quotas/client_quotas.py.
+Users of quotas are notified of every change. The rules are in state/quotas/client_quotas.py.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ FOLDERS = {USER: "/config/users", CLIENT_ID: "/config/clients", IP: "/config/ips
 
 
 class ClientQuotas:
-    """Every quota of the cluster, read once and then kept."""
+    """Every quota of the cluster, read once and then cached."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,7 +55,7 @@ class ClientQuotas:
         return self._quotas
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Have this called after every change."""
+        """Add a callback for every change."""
         self._on_change.append(callback)
 
     def alter(
@@ -101,7 +100,7 @@ class ClientQuotas:
         self._quotas = changed
 
     def tell(self) -> None:
-        """Call those who want to know of changes; on the loop."""
+        """Call the callbacks, on the loop."""
         for callback in self._on_change:
             callback()
 
@@ -115,7 +114,7 @@ def _path(entity: Entity) -> str:
 
 
 def _entities(store: Store) -> Iterator[tuple[Entity, str]]:
-    """Every entity that the store has, with its path."""
+    """All entities in the store, with their paths."""
     for kind, folder in FOLDERS.items():
         for name, path in entity_configs.children(store, folder):
             yield entity_of([(kind, name)]), path

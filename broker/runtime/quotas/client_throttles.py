@@ -1,8 +1,8 @@
-"""Holds clients to their quotas (KIP-13, KIP-124): who produces or fetches more bytes, or takes
-more of the broker's time, than a quota allows, has to wait, and is told how long.
+"""Applies client quotas (KIP-13, KIP-124): a client that produces or fetches more bytes, or uses
+more of the broker's time, than its quota allows is throttled, and the answer says for how long.
 
-The user is who has authenticated; ANONYMOUS on a listener that asks nobody.
-While no user and no client id has a quota, connections know nothing of this and pay nothing for it.
+The user is the authenticated one, or ANONYMOUS on a listener without authentication. While no user
+and no client id has a quota, connections do not use this and pay nothing for it.
 """
 
 from __future__ import annotations
@@ -37,23 +37,25 @@ KEYS = (*BYTE_RATES.values(), REQUEST_TIME, MUTATIONS)
 MAX_REQUEST_WAIT_MS = 1000.0
 MAX_WAIT_MS = MAX_FETCH_BYTES = 2**31 - 1
 MAX_BYTES = 8 << 20
-"""Of each of three tables by client, whose ids they choose: some 8,000 clients."""
+"""The limit of each of three tables by client, because clients choose their ids: about 8,000
+clients.
+"""
 LIMIT_BYTES, RATE_BYTES = 512, 2048
-"""What each takes, beside its texts."""
+"""The size of each without its texts."""
 PERCENT_PER_NS = 100 / 1e9
 BROKER_CLIENT = re.compile(r"broker-([0-9]{1,10})(?:-fetcher)?")
-"""The client ids by which brokers ask each other (peers.py, _fast/replica_session.pyx)."""
+"""The client ids of requests between brokers (peers.py, _fast/replica_session.pyx)."""
 
 
 class _Limit(NamedTuple):
-    """What a client has used, and how much it may, per second."""
+    """A client's use and quota, per second."""
 
     rate: SampledRate
     bound: float
 
 
 class _Who(NamedTuple):
-    """Who sends requests; a quota holds for the user, the client id, or both."""
+    """The sender of requests; a quota applies to the user, the client id, or both."""
 
     principal: str
     client_id: str
@@ -67,7 +69,7 @@ class _Who(NamedTuple):
 
 
 class Mutations:
-    """The partitions that one request makes or deletes (KIP-599)."""
+    """The partitions that one request creates or deletes (KIP-599)."""
 
     def __init__(
         self, bucket: TokenBucket, per_second: float, now_ms: float, *, strict: bool
@@ -79,8 +81,8 @@ class Mutations:
         self._wait_ms = 0
 
     def charge(self, partitions: int) -> bool:
-        """Take so many partitions into account; False where the client has to wait first. A client
-        that knows no such error is never refused.
+        """Charge for partitions; False if the client must wait first. A client that does not know
+        that error is never refused.
         """
         owed_ms = int(self._bucket.wait_ms(self._now_ms, self._per_second))
         if self._strict and owed_ms > 0:
@@ -92,12 +94,12 @@ class Mutations:
         return True
 
     def wait_ms(self) -> int:
-        """How long the client has to wait after its request."""
+        """The throttle time after the request."""
         return self._wait_ms
 
 
 class _Charged(Awaitable[T]):
-    """A handler that answers late: each turn of the loop that it takes is its client's."""
+    """A handler that answers late: each turn of the loop that it uses is charged to its client."""
 
     def __init__(
         self, throttles: ClientThrottles, connection: Connection, work: Coroutine[Any, Any, T]
@@ -136,7 +138,7 @@ class ClientThrottles:
         quotas: ClientQuotas,
         peer_listener: str | None,
     ) -> None:
-        """``peer_listener`` is where other brokers come; None: there are none."""
+        """``peer_listener`` is the listener of other brokers; None if there are none."""
         self._loop = node.loop
         self._config = node.config
         self._metadata = metadata
@@ -151,23 +153,23 @@ class ClientThrottles:
             MAX_BYTES
         )
         self._until: dict[Connection, float] = {}
-        """Who waits, and the loop's time up to which."""
+        """Throttled connections, and the loop's time until which they wait."""
         self.throttles = 0
-        """How often a client had to wait."""
+        """How often a client was throttled."""
         self.throttled_ms = 0
-        """How long, all together."""
+        """The total throttle time."""
         self.told_ms: dict[int, int] = {}
-        """API key -> the throttle times in answers, all together."""
+        """API key -> the total of throttle times in answers."""
         self._began_ns = 0
-        """When the request at hand was begun, or when its time was last taken into account."""
+        """When the current request began, or when its time was last charged."""
 
     @property
     def waiting(self) -> int:
-        """How many connections wait now."""
+        """How many connections are throttled now."""
         return len(self._until)
 
     def rates(self) -> list[tuple[str, str | None, str | None, float]]:
-        """(quota key, user, client id, what is used per second) of all that were seen lately."""
+        """(quota key, user, client id, use per second) of all recent clients."""
         now_ms = self._loop.time() * 1000
         return [
             (key, user, client_id, rate.per_second(now_ms))
@@ -175,14 +177,14 @@ class ClientThrottles:
         ]
 
     def forget_bounds(self) -> None:
-        """Quotas have changed; what was used counts on."""
+        """Quotas have changed; the recorded use remains."""
         self._limits.clear()
 
-    # ---- what connections call ----
+    # ---- called by connections ----
 
     def charge(self, connection: Connection, api_key: int, size: int) -> int:
-        """Take bytes into account; how many ms the client has to wait, for its requests' time, too.
-        It is unmuted then.
+        """Charge bytes; returns how many ms the client must wait, including the time of its
+        requests. It is unmuted then.
         """
         wait_ms = self._charge(connection, BYTE_RATES[api_key], size)
         if wait_ms > 0:
@@ -202,8 +204,8 @@ class ClientThrottles:
         return wait_ms
 
     def fetch_bytes(self, connection: Connection) -> int:
-        """The most that one fetch may bring: what a client's quota allows in a whole window. With
-        more in one answer, it would have to wait for longer than a window.
+        """The limit of one fetch: what a client's quota allows in a whole window. A larger answer
+        would throttle it for longer than a window.
         """
         limit = self._limit(connection, BYTE_RATES[FETCH])
         if limit is None:
@@ -213,37 +215,37 @@ class ClientThrottles:
         return int(min(limit.bound * window_s, MAX_FETCH_BYTES))
 
     def begin(self) -> int:
-        """The time at which a request is begun, for `spent`."""
+        """Note the start of a request, for `spent`."""
         self._began_ns = perf_counter_ns()
         return self._began_ns
 
     def spent(self, connection: Connection, began: int) -> None:
-        """Take the time of a request into account; a client over its share has to wait."""
+        """Charge the time of a request; a client over its share must wait."""
         self._take_time(connection)
         wait_ms = self._request_wait_ms(connection, self._loop.time() * 1000)
         if wait_ms > 0:
             self.hold(connection, wait_ms)
 
     def charge_late(self, connection: Connection, size: int, api_key: int = FETCH) -> int:
-        """As `charge`, for a handler's answer to what counts as a Fetch or a Produce: the
-        connection is muted here, and `tell` counts what the answer says.
+        """As `charge`, for a handler's answer that counts as a Fetch or a Produce: the connection
+        is muted here, and `tell` counts the throttle time in the answer.
         """
         wait_ms = self._charge(connection, BYTE_RATES[api_key], size)
         if wait_ms > 0:
             connection.mute()
         return wait_ms
 
-    # ---- what the dispatch of other requests calls ----
+    # ---- called by the dispatch of other requests ----
 
     def timed(self, connection: Connection, response: Awaitable[T]) -> Awaitable[T]:
-        """The same response; the time of each of its steps is taken into account."""
+        """The same response; each of its steps is charged."""
         if isinstance(response, Coroutine):
             return _Charged(self, connection, response)
         return response
 
     def tell(self, connection: Connection, response: Message, *, is_late: bool = False) -> None:
-        """Say in an answer how long the client will have to wait for the time of its requests.
-        A late one comes after its request's time was taken into account.
+        """Put the throttle time for the client's requests into an answer. The time of a late
+        answer's request was charged before.
         """
         known = getattr(response, "throttle_time_ms", None)
         if known is None:
@@ -269,11 +271,11 @@ class ClientThrottles:
             return 0
         return int(min(limit.rate.throttle_ms(limit.bound, now_ms), MAX_REQUEST_WAIT_MS))
 
-    # ---- what handlers of topics call ----
+    # ---- called by handlers of topics ----
 
     def mutations(self, principal: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """What a client's request is charged by; None where it has no quota. ``strict`` clients
-        know the error THROTTLING_QUOTA_EXCEEDED.
+        """The charge for a client's request; None if it has no quota. ``strict`` clients know the
+        error THROTTLING_QUOTA_EXCEEDED.
         """
         held = self._held_by(MUTATIONS, _Who(principal, client_id))
         if held is None:
@@ -288,12 +290,12 @@ class ClientThrottles:
         return Mutations(bucket, bound, self._loop.time() * 1000, strict=strict)
 
     def hold(self, connection: Connection, wait_ms: int) -> None:
-        """Serve a client no more for so long."""
+        """Do not serve a client for this time."""
         connection.mute()
         self._unmute_after(connection, wait_ms)
 
     def _unmute_after(self, connection: Connection, wait_ms: int) -> None:
-        """The longest of several waits counts, and each ms once."""
+        """Unmute after the longest of several waits; each ms counts once."""
         now = self._loop.time()
         known, end = self._until.get(connection), now + wait_ms / 1000
         self.throttles += known is None
@@ -331,8 +333,8 @@ class ClientThrottles:
         return _Limit(rate, bound)
 
     def _held_by(self, key: str, who: _Who) -> tuple[tuple[str | None, str | None], float] | None:
-        """(user, client id) that share a quota with this client, and the quota. A default one holds
-        for each user or client by itself.
+        """The (user, client id) that share a quota with this client, and the quota. A default quota
+        applies to each user or client separately.
         """
         quotas = self._quotas.quotas
         for entity in precedence(who.user, who.client_id):
@@ -344,8 +346,8 @@ class ClientThrottles:
         return None
 
     def _is_broker(self, who: _Who) -> bool:
-        """Whether it is another broker of the cluster, whose copying has throttles of its own: on
-        the listener that is for brokers, and, where there is an authorizer, with their right.
+        """Whether it is another broker of the cluster, whose copying has separate throttles: it
+        uses the listener between brokers and, if there is an authorizer, has a broker's right.
         """
         if who.listener != self._peer_listener:
             return False

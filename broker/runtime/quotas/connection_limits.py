@@ -1,10 +1,9 @@
-"""Who may connect: limits on the number of connections, per broker, listener and address, and on
-how quickly they come (KIP-402, KIP-612).
+"""Connection limits: the number of connections per broker, listener and address, and the rate at
+which they arrive (KIP-402, KIP-612).
 
-As Kafka's acceptors do, a listener that has no room lets the next connection wait, and those
-behind it, instead of refusing them; an address with too many is refused. A waiting connection is
-muted: to its client it is as if it waited in the system's queue, whose length is the limit here,
-too.
+As in Kafka, if a listener has no room, its next connections wait instead of being refused; an
+address with too many connections is refused. A waiting connection is muted: for its client it is as
+if it waited in the system's queue, whose length is the limit here, too.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ RATE_KEY = "connection_creation_rate"
 
 
 class _Acceptor:
-    """One listener: its connections that wait, oldest first, and how quickly they came."""
+    """One listener: its waiting connections, oldest first, and their rate."""
 
     def __init__(self) -> None:
         self.count = 0
         self.waiting: deque[Connection] = deque()
         self.rate = SampledRate()
         self.paused = False
-        """A timer is under way; nothing is accepted until then."""
+        """A timer is set; nothing is accepted until it fires."""
 
 
 class ConnectionLimits:
@@ -55,7 +54,7 @@ class ConnectionLimits:
         quotas: Lazy[ClientQuotaManager],
         refuse: Callable[[Connection, str], None],
     ) -> None:
-        """``refuse`` closes a connection that has waited, and says why."""
+        """``refuse`` closes a connection that has waited, with a reason."""
         self._config = node.config
         self._loop = node.loop
         self._report = node.report
@@ -72,7 +71,7 @@ class ConnectionLimits:
         self._trouble = ""
 
     def arrived(self, connection: Connection) -> str | None:
-        """Accept a connection, let it wait, or say why it may not stay."""
+        """Accept a connection, let it wait, or return why it is refused."""
         refusal = self._descriptors.refuse_connection()
         if refusal is not None:
             return refusal
@@ -91,7 +90,7 @@ class ConnectionLimits:
         return None
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone: there may be room for one that waits."""
+        """A connection was closed: there may be room for a waiting one."""
         if connection in self._accepted:
             del self._accepted[connection]
             self._acceptor(connection.listener).count -= 1
@@ -109,10 +108,11 @@ class ConnectionLimits:
     # ---- room ----
 
     def _wait_ms(self, listener: str, acceptor: _Acceptor) -> float | None:
-        """0 if the next connection is accepted now, how long it has to wait, or None: until another
-        one is gone. Time is only taken from the rates when there is room.
+        """0 if the next connection can be accepted now, how long it must wait, or None: until
+        another one is closed. Rates are charged only if there is room.
         """
-        # What is not set for the listener is the broker's, for each listener and for all of them.
+        # If the listener has no own setting, the broker's applies, to each listener and to all of
+        # them.
         limit = self._config["max.connections"]
         own = self._own(listener, "max.connections")
         if acceptor.count >= (limit if own is None else own):
@@ -133,7 +133,7 @@ class ConnectionLimits:
         return wait_ms
 
     def _own(self, listener: str, name: str) -> Any:
-        """What is set for the listener alone, at run time or at the start; None: nothing."""
+        """The listener's own setting, made at run time or at the start; None if there is none."""
         try:
             return self._settings.of(listener, (name,), own=True)[name]
         except ConfigError as problem:  # another program has written it to the store
@@ -143,7 +143,9 @@ class ConnectionLimits:
             return self._config.for_listener(listener, name)
 
     def _is_protected(self, listener: str) -> bool:
-        """Whether brokers come by this listener, among others: it takes another one's place."""
+        """Whether brokers use this listener, together with others: then a new connection replaces
+        one of another listener.
+        """
         listeners = self._config.listeners
         return len(listeners) > 1 and listener == self._config.inter_broker_listener.name
 
@@ -159,7 +161,7 @@ class ConnectionLimits:
         self._loop.call_later(wait_ms / 1000, accept_one)
 
     def _go_on(self, listener: str, acceptor: _Acceptor) -> None:
-        """Accept those that wait, as long as there is room."""
+        """Accept waiting connections while there is room."""
         while acceptor.waiting and not acceptor.paused:
             wait_ms = self._wait_ms(listener, acceptor)
             if wait_ms is None:
@@ -199,7 +201,7 @@ class ConnectionLimits:
         return None
 
     def _make_room(self) -> None:
-        """Close the connection of another listener that has been idle for longest."""
+        """Close the connection of another listener that was idle for the longest time."""
         others = [c for c in self._accepted if not self._is_protected(c.listener)]
         if others:
             idlest = min(others, key=lambda connection: connection.last_active_ms)
@@ -207,7 +209,7 @@ class ConnectionLimits:
             self._refuse(idlest, f"there are more than {limit} connections (max.connections)")
 
     def _host_limit(self, host: str) -> int:
-        """max.connections.per.ip, or what is set for this address."""
+        """max.connections.per.ip, or the setting for this address."""
         text = self._config["max.connections.per.ip.overrides"]
         if text != self._overrides[0]:
             pairs = (item.strip().rpartition(":") for item in text.split(",") if item.strip())
@@ -216,7 +218,7 @@ class ConnectionLimits:
         return self._overrides[1].get(host, default)
 
     def _host_throttle_ms(self, host: str) -> float:
-        """How long an address has to wait, as it connects too often; its quota is an entity's."""
+        """How long an address that connects too often must wait; its quota is an entity's."""
         manager = self._quotas.made
         if manager is None:
             return 0.0
@@ -241,7 +243,7 @@ class ConnectionLimits:
         self._host_rates = {name: rate for name, rate in rates if rate.per_second(now_ms) > 0}
 
     def _close_later(self, connection: Connection, delay_ms: float) -> None:
-        """Not at once: its client would come again at once."""
+        """Close it later: otherwise its client would connect again at once."""
         connection.mute()
         why = f"its address connects too often ({RATE_KEY})"
         self._loop.call_later(delay_ms / 1000, self._refuse, connection, why)

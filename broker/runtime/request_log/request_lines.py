@@ -1,7 +1,7 @@
-"""The request log: a line for each request that was chosen by chance, and a warning for each slow
-one, with the client and the parts of its time.
+"""The request log: a line for each randomly chosen request, and a warning for each slow one, with
+the client and the parts of its time.
 
-How many lines there are is limited: with too many the log says how many it left out.
+The number of lines is limited; beyond the limit the log reports how many were left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RequestLines", "api_name", "client_name"]
 
 MAX_LINES = 5000
-"""Of the request log in 10 s."""
+"""The limit of lines in 10 s."""
 MAX_SLOW_LINES = 100
 MAX_SLOW_LINES_OF_API = 20
 MAX_NAME_CHARS = 100
@@ -39,7 +39,7 @@ def api_name(api_key: int) -> str:
 
 
 def client_name(client_id: bytes | None) -> str:
-    """What a client calls itself, as far as it can be printed; it is the client's own choice."""
+    """A client's id with unprintable characters escaped; clients choose it."""
     if client_id is None:
         return ""
     return printable(client_id[: 4 * MAX_NAME_CHARS].decode("utf-8", "replace"))[:MAX_NAME_CHARS]
@@ -58,8 +58,8 @@ class RequestLines:
         )
 
     def choose(self, apis: Sequence[str], clients: Sequence[str]) -> None:
-        """Write what chance has chosen for these APIs and clients alone; all, where none is
-        given. Slow requests are written for all.
+        """Write randomly chosen requests only for these APIs and clients, or for all if none are
+        given. Slow requests are always written.
         """
         unknown = set(apis) - {api.name for api in APIS.values()}
         if unknown:
@@ -70,7 +70,7 @@ class RequestLines:
         self._apis, self._clients = frozenset(apis), frozenset(clients)
 
     def tell(self, connection: Connection, timed: TimedRequest) -> None:
-        """Write the line of a request that is over."""
+        """Write the line of a completed request."""
         name, client = api_name(timed.api_key), client_name(timed.client_id)
         if timed.slow:
             if slow_requests.isEnabledFor(logging.WARNING) and self._slow.admits(name):

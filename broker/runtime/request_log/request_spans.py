@@ -1,8 +1,8 @@
-"""Requests as spans of OpenTelemetry: one for the request, and below it one for each part of its
-time. Kafka's requests carry no trace of their own, so each is the root of a trace; records carry
-one in their headers, which is the clients' matter (kstore.clients.tracing).
+"""Requests as spans of OpenTelemetry: one for the request, with one for each part of its time below
+it. Kafka's requests contain no trace, so each is the root of a trace; records have one in their
+headers, which clients handle (kstore.clients.tracing).
 
-Spans are made after the answer was sent. The SDK batches and exports them in a thread of its own.
+Spans are made after the answer was sent. The SDK batches and exports them in its own thread.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["RequestSpans"]
 
 NS_PER_US = 1000
 UNNAMED = "unknown_service"
-"""How OpenTelemetry names a service whose environment gives it no name."""
+"""OpenTelemetry's name for a service whose environment does not name it."""
 
 
 class RequestSpans:
-    """Makes the spans with a provider of its own, which nothing else in the process uses."""
+    """Creates the spans with a separate provider, which nothing else in the process uses."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -37,7 +37,9 @@ class RequestSpans:
 
     @classmethod
     def exporting(cls, node_id: int, endpoint: str | None) -> RequestSpans:
-        """Export by OTLP over HTTP; None: to where OpenTelemetry's environment variables say."""
+        """Export by OTLP over HTTP; None: to the destination in OpenTelemetry's environment
+        variables.
+        """
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         resource = Resource.create({"service.instance.id": str(node_id)})
@@ -48,7 +50,7 @@ class RequestSpans:
         return cls(provider)
 
     def tell(self, connection: Connection, timed: TimedRequest) -> None:
-        """Make the spans of a request that is over."""
+        """Create the spans of a completed request."""
         parts = timed.parts()
         ago_ns = time.monotonic_ns() - timed.ended_us * NS_PER_US
         end_ns = time.time_ns() - ago_ns
@@ -72,7 +74,7 @@ class RequestSpans:
         span.end(end_ns)
 
     def close(self) -> None:
-        """Export what is left. Blocks."""
+        """Export the remaining spans. Blocks."""
         self._provider.shutdown()
 
 

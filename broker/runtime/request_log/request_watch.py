@@ -1,8 +1,8 @@
-"""Which requests are told to the request log and to traces, by the settings as they are now. While
-no setting asks for it nobody is told, and a request pays one comparison.
+"""Selects requests for the request log and for traces, by the current settings. If no setting is
+enabled, a request costs one comparison.
 
-The times are taken in kstore/_fast/network/request_times.pyx. What is written is in
-request_lines.py, what is traced in request_spans.py; both are loaded when they are first needed.
+kstore/_fast/network/request_times.pyx measures the times. request_lines.py writes lines,
+request_spans.py writes traces; both are loaded on first use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LOG", "TRACE", "RequestWatch"]
 
 LOG, TRACE = 0, 1
-"""The chances of RequestTimes: requests for the log, and for traces."""
+"""The sampling slots of RequestTimes: for the log, and for traces."""
 LOG_RATE = "kstore.request.log.rate"
 LOG_APIS = "kstore.request.log.apis"
 LOG_CLIENTS = "kstore.request.log.clients"
@@ -30,12 +30,12 @@ SLOW_MS = "kstore.slow.request.ms"
 TRACE_RATE = "kstore.trace.rate"
 TRACE_ENDPOINT = "kstore.trace.endpoint"
 SETTINGS = frozenset({LOG_RATE, LOG_APIS, LOG_CLIENTS, SLOW_MS, TRACE_RATE})
-# Known from the start, so that kafka-configs can set their levels.
+# Created at the start, so that kafka-configs can set their levels.
 LOGGERS = (logging.getLogger("kstore.request"), logging.getLogger("kstore.request.slow"))
 
 
 class RequestWatch:
-    """Has the data plane tell of requests as the settings ask."""
+    """Makes the data plane report requests as the settings require."""
 
     def __init__(self, node: Node, plane: DataPlane) -> None:
         self._node = node
@@ -47,12 +47,12 @@ class RequestWatch:
         self._apply()
 
     async def loaded(self) -> None:
-        """Wait until requests are traced, where the settings ask for that."""
+        """Wait until requests are traced, if the settings require it."""
         if self._loading is not None:
             await self._loading
 
     async def close(self) -> None:
-        """Tell of no request any more, and send the spans that are left."""
+        """Stop reporting requests, and send the remaining spans."""
         self._times.tell = None
         await self.loaded()
         if self._spans is not None:
@@ -83,7 +83,7 @@ class RequestWatch:
         return self._lines
 
     async def _load_spans(self) -> None:
-        """OpenTelemetry's SDK takes long to load: the loop does not wait for it."""
+        """Load OpenTelemetry's SDK, which takes long, in a thread."""
         try:
             self._spans = await self._node.loop.run_in_executor(None, self._make_spans)
         except ImportError as error:
@@ -98,7 +98,7 @@ class RequestWatch:
         return RequestSpans.exporting(self._node.node_id, self._node.config[TRACE_ENDPOINT])
 
     def _tell(self, connection: Connection, timed: TimedRequest) -> None:
-        """A request that chance has chosen, or that was slow, is over."""
+        """A randomly chosen or slow request is complete."""
         if timed.chosen & 1 << TRACE and self._spans is not None:
             self._spans.tell(connection, timed)
         if timed.slow or timed.chosen & 1 << LOG:

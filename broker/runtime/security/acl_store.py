@@ -1,9 +1,9 @@
-"""The ACLs as the coordination store has them, in Kafka's ZooKeeper-era layout, and changes of
-them: one node for all rules of a pattern, /kafka-acl/Topic/orders for a literal name and
-/kafka-acl-extended/prefixed/Topic/ord for the beginning of names.
+"""The ACLs in the coordination store, in Kafka's layout from its versions with ZooKeeper, and
+changes of them: one node for all rules of a pattern, /kafka-acl/Topic/orders for a literal name and
+/kafka-acl-extended/prefixed/Topic/ord for a prefix.
 
-In a cluster every broker watches both folders, and so follows what the others change. What the
-rules mean is state/security/authorizer.py's.
+In a cluster every broker watches both folders to follow changes by others.
+state/security/authorizer.py evaluates the rules.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ OPERATIONS = {
     for name, operation in AclOperation.__members__.items()
     if operation > AclOperation.ANY
 }
-"""The word for each operation: Read, DescribeConfigs. ReplicatorWrite is one, too."""
+"""The name of each operation: Read, DescribeConfigs. ReplicatorWrite is one, too."""
 
 
 PATTERNS_AT_ONCE = 64
-"""Changed in the store before others may use it."""
+"""Patterns that are changed in the store before others may use it."""
 MAX_TOLD = 1_000_000
-"""Rules in the answer to one DeleteAcls."""
+"""The limit of rules in the answer to one DeleteAcls."""
 
 
 class TooManyAclsError(Exception):
@@ -72,11 +72,11 @@ class TooManyAclsError(Exception):
 
 
 class UnreadableAclError(StoreError):
-    """A node of ACLs that says what this broker does not know."""
+    """A node of ACLs with contents that this broker does not know."""
 
 
 class AclStore:
-    """All ACLs of the cluster, in the store; the authorizer is told of them."""
+    """All ACLs of the cluster, in the store; it passes them to the authorizer."""
 
     def __init__(
         self,
@@ -98,12 +98,14 @@ class AclStore:
         self._changed = changed
         self._shared = shared
         self._lock = Lock()
-        """Held from the look into the store until the authorizer knows what was there."""
+        """Held from reading the store until the authorizer has the result."""
 
-    # ---- what others ask for ----
+    # ---- requests ----
 
     async def create(self, acls: Iterable[Acl]) -> dict[Acl, StoreError]:
-        """Add rules, on the disk and here; those that could not be kept, with the reason."""
+        """Add rules, in the store and here; returns those that could not be stored, with the
+        reason.
+        """
         by_pattern = await self._slices().do(_by_pattern(acls))
         problems: dict[Acl, StoreError] = {}
 
@@ -118,7 +120,7 @@ class AclStore:
         return problems
 
     async def matching(self, wanted: AclFilter) -> list[Acl]:
-        """The rules that a filter means, in the order of their texts."""
+        """The rules that match a filter, sorted by their texts."""
         return await self._slices().do(self._find(wanted))
 
     def _find(self, wanted: AclFilter) -> Work[list[Acl]]:
@@ -127,10 +129,10 @@ class AclStore:
         return (yield from in_order((acl for acl in found if acl is not None), str))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """Remove the rules that each filter means, on the disk and here; and tell which. Where they
-        are more than anybody can be told, none is removed: TooManyAclsError.
+        """Delete the rules that match each filter, in the store and here, and return them. If there
+        are more than fit into an answer, none is deleted: TooManyAclsError.
         """
-        if self._shared:  # another broker may have just added some
+        if self._shared:  # another broker may have added some just now
             await self.reload({"/"})
         slices = self._slices()
         found: dict[AclFilter, list[Acl]] = {}
@@ -160,7 +162,7 @@ class AclStore:
         wanted: dict[Pattern, set[Acl]],
         change: Callable[[Pattern, set[Acl]], frozenset[Acl] | None],
     ) -> None:
-        """Change the patterns in the store, some at a time, and have the authorizer know."""
+        """Change the patterns in the store, some at a time, and pass them to the authorizer."""
         for part in _parts(wanted):
             now: dict[Pattern, Rules] = {}
 
@@ -176,11 +178,11 @@ class AclStore:
                 finally:
                     self._take_over(now)
 
-    # ---- what others have changed ----
+    # ---- changes by others ----
 
     async def reload(self, paths: Set[str]) -> None:
-        """Read again what lies at these paths, or everything; StoreError. What can't be read stays
-        as it was.
+        """Read these paths again, or everything; StoreError. An unreadable pattern stays as
+        it was.
         """
         try:
             async with self._lock:
@@ -218,14 +220,14 @@ class AclStore:
 
 
 def _parts(patterns: Iterable[Pattern]) -> Iterator[list[Pattern]]:
-    """Some patterns at a time."""
+    """Yield some patterns at a time."""
     left = iter(patterns)
     while part := list(islice(left, PATTERNS_AT_ONCE)):
         yield part
 
 
 def open_authorizer(config: BrokerConfig, store: Store) -> Authorizer:
-    """Who decides by all rules that the store has. Blocks."""
+    """An authorizer with all rules of the store. Blocks."""
     authorizer = Authorizer(
         split_principals(config["super.users"]),
         allow_if_no_acl_found=config["allow.everyone.if.no.acl.found"],
@@ -256,13 +258,13 @@ def _path(pattern: Pattern) -> str:
 
 
 def _part(name: str) -> str:
-    """A resource's name as a part of a path: as it is, where a path can have it so."""
+    """A resource's name as part of a path: unchanged if a path allows it."""
     plain = name.isprintable() and name not in {".", ".."} and not {"/", "%"} & set(name)
     return name if plain else sanitize(name)
 
 
 def _pattern(path: str) -> Pattern | None:
-    """The pattern whose node this is; None for a folder."""
+    """The pattern of a node; None for a folder."""
     for pattern_type, folder in FOLDERS.items():
         kind, _, part = path.removeprefix(f"{folder}/").partition("/")
         if path.startswith(f"{folder}/") and part and kind in RESOURCES:
@@ -271,7 +273,7 @@ def _pattern(path: str) -> Pattern | None:
 
 
 def _read(store: Store, pattern: Pattern) -> tuple[frozenset[Acl], int | None]:
-    """The rules of a pattern and its node's version; none and None where there is no node."""
+    """The rules of a pattern and its node's version; empty and None if the node does not exist."""
     path = _path(pattern)
     try:
         data, version = store.get(path)
@@ -301,7 +303,7 @@ def _patterns(store: Store) -> Iterator[Pattern]:
 
 
 def _parse(path: str, pattern: Pattern, data: bytes) -> frozenset[Acl]:
-    """The rules that a node has. One that can't be read may forbid something: it is not skipped."""
+    """The rules in a node. An unreadable rule may deny something, so it is not skipped."""
     resource_type, pattern_type, name = pattern
     try:
         return frozenset(
@@ -336,7 +338,7 @@ def _json(acls: Iterable[Acl]) -> bytes:
 def _change(
     store: Store, pattern: Pattern, change: Callable[[frozenset[Acl]], frozenset[Acl]]
 ) -> frozenset[Acl]:
-    """Change a pattern's rules, whoever else does at the same time; those that it has then."""
+    """Change a pattern's rules, even if others do so at the same time; returns the new rules."""
     path = _path(pattern)
     while True:
         found, version = _read(store, pattern)
@@ -351,5 +353,5 @@ def _change(
             else:
                 store.delete(path, version)
         except (BadVersionError, NodeExistsError, NoNodeError):
-            continue  # somebody was quicker: begin with what is there now
+            continue  # another broker was faster: start again with the current contents
         return wanted

@@ -1,9 +1,9 @@
-"""What was denied to whom, in the log of kstore.authorizer: the counterpart of Kafka's
-kafka.authorizer.logger. What is allowed is not logged, and costs nothing.
+"""Denials, in the log of kstore.authorizer: the counterpart of Kafka's kafka.authorizer.logger.
+Allowed operations are not logged, and cost nothing.
 
-Whoever reaches a listener can have as much denied as it likes, so the log is bounded, not the truth
-in full: of each window of time the first of a kind, a few kinds of each principal, and how many
-more there were.
+Any client can cause as many denials as it likes, so the log is limited and not complete: in each
+window of time it has the first of a kind, a few kinds of each principal, and how many more there
+were.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ __all__ = ["HTTP_REQUEST", "AuditLog"]
 
 LOGGER = logging.getLogger("kstore.authorizer")
 HTTP_REQUEST = -1
-"""In place of an API's key: what was denied came over HTTP."""
+"""Stands for an API key: the denied request arrived over HTTP."""
 MAX_KINDS_OF_ONE = 10
-"""Denials of one principal that are told one by one in a window."""
+"""Denials of one principal that are logged individually in a window."""
 MAX_KINDS = 100
-"""Of all."""
+"""The same for all principals."""
 MAX_SHOWN_CHARS = 300
-"""Of a name: clients choose them."""
+"""The limit of a name's length: clients choose them."""
 
 
 class AuditLog:
-    """Of one broker."""
+    """The audit log of one broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._limit = LogLimit(loop, _tell_rest, of_group=MAX_KINDS_OF_ONE, of_all=MAX_KINDS)
-        """Its groups are principals."""
+        """The log limit; its groups are principals."""
 
     def denied(
         self, principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int
     ) -> None:
-        """Tell of one denial, unless as much has been told as may be."""
+        """Log a denial, unless the limit is reached."""
         if not LOGGER.isEnabledFor(logging.INFO):
             return
-        # What is remembered of a name is what is shown of it.
+        # Only the visible part of a name is stored.
         kind = (host, operation, resource_type, name[:MAX_SHOWN_CHARS], len(name), api_key)
         if not self._limit.admits(principal, kind):
             return
@@ -84,9 +84,7 @@ def _request(api_key: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A name as nothing but a name: between quotes, in ASCII, without control characters; one that
-    is too long is cut.
-    """
+    """A quoted name, in ASCII, without control characters, and truncated if it is too long."""
     if len(text) <= MAX_SHOWN_CHARS:
         return json.dumps(text)
     return f"{json.dumps(text[:MAX_SHOWN_CHARS])}...{len(text)}"

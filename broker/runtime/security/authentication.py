@@ -1,8 +1,9 @@
-"""How a connection to a listener with SASL shows who it is: ApiVersions, SaslHandshake and
-SaslAuthenticate, and nothing else before; and again before its session ends (KIP-368).
+"""Authenticates a connection to a listener with SASL: ApiVersions, SaslHandshake and
+SaslAuthenticate are allowed, and nothing else before authentication; and again before its session
+ends (KIP-368).
 
-The mechanisms are kstore/net/sasl_server.py's, a listener's users and settings sasl_listeners.py's.
-What clients see (answers, errors, what closes a connection and when) is Kafka's.
+kstore/net/sasl_server.py has the mechanisms, sasl_listeners.py has a listener's users and settings.
+What clients see (answers, errors, when a connection is closed) is as in Kafka.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Stage(Enum):
 
 
 class Authentications:
-    """Those of one broker's connections; ConfigError for settings that can't be used."""
+    """The authentications of one broker's connections; ConfigError for invalid settings."""
 
     def __init__(
         self,
@@ -85,26 +86,26 @@ class Authentications:
         self._sessions: dict[Connection, Authentication] = {}
 
     def close(self) -> None:
-        """The broker stops."""
+        """Called when the broker stops."""
         for listener in self.listeners.values():
             listener.close()
 
     def begin(self, connection: Connection) -> None:
-        """Ask a new connection who it is, if its listener wants to know."""
+        """Begin the authentication of a new connection, if its listener requires it."""
         listener = self.listeners.get(connection.listener)
         if listener is not None:
             listener.refresh()
             self._sessions[connection] = Authentication(self, listener, connection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """A connection was closed."""
         session = self._sessions.pop(connection, None)
         if session is not None:
             session.forget()
 
     async def end_changed(self, peer: tuple[str, str | None]) -> None:
-        """Close the connections whose user has another password by now, or is gone; not that of
-        ``peer``: the listener of brokers, and as whom they log in there.
+        """Close the connections whose user has a new password, or was deleted; except those of
+        ``peer``: the listener between brokers, and the user of brokers there.
         """
         if not self._node.config["kstore.end.sessions.of.changed.users"]:
             return
@@ -122,12 +123,12 @@ class Authentications:
                 session.end_if_changed(now)
 
     def of(self, connection: Connection) -> Authentication | None:
-        """How a connection has shown who it is; None where it need not."""
+        """The authentication of a connection; None if it needs none."""
         return self._sessions.get(connection)
 
 
 class Authentication:
-    """Of one connection, as long as there is it."""
+    """The authentication of one connection, for its whole life."""
 
     def __init__(
         self, owner: Authentications, listener: SaslListener, connection: Connection
@@ -139,7 +140,7 @@ class Authentication:
         self._stage = Stage.FIRST
         self._mechanism = ""
         self._server: SaslServer | None = None
-        self._has_headers = False  # of Kafka, around tokens
+        self._has_headers = False  # of Kafka's protocol around tokens
         self._renews = False
         self._renewed_at = -MIN_RENEWAL_S
         self._end: asyncio.TimerHandle | None = None  # of the session
@@ -149,7 +150,7 @@ class Authentication:
         self._take_frames()
 
     def forget(self) -> None:
-        """The connection is gone."""
+        """The connection was closed."""
         self._stage = Stage.FAILED
         self._owner.unauthenticated.remove(self)
         if self._end is not None:
@@ -163,13 +164,13 @@ class Authentication:
         return self._claim is not None and self._claim.is_token
 
     def claims(self) -> list[tuple[str, Claim]]:
-        """The mechanism of SCRAM, and by what it has logged in with it, or is about to."""
+        """The SCRAM mechanism, and the user or token that logged in with it, or is about to."""
         under_way = None if self._server is None else self._server.claim
         return [(self._mechanism, each) for each in (self._claim, under_way) if each is not None]
 
     def end_if_changed(self, now: Mapping[tuple[str, Claim], bytes | None]) -> None:
-        """Close the connection if the user has another password, or none, or the token is gone;
-        ``now`` are the stored keys by mechanism and claim.
+        """Close the connection if the user has a new password, or none, or the token was deleted;
+        ``now`` has the stored keys by mechanism and claim.
         """
         changed = any(each in now and now[each] != each[1].stored_key for each in self.claims())
         if self._mechanism == "PLAIN" and self._stage in (Stage.DONE, Stage.ENDED):
@@ -185,12 +186,12 @@ class Authentication:
             self._connection.close()
 
     def receive(self, frame: bytes) -> None:
-        """A request, or a bare token."""
+        """Process a request, or a bare token."""
         try:
             if self._stage is Stage.TOKENS:
                 self._take_token(frame)
             elif self._stage is Stage.ENDED and int.from_bytes(frame[:2]) != HANDSHAKE:
-                self._connection.close()  # as Kafka: without a word
+                self._connection.close()  # as in Kafka: without an answer
             elif self._stage is Stage.OTHER_MECHANISM:
                 self._fail("it reauthenticates with another mechanism")
             elif self._stage is not Stage.FAILED:
@@ -199,8 +200,8 @@ class Authentication:
             self._give_up(f"its request is malformed: {problem}")
 
     def renew(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
-        """The answer to a SaslHandshake in a session (KIP-368); None where there is nothing to
-        renew, or the last renewal was just now.
+        """The answer to a SaslHandshake in a session (KIP-368); None if there is nothing to renew,
+        or the last renewal was just now.
         """
         now = self._owner.loop.time()
         if self._end is None or now < self._renewed_at + MIN_RENEWAL_S:
@@ -245,7 +246,7 @@ class Authentication:
             self._give_up(f"it sends {_named(key, version)} instead of SaslHandshake")
 
     def _tell_versions(self, frame: bytes, version: int) -> None:
-        """Once, unless the client has to ask anew."""
+        """Answer ApiVersions once, unless the client must ask again."""
         api = APIS[VERSIONS]
         header_version = request_header_version(VERSIONS, version)
         header, offset = RequestHeader.decode_prefix(frame, header_version)
@@ -264,7 +265,7 @@ class Authentication:
         self._connection.send_frame(len(framed).to_bytes(4) + framed)
 
     def _choose(self, mechanism: str, version: int) -> SaslHandshakeResponse:
-        """The client has chosen a mechanism: what it may send next."""
+        """The client has chosen a mechanism: returns what it may send next."""
         enabled = self._listener.mechanisms
         response = SaslHandshakeResponse(mechanisms=enabled)
         if mechanism not in enabled:
@@ -372,7 +373,7 @@ class Authentication:
             self._end = self._owner.loop.call_later(lifetime_ms / 1000, self._session_ends)
 
     def _session_ends(self) -> None:
-        """From now on the client may only renew it; a renewal that is under way goes on."""
+        """From now on the client may only renew it; a renewal in progress continues."""
         if self._stage is Stage.DONE:
             self._stage = Stage.ENDED
             self._connection.authentication = self
@@ -395,9 +396,7 @@ class Authentication:
         self._fail(str(refusal), encode_response(response, version, correlation_id))
 
     def _fail(self, reason: str, answer: bytes = b"") -> None:
-        """Close the connection; as in Kafka the client waits for its answer, so that guessing takes
-        time.
-        """
+        """Close the connection; as in Kafka, the answer is delayed, so that guessing takes time."""
         if self._stage is Stage.FAILED:
             return
         self._stage = Stage.FAILED
@@ -417,7 +416,9 @@ class Authentication:
         self._connection.close()
 
     def _give_up(self, reason: str) -> None:
-        """Close the connection at once: what comes is no authentication, or none comes."""
+        """Close the connection at once: the client sent something other than an authentication, or
+        nothing.
+        """
         self._stage = Stage.FAILED
         self._count("failed")
         self._owner.unauthenticated.remove(self)
@@ -435,8 +436,8 @@ class Authentication:
 
 
 def _out_of_turn(frame: bytes, key: int, version: int) -> bytes:
-    """The answer to a request that has no place here. No other is decoded before its client has
-    shown who it is.
+    """The answer to a request that is not allowed here. No other request is decoded before
+    authentication.
     """
     response: SaslHandshakeResponse | ApiVersionsResponse
     if key == HANDSHAKE:

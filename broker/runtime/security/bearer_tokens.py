@@ -1,7 +1,7 @@
-"""Which bearer tokens hold: JWTs signed by a key of the listener's JWK set, meant for this broker,
-not over. The set is a file or is fetched over HTTP(S), and read anew now and then.
+"""Validates bearer tokens: JWTs signed by a key of the listener's JWK set, issued for this broker,
+not expired. The set is a file or is fetched over HTTP(S), and is read again periodically.
 
-`check` may wait for the network: it is called on threads. No message holds a token.
+`check` may wait for the network: call it in a thread. No message contains a token.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ URL = "sasl.oauthbearer.jwks.endpoint.url"
 FETCH_TIMEOUT_S = 10.0
 MAX_SET_BYTES = 1024 * 1024
 UNKNOWN_KEY_PAUSE_S = 10.0
-"""A token signed by a key that is not in the set has it read anew, not more often than this."""
+"""A token with an unknown key causes a new read of the set, but not more often than this."""
 ALGORITHMS = {
     "RSA": ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
     "EC": ["ES256", "ES384", "ES512"],
     "OKP": ["EdDSA"],
 }
-"""By type of key: public keys alone, so that nobody can sign with what everybody may read."""
+"""By type of key: only public keys, so that a key that anyone can read is not enough to sign."""
 
 
 class BearerTokens:
-    """The tokens that one listener trusts. ConfigError for settings that can't be used."""
+    """The tokens that one listener trusts. ConfigError for invalid settings."""
 
     def __init__(
         self, settings: Mapping[str, Any], listener: str, report: Callable[[str], None]
@@ -57,7 +57,7 @@ class BearerTokens:
         """Nothing runs between checks."""
 
     def check(self, token: str) -> BearerToken:
-        """Whose it is, and until when. Raises TokenRefusedError."""
+        """The owner of a token, and its expiry time. Raises TokenRefusedError."""
         settings, jwt = self._settings, self._jwt
         try:
             header = jwt.get_unverified_header(token)
@@ -87,7 +87,7 @@ class BearerTokens:
     # ---- keys ----
 
     def _key_of(self, header: Mapping[str, Any]) -> Any:
-        """The key that a token says it is signed by."""
+        """The key that a token names."""
         now = time.monotonic()
         with self._lock:
             if now >= self._next_at:
@@ -129,7 +129,7 @@ class BearerTokens:
         self._next_at = self._read_at + pause_ms / 1000
 
     def _fetch(self) -> list[Any]:
-        """The keys of the set; ConfigError where it can't be read."""
+        """The keys of the set; ConfigError if it is unreadable."""
         try:
             with _opener().open(self._url, timeout=FETCH_TIMEOUT_S) as answer:
                 data = answer.read(MAX_SET_BYTES + 1)
@@ -147,7 +147,7 @@ class BearerTokens:
                 try:
                     found.append(self._jwt.PyJWK(row))
                 except self._jwt.PyJWTError:
-                    continue  # one that this library can't use; others may do
+                    continue  # this library cannot use it; others may be usable
         return found
 
     def _check_settings(self) -> None:
@@ -160,7 +160,9 @@ class BearerTokens:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Whose keys hold is what the operator wrote, and no answer from the network."""
+    """Refuses redirects: the operator decides whose keys are trusted, not an answer from the
+    network.
+    """
 
     def redirect_request(
         self, req: object, fp: object, code: int, msg: str, headers: object, newurl: str
@@ -189,7 +191,7 @@ def _library() -> Any:
 
 
 def _check_scopes(scopes: object) -> None:
-    """Those that there are must be words."""
+    """Check that scopes are text."""
     every = scopes if isinstance(scopes, list) else [scopes] if isinstance(scopes, str) else []
     if any(not isinstance(each, str) or not each.strip() for each in every):
         raise TokenRefusedError("its token has an empty scope")

@@ -1,9 +1,8 @@
-"""The delegation tokens of the cluster (KIP-48): all in memory, so that clients log in while the
-store is away; in the coordination store at /delegation_token/tokens/ID, where any broker changes
-them and all others follow (config_watch.py).
+"""The delegation tokens of the cluster (KIP-48). All are in memory, so that clients can log in
+while the store is unavailable, and in the coordination store at /delegation_token/tokens/ID, where
+any broker changes them and all others follow (config_watch.py).
 
-Who may do what with a token is state/security/delegation_tokens.py's, and how it is kept
-token_nodes.py's.
+state/security/delegation_tokens.py has the rules, token_nodes.py the stored form.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ Change = Callable[[DelegationToken], "DelegationToken | TokenRefusal"]
 
 
 class DelegationTokens:
-    """Every token of the cluster that was made with this broker's key."""
+    """All tokens of the cluster that were created with this broker's key."""
 
     def __init__(self, node: Node, store: Store, sweeps: Callable[[], bool]) -> None:
-        """All tokens are read with `load` first. ``sweeps`` says whether it is this broker that
-        removes expired ones now. ConfigError without the library that seals them.
+        """Call `load` first to read all tokens. ``sweeps`` says whether this broker now deletes
+        expired ones. ConfigError without the library that encrypts them.
         """
         _need_library()
         self._node = node
@@ -69,22 +68,22 @@ class DelegationTokens:
             config["delegation.token.max.lifetime.ms"], config["delegation.token.expiry.time.ms"]
         )
         self._interval_s = config["delegation.token.expiry.check.interval.ms"] / 1000
-        # Changed only in the thread that waits for the store.
+        # Changed only in the store's thread.
         self._by_id: dict[str, DelegationToken] = {}
         self._by_hmac: dict[bytes, str] = {}
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         self._forgotten = 0
-        """How many tokens are gone."""
+        """How many tokens were deleted."""
         self._timer: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
     def _sealed(self, token: DelegationToken) -> bytes:
         return sealed(token, self._key, urandom(NONCE_BYTES))
 
-    # ---- what others ask for ----
+    # ---- requests ----
 
     def all(self) -> list[DelegationToken]:
-        """Those that are known here, in the order of their ids."""
+        """The tokens that are known here, sorted by id."""
         return [token for _, token in sorted(self._by_id.items())]
 
     def secret(self, token: DelegationToken) -> bytes:
@@ -92,8 +91,8 @@ class DelegationTokens:
         return hmac_of(self._key, token.token_id)
 
     def keys(self, mechanism: str, token_id: str) -> TokenKeys | None:
-        """What a login with a token needs; None where there is none, or it is over. The first time
-        it takes milliseconds.
+        """The data for a login with a token; None if it does not exist, or has expired. The first
+        call takes milliseconds.
         """
         token = self._by_id.get(token_id)
         if token is None or token.is_over(self._node.now_ms()):
@@ -116,7 +115,7 @@ class DelegationTokens:
         renewers: Sequence[Principal],
         asked_ms: int,
     ) -> DelegationToken | TokenRefusal:
-        """A new token, in the store; StoreError."""
+        """Store a new token; StoreError."""
         token_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         token = new_token(
             token_id, owner, requester, renewers, self._node.now_ms(), asked_ms, self._lifetimes
@@ -135,7 +134,7 @@ class DelegationTokens:
     async def renew(
         self, hmac: bytes, principal: Principal, asked_ms: int
     ) -> DelegationToken | TokenRefusal:
-        """Put off a token's end; StoreError."""
+        """Extend a token's expiry time; StoreError."""
         now_ms = self._node.now_ms()
         return await self._change(
             hmac, lambda token: renew(token, principal, now_ms, asked_ms, self._lifetimes)
@@ -144,7 +143,7 @@ class DelegationTokens:
     async def expire(
         self, hmac: bytes, principal: Principal, asked_ms: int
     ) -> DelegationToken | TokenRefusal:
-        """Set a token's end, and remove it where ``asked_ms`` is negative; StoreError."""
+        """Set a token's expiry time, and delete it if ``asked_ms`` is negative; StoreError."""
         now_ms = self._node.now_ms()
         return await self._change(
             hmac, lambda token: expire(token, principal, now_ms, asked_ms), removes=asked_ms < 0
@@ -161,12 +160,12 @@ class DelegationTokens:
                 try:
                     return self._change_in_store(token_id, change, removes=removes)
                 except BadVersionError:
-                    continue  # somebody was quicker: begin with what is there now
+                    continue  # another broker was faster: start again with the current contents
 
         return await self._node.run_blocking(run)
 
     def _find(self, hmac: bytes) -> str | None:
-        """The id of the token with this secret, maybe of one that another broker has just made."""
+        """The id of the token with this secret, maybe one that another broker has just created."""
         if hmac not in self._by_hmac:
             self._read([each for each in _ids(self._store) if each not in self._by_id])
         return self._by_hmac.get(hmac)
@@ -186,12 +185,12 @@ class DelegationTokens:
             else:
                 self._store.set(path, self._sealed(wanted), version)
                 self._keep(wanted)
-        except (NoNodeError, ValueError):  # ended by another broker, or damaged
+        except (NoNodeError, ValueError):  # deleted by another broker, or damaged
             self._forget(token_id)
             return NOT_FOUND
         return wanted
 
-    # ---- what the store has ----
+    # ---- reading the store ----
 
     def load(self) -> None:
         """Read all tokens. Blocks; StoreError."""
@@ -201,8 +200,8 @@ class DelegationTokens:
         self._read(ids)
 
     def reload(self, paths: Collection[str]) -> bool:
-        """Read again the tokens whose nodes are among these paths, or all where one is a folder;
-        whether one is gone. Blocks; StoreError.
+        """Read the tokens at these paths again, or all if one is a folder; returns whether one was
+        deleted. Blocks; StoreError.
         """
         before = self._forgotten
         prefix = f"{TOKENS}/"
@@ -243,11 +242,11 @@ class DelegationTokens:
     # ---- expired ones ----
 
     def start(self) -> None:
-        """Remove expired tokens from now on, by `delegation.token.expiry.check.interval.ms`."""
+        """Delete expired tokens from now on"""
         self._timer = self._node.loop.call_later(self._interval_s, self._sweep_later)
 
     def close(self) -> None:
-        """Remove no more."""
+        """Stop that."""
         if self._timer is not None:
             self._timer.cancel()
         if self._sweeping is not None:
@@ -259,7 +258,7 @@ class DelegationTokens:
         self.start()
 
     async def sweep(self) -> None:
-        """Remove expired tokens from the store, and seal those of earlier versions."""
+        """Delete expired tokens from the store, and encrypt those of earlier versions."""
         now_ms = self._node.now_ms()
 
         def run() -> None:
@@ -285,7 +284,7 @@ class DelegationTokens:
             if newer is not None:
                 self._store.set(path, newer, version)
         except (NoNodeError, BadVersionError):
-            return  # renewed or removed meanwhile
+            return  # renewed or deleted meanwhile
 
 
 def _need_library() -> None:

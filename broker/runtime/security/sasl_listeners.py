@@ -1,7 +1,7 @@
-"""Who may authenticate on a listener with SASL, and by what: its settings, the users of PLAIN, the
-store's SCRAM credentials, whose tokens are trusted.
+"""The configuration of listeners with SASL: settings, the users of PLAIN, the store's SCRAM
+credentials, trusted token issuers.
 
-How a connection goes through it is authentication.py's. Imported only where a listener has SASL.
+authentication.py uses it for each connection. Imported only if a listener has SASL.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ LISTENER_SASL = tuple(row.name for row in SASL_CONFIGS if row.name not in PER_ME
 
 
 class SaslListener:
-    """One listener with SASL: what it asks of clients, as its settings are now.
+    """One listener with SASL, with its current settings.
 
-    ConfigError for settings that can't be used.
+    ConfigError for invalid settings.
     """
 
     def __init__(
@@ -66,29 +66,29 @@ class SaslListener:
         self._settings = self._read()
         self._users: dict[str, str] = {}
         self._tokens: Any = None
-        self._changes: dict[str, int] = {}  # how often a user of PLAIN got another password
+        self._changes: dict[str, int] = {}  # how often a password of PLAIN changed
         self._load()
 
     def close(self) -> None:
-        """Read no keys any more."""
+        """Stop reading keys."""
         if self._tokens is not None:
             self._tokens.close()
 
     @property
     def mechanisms(self) -> list[str]:
-        """Those that clients may choose from."""
+        """The mechanisms that clients may choose."""
         return list(self._settings["sasl.enabled.mechanisms"])
 
     def __getitem__(self, name: str) -> Any:
         return self._settings[name]
 
     def max_session_ms(self, mechanism: str) -> int:
-        """How long an authentication holds at most; 0: that is not bounded."""
+        """The longest session; 0: no limit."""
         value = self._of_mechanism(mechanism, REAUTH)
         return max(int(value or 0), 0)
 
     def refresh(self) -> None:
-        """Take over settings that were made at run time; those that can't be used are told of."""
+        """Apply settings that were made at run time; invalid ones are reported."""
         settings = self._read()
         if settings == self._settings:
             return
@@ -100,7 +100,9 @@ class SaslListener:
             self._node.report(f"listener {self.name} keeps its previous settings: {problem}")
 
     def check(self, asked: Mapping[str, str]) -> None:
-        """Whether it could go on if that were set for this broker at run time; ConfigError."""
+        """Check that it would be valid with these settings made for this broker at run time;
+        ConfigError.
+        """
         before, self._settings = self._settings, self._read(asked)
         try:
             _, tokens = self._made()
@@ -110,12 +112,12 @@ class SaslListener:
             tokens.close()
 
     def changes(self, user: str) -> int:
-        """Another number after each change of a password of PLAIN, or of who has one."""
+        """A number that changes with each change of PLAIN's users or passwords."""
         return self._changes.get(user, 0)
 
     def stored_key(self, mechanism: str, claim: Claim) -> bytes | None:
-        """What the store has of a user's SCRAM password now, or of a token; None: there is no such
-        user or token any more. Blocks.
+        """The stored key of a user's SCRAM password, or of a token; None if the user or token does
+        not exist any more. Blocks.
         """
         if claim.is_token:
             tokens = self._scram().tokens
@@ -125,7 +127,7 @@ class SaslListener:
         return None if found is None else found.stored_key
 
     def server(self, mechanism: str) -> SaslServer:
-        """The accepting side of one authentication, by an enabled mechanism."""
+        """The server side of one authentication, with an enabled mechanism."""
         if mechanism == PLAIN:
             return PlainServer(self._knows)
         if mechanism == OAUTHBEARER:
@@ -144,7 +146,7 @@ class SaslListener:
         return ScramServer(mechanism, credential, of_token)
 
     def step(self, server: SaslServer, token: bytes) -> bytes | Awaitable[bytes]:
-        """The answer to a client's next message, at once where nothing has to be waited for. Raises
+        """The answer to a client's next message, immediate if nothing has to be waited for. Raises
         SaslRefusedError.
         """
         if isinstance(server, OAuthBearerServer):  # for keys from the network
@@ -169,7 +171,7 @@ class SaslListener:
         return self._settings.get(name) if own is None else own
 
     def _load(self) -> None:
-        """Take the users out of the settings, and who signs tokens; ConfigError."""
+        """Read the users and token issuers from the settings; ConfigError."""
         users, tokens = self._made()
         self.close()
         for user in self._users.keys() | users.keys():
@@ -178,7 +180,7 @@ class SaslListener:
         self._users, self._tokens = users, tokens
 
     def _made(self) -> tuple[dict[str, str], Any]:
-        """The users of PLAIN and whose tokens are trusted, by the settings; ConfigError."""
+        """The users of PLAIN and the token issuers of the settings; ConfigError."""
         key = "sasl.enabled.mechanisms"
         known = ", ".join(MECHANISMS)
         for mechanism in self.mechanisms or [""]:

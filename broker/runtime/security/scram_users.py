@@ -1,6 +1,6 @@
 """The SCRAM credentials of users. A broker of a cluster reads them from the store at its start,
-keeps them, and follows what changes (config_watch.py): so clients log in while the store is away,
-and no login waits for it. A broker that is alone reads its own store at each login.
+caches them, and follows changes (config_watch.py), so clients can log in while the store is
+unavailable, and no login waits for it. A single broker reads its own store at each login.
 """
 
 from __future__ import annotations
@@ -22,26 +22,24 @@ NAMES = frozenset(mechanism.name for mechanism in MECHANISMS.values())
 
 
 class ScramUsers(Protocol):
-    """Who knows the users that have a credential."""
+    """The source of users' credentials."""
 
     in_memory: bool
-    """Whether `credentials` waits for nothing."""
+    """Whether `credentials` never blocks."""
 
     @property
     def tokens(self) -> DelegationTokens | None:
-        """Who knows the delegation tokens; None where there are none."""
+        """The delegation tokens; None if there are none."""
 
     def reload(self, paths: Collection[str]) -> None:
-        """Read again the users whose nodes are among these paths, or all where one is a folder.
-        Blocks; StoreError.
-        """
+        """Read the users at these paths again, or all if one is a folder. Blocks; StoreError."""
 
     def credentials(self, user: str) -> Mapping[str, str]:
-        """A user's credentials as text, by mechanism; none where there is no such user."""
+        """A user's credentials as text, by mechanism; empty if there is no such user."""
 
 
 class StoredScramUsers:
-    """Of a broker that is alone: its own store, and nothing else, knows them."""
+    """The credentials of a single broker, which are only in its own store."""
 
     in_memory = False
 
@@ -50,7 +48,7 @@ class StoredScramUsers:
         self.tokens = tokens
 
     def reload(self, paths: Collection[str]) -> None:
-        """Nothing is kept."""
+        """Nothing is cached."""
 
     def credentials(self, user: str) -> Mapping[str, str]:
         """As in `ScramUsers`. Blocks; StoreError."""
@@ -58,12 +56,12 @@ class StoredScramUsers:
 
 
 class ClusterScramUsers:
-    """Every user of a cluster that has a credential, by the name that its node has."""
+    """All users of a cluster with a credential, by the name of their node."""
 
     in_memory = True
 
     def __init__(self, store: Store, tokens: DelegationTokens | None = None) -> None:
-        """All users are read with `load` before one logs in."""
+        """Call `load` to read all users before the first login."""
         self._store = store
         self.tokens = tokens
         self._by_path: dict[str, Mapping[str, str]] = {}
@@ -92,12 +90,12 @@ class ClusterScramUsers:
 
 
 def user_path(user: str) -> str:
-    """Where a user's node is."""
+    """The path of a user's node."""
     return f"{USERS}/{entity_configs.sanitize(user)}"
 
 
 def find(users: ScramUsers, mechanism: str, user: str) -> ScramCredential | None:
-    """A user's credential of a mechanism; None where there is none. Blocks, but for `in_memory`."""
+    """A user's credential for a mechanism; None if there is none. Blocks, except if `in_memory`."""
     text = users.credentials(user).get(mechanism)
     return None if text is None else ScramCredential.parse(text)
 

@@ -1,5 +1,5 @@
-"""What a broker with a listener that is not PLAINTEXT has beside the others: TLS, who its clients
-are, and how it goes to other brokers. A broker with PLAINTEXT alone never imports it.
+"""The extra parts of a broker with a listener that is not PLAINTEXT: TLS, authentication of
+clients, and connections to other brokers. Other brokers do not import it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Security"]
 
 
 class Security:
-    """Of one broker; ConfigError for settings or files that can't be used."""
+    """The security of one broker; ConfigError for invalid settings or files."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class Security:
         *,
         has_peers: bool,
     ) -> None:
-        """``dispatch`` answers a request of a client that is not authenticated yet;
-        ``has_peers``: it connects to other brokers.
+        """``dispatch`` answers the request of an unauthenticated client; ``has_peers``: it connects
+        to other brokers.
         """
         config = node.config
         own = config.inter_broker_listener
         self.peer_listener = own.name
-        """Where brokers reach each other."""
+        """The listener between brokers."""
         self.protocols = config.listener_protocols
         self.unauthenticated = Unauthenticated(config, node.loop)
         self.counts = AuthenticationCounts()
         self.tls: BrokerTls | None = None
-        """The keys of its listeners; None where none speaks TLS."""
+        """The keys of its listeners; None if none has TLS."""
         self.sasl: Authentications | None = None
-        """Who its clients are; None where no listener has SASL."""
+        """The authentications of clients; None if no listener has SASL."""
         self._by_certificate = {each.name for each in config.listeners if each.protocol == "SSL"}
         self._node = node
         self._settings = settings
@@ -79,11 +79,14 @@ class Security:
         if own.sasl and has_peers:
             self._login = _peer_login(node, settings, own.name)
         self.own_principal = self._own_principal(own)
-        """As whom this broker comes to others, where it can tell: by no certificate and no token.
+        """The principal of this broker on other brokers, if known: with a certificate or a token it
+        is not.
         """
 
     def _warn(self) -> None:
-        """As in Kafka, some settings are not for all listeners with SASL at once."""
+        """Warn about settings that, as in Kafka, do not apply to all listeners with SASL at
+        once.
+        """
         config = self._node.config
         for name, where in (
             ("sasl.jaas.config", "listener.name.NAME.MECHANISM.sasl.jaas.config"),
@@ -104,7 +107,7 @@ class Security:
         return None if asks else "User:ANONYMOUS"
 
     def close(self) -> None:
-        """The broker stops."""
+        """Called when the broker stops."""
         if self.tls is not None:
             self.tls.close()
         if self.sasl is not None:
@@ -115,7 +118,7 @@ class Security:
     def acceptor(
         self, listener: str, factory: Callable[[], Connection], sockets: list[socket.socket]
     ) -> TlsAcceptor | None:
-        """Who accepts the connections of a listener with TLS; None for one without."""
+        """The acceptor of a listener with TLS; None for one without."""
         tls = self.tls
         if tls is None or listener not in tls.names:
             return None
@@ -132,8 +135,8 @@ class Security:
         )
 
     def check(self, asked: Mapping[str, str]) -> None:
-        """Whether its listeners could go on if that were set for this broker at run time;
-        ConfigError.
+        """Check that its listeners would be valid with these settings made for this broker at run
+        time; ConfigError.
         """
         if self.tls is not None:
             self.tls.check(asked)
@@ -142,8 +145,8 @@ class Security:
                 listener.check(asked)
 
     def users_changed(self) -> None:
-        """What is set for users, or for this broker, has changed: close the connections of those
-        whose password is another one; a little later, so that who has changed its own is answered.
+        """Settings of users, or of this broker, have changed: close the connections of users with a
+        new password, a little later, so that a client that changed its own gets its answer.
         """
         if self.sasl is None:
             return
@@ -160,7 +163,7 @@ class Security:
             self._node.report(f"the users whose passwords have changed can't be read: {problem}")
 
     def admit(self, connection: Connection) -> str | None:
-        """Find out who a new client is, by its certificate or by SASL; or why it may not stay."""
+        """Authenticate a new client, by its certificate or by SASL; or return why it is refused."""
         refusal = None
         if self.tls is not None:
             refusal = self.tls.name_by_certificate(connection)
@@ -172,7 +175,7 @@ class Security:
         return refusal
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """A connection was closed."""
         if self.sasl is not None:
             self.sasl.lost(connection)
 
@@ -181,8 +184,8 @@ class Security:
     async def connect(
         self, factory: Callable[[], Any], host: str, port: int
     ) -> tuple[Any, float | None]:
-        """A connection to another broker, as that asks for it: the protocol that ``factory`` made,
-        and for how many seconds the connection may be used; None: that is not bounded. OSError.
+        """Connect to another broker as it requires; returns the protocol that ``factory`` created,
+        and for how many seconds the connection may be used (None: without limit). OSError.
         """
         tls: dict[str, Any] = {}
         if self.tls is not None and self.tls.peer is not None:
@@ -203,7 +206,7 @@ FOR_TOKENS = (
 
 
 def _peer_login(node: Node, settings: ListenerSettings, listener: str) -> PeerLogin:
-    """As whom this broker goes to others: what the listener's sasl.jaas.config says."""
+    """This broker's login on other brokers, from the listener's sasl.jaas.config."""
     from kstore.broker.runtime.peers.login import PeerLogin
     from kstore.broker.runtime.security.sasl_listeners import MECHANISMS
 

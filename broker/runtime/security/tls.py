@@ -1,9 +1,8 @@
-"""The keys of a broker's listeners, and those it shows to other brokers: read at the start, and
-anew when a file of them has changed or other settings were made at run time
-(listener.name.NAME.ssl.*), for connections that are made from then on. Those that are open stay as
-they are.
+"""The keys of a broker's listeners, and those for connections to other brokers. They are read at
+the start, and again when one of their files has changed or settings were made at run time
+(listener.name.NAME.ssl.*), for new connections. Open connections are not affected.
 
-What a context is made of is kstore/net/tls.py's.
+kstore/net/tls.py creates contexts.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ __all__ = ["BrokerTls"]
 
 CLIENT_AUTH = "ssl.client.auth"
 LOOK_S = 2.0
-"""How often the files are looked at."""
+"""How often the files are checked."""
 
 
 class BrokerTls:
-    """The TLS contexts of one broker; ConfigError for settings or files that can't be used."""
+    """The TLS contexts of one broker; ConfigError for invalid settings or files."""
 
     def __init__(self, node: Node, settings: ListenerSettings) -> None:
         config = node.config
         self.peer: ssl.SSLContext | None = None
-        """For connections to other brokers; None: they are in plain text."""
+        """For connections to other brokers; None if they are in plain text."""
         self._of_listeners = settings
         self._config = config
         self._loop = node.loop
         self._report = node.report
         self._servers: dict[str, ssl.SSLContext] = {}  # by listener
-        self._rules: dict[str, MappingRules] = {}  # of listeners where certificates give names
+        self._rules: dict[str, MappingRules] = {}  # of listeners that take names from certificates
         self._trouble = ""
         self.names = [each.name for each in config.listeners if each.tls]
-        """The listeners that speak TLS."""
+        """The listeners with TLS."""
         self._dynamic = settings.of_broker
         self._with_sasl = {each.name for each in config.listeners if each.sasl}
         self._peer_listener = config.inter_broker_listener
@@ -54,12 +53,12 @@ class BrokerTls:
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
-        """Look at no file any more."""
+        """Stop checking files."""
         self._timer.cancel()
 
     def server(self, listener: str) -> ssl.SSLContext:
-        """For the next connection to a listener: what was set at run time acts at once, a changed
-        file when it is looked at.
+        """The context for the next connection to a listener: settings made at run time apply at
+        once, a changed file after the next check.
         """
         dynamic = self._of_listeners.of_broker
         if dynamic is not self._dynamic:
@@ -68,12 +67,14 @@ class BrokerTls:
         return self._servers[listener]
 
     def check(self, asked: Mapping[str, str]) -> None:
-        """Whether it could go on if that were set for this broker at run time; ConfigError."""
+        """Check that it would be valid with these settings made for this broker at run time;
+        ConfigError.
+        """
         self._make(asked)
 
     def name_by_certificate(self, connection: Connection) -> str | None:
-        """Give a connection with TLS its principal, that of the certificate that it has shown; or
-        say why it may not stay.
+        """Give a connection with TLS the principal of its certificate; or return why it is
+        refused.
         """
         rules = self._rules.get(connection.listener)
         link = None if rules is None else connection.tls_object()
@@ -93,7 +94,7 @@ class BrokerTls:
     def _make(
         self, asked: Mapping[str, str] | None = None
     ) -> tuple[dict[str, ssl.SSLContext], ssl.SSLContext | None, dict[str, MappingRules]]:
-        """All contexts anew, and the rules of the listeners where certificates give names; or a
+        """Create all contexts, and the name rules of listeners that use certificates; or a
         ConfigError. ``asked`` as in ListenerSettings.
         """
         made = {name: server_context(self._settings(name, asked)) for name in self.names}
@@ -111,11 +112,11 @@ class BrokerTls:
         found = self._of_listeners.of(listener, LISTENER_SSL, asked=asked)
         own = self._of_listeners.of(listener, (CLIENT_AUTH,), own=True, asked=asked)
         if listener in self._with_sasl and own[CLIENT_AUTH] is None:
-            found[CLIENT_AUTH] = "none"  # as in Kafka, where clients have another way to be known
+            found[CLIENT_AUTH] = "none"  # as in Kafka, if clients authenticate in another way
         return found
 
     def _look_at(self) -> list[Any]:
-        """The settings of all listeners, and what their files look like; ConfigError."""
+        """The settings of all listeners, and the state of their files; ConfigError."""
         settings = [self._settings(name) for name in self.names]
         paths = {path for each in settings for path in store_files(each)}
         return [settings, {path: _stamp(path) for path in paths}]

@@ -1,7 +1,7 @@
-"""Accepts the connections of a listener with TLS: a bound on how long a handshake takes and how
-many there are, and a word to the operator where one fails.
+"""Accepts the connections of a listener with TLS, with limits on the time and number of handshakes,
+and reports failed ones to the operator.
 
-What comes behind the handshake is a Connection's.
+A Connection handles everything after the handshake.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["TlsAcceptor"]
 
 AT_ONCE = 50
-"""How many are accepted before others have their turn."""
+"""How many are accepted before other work has its turn."""
 PAUSE_S = 1.0
-"""How long nothing is accepted after the system had no descriptor or memory left."""
+"""The pause after the system has no descriptor or memory left."""
 GRACE_S = 5.0
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class TlsAcceptor:
-    """Of one listener; closed as an asyncio server is."""
+    """The acceptor of one listener; closed like an asyncio server."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class TlsAcceptor:
         failed: Callable[[], None],
         listener: str,
     ) -> None:
-        """``context`` gives the newest, for each connection; ``failed`` is called for a handshake
-        that ends otherwise than by the peer's going.
+        """``context`` returns the newest context, for each connection; ``failed`` is called for a
+        failed handshake, unless the peer disconnected.
         """
         self._loop = node.loop
         self._report = node.report
@@ -59,7 +59,7 @@ class TlsAcceptor:
             self._loop.add_reader(sock.fileno(), self._accept, sock)
 
     def close(self) -> None:
-        """Accept nothing more; handshakes under way end."""
+        """Stop accepting; handshakes in progress end."""
         self._closed = True
         for sock in self._sockets:
             self._loop.remove_reader(sock.fileno())
@@ -82,7 +82,7 @@ class TlsAcceptor:
                 self._loop.call_later(PAUSE_S, self._go_on, listening)
                 return
             sock.setblocking(False)
-            with suppress(OSError):  # the peer may be gone
+            with suppress(OSError):  # the peer may have disconnected
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self._loop.create_task(self._shake_hands(sock, f"{address[0]}:{address[1]}"))
             self._tasks.add(task)
@@ -97,7 +97,7 @@ class TlsAcceptor:
 
         def give_up(reason: str) -> None:
             given_up.append(reason)
-            with suppress(OSError):  # it is gone meanwhile
+            with suppress(OSError):  # it has disconnected meanwhile
                 sock.shutdown(socket.SHUT_RDWR)  # which ends the handshake
 
         self._unauthenticated.add(sock, give_up)

@@ -1,7 +1,6 @@
-"""The connections that shake hands still, or have not shown who they are: how many there may be at
-once, and for how long.
+"""Connections that are still in a handshake or not authenticated: limits on their number and time.
 
-With one too many the oldest is closed: who means it has been through within milliseconds.
+Beyond the limit the oldest is closed: real clients need only milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TIMEOUT, LIMIT = "kstore.authentication.timeout.ms", "kstore.max.unauthenticated
 
 
 class Unauthenticated:
-    """Those of one broker."""
+    """The unauthenticated connections of one broker."""
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -32,7 +31,9 @@ class Unauthenticated:
         return len(self._waiting)
 
     def add(self, who: object, close: Callable[[str], None]) -> None:
-        """``close(reason)`` is called if ``who`` is not removed in time, or has to make room."""
+        """``close(reason)`` is called if ``who`` is not removed in time, or the limit is
+        reached.
+        """
         self.remove(who)
         if len(self._waiting) >= self._limit:
             self._close(
@@ -44,7 +45,7 @@ class Unauthenticated:
         self._waiting[who] = (timer, close)
 
     def remove(self, who: object) -> None:
-        """It has shown who it is, or is gone."""
+        """It has authenticated, or was closed."""
         found = self._waiting.pop(who, None)
         if found is not None:
             found[0].cancel()

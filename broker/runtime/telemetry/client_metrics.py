@@ -1,8 +1,7 @@
-"""What clients have pushed (KIP-714): the last value of each of their metrics, with deltas added
-up, for whoever shows metrics.
+"""Metrics that clients have pushed (KIP-714): the last value of each, with deltas added up.
 
-Limited in bytes, per client and in all; the client that was silent longest goes first. Nothing is
-stored on disk.
+Memory is limited per client and in total; the client that was inactive for the longest time is
+dropped first. Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from kstore.broker.state.work import ROWS_BETWEEN
 __all__ = ["Telemetry"]
 
 MAX_BYTES = 64 << 20
-"""Of all clients: some 200,000 series."""
+"""The limit for all clients: about 200,000 series."""
 MAX_CLIENT_BYTES = 4 << 20
-"""Of one client: some 10,000 series."""
+"""The limit for one client: about 10,000 series."""
 CLIENT_BYTES, SERIES_BYTES, ATTRIBUTE_BYTES = 1024, 400, 160
-"""What each takes in memory, beside the texts."""
+"""The size of each in memory without texts."""
 PER_TURN = 100
 """Steps of decoding before other work on the loop has its turn."""
 
@@ -43,13 +42,13 @@ class _Client:
         self.bytes = CLIENT_BYTES
 
     def note(self, point: Point) -> None:
-        """Keep the value of a point; OtlpTooLargeError where the client has too many."""
+        """Store the value of a point; OtlpTooLargeError if the client has too many."""
         resource, size = self.resources.get(point.resource) or (point.resource, 0)
         key = (point.name, resource, point.attributes)
         known = self.values.get(key)
         if known is None:
             size = size or _size(resource)
-            # A resource is kept once, but shown with each series: that is counted, too.
+            # A resource is stored once, but shown with each series: that counts, too.
             added = SERIES_BYTES + _text_size(point.name) + _size(point.attributes) + size
             if self.bytes + added > MAX_CLIENT_BYTES:
                 raise OtlpTooLargeError(f"a client has more series than {MAX_CLIENT_BYTES} bytes")
@@ -60,19 +59,19 @@ class _Client:
 
 
 class Telemetry:
-    """The client instances of one broker, and what they have pushed."""
+    """The client instances of one broker, and their metrics."""
 
     def __init__(self) -> None:
         self.instances = Instances()
         self.pushes = 0
         self.unreadable = 0
         self.bytes = 0
-        """What all that was pushed takes, by our own count."""
+        """The size of all metrics, as estimated."""
         self._clients: OrderedDict[UUID, _Client] = OrderedDict()
 
     async def take(self, instance_id: UUID, client_id: str, data: bytes | bytearray) -> None:
-        """Take in a push; OtlpError where it can't be read or is too large (what came before it
-        counts).
+        """Store a push; OtlpError if it is malformed or too large (earlier points of it are
+        stored).
         """
         self.pushes += 1
         for count, point in enumerate(decode_metrics(data), 1):
@@ -110,7 +109,8 @@ class Telemetry:
                 pushed_name, resource, attributes = key
                 name = _metric_name(pushed_name)
                 pushed = {_label_name(key): text for key, text in (*resource, *attributes)}
-                # Who pushed is said by the broker: what is pushed under these names is left out.
+                # The broker sets the labels of the client: pushed attributes with these names are
+                # left out.
                 labels = whose | pushed | whose
                 inner = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
                 families.setdefault(name, {})[inner] = number_text(value)
@@ -129,7 +129,7 @@ def _size(attributes: Attributes) -> int:
 
 
 def _text_size(text: str) -> int:
-    """The bytes of a text's characters, at most."""
+    """The largest size of a text's characters in bytes."""
     return len(text) if text.isascii() else 4 * len(text)
 
 

@@ -1,5 +1,5 @@
-"""Topics as they are made, grown and deleted, alone and in a cluster; internal topics. It opens
-no log by itself; the log manager does.
+"""Creation, expansion, contraction and deletion of topics, on a single broker and in a cluster;
+internal topics. The log manager opens logs.
 
 May import: kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state.groups.streams,
     kstore.broker.state.metadata, kstore.config, kstore.errors, kstore.log,

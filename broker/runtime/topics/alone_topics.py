@@ -1,8 +1,8 @@
-"""Topics of a broker that is alone, which shrink with the order of their keys kept (KIP-253). The
-steps are those of a controller (runtime/controller/shrinking.py), without other brokers: prepare,
-wait for groups, decide or roll back, delete what has retired once it is empty.
+"""Topics of a single broker, with contractions that keep the order of keys (KIP-253). The steps are
+those of a controller (runtime/controller/shrinking.py), without other brokers: prepare, wait for
+groups, decide or roll back, delete retired partitions once they are empty.
 
-What is prepared when the broker ends is taken to its end by the next start.
+The next start completes a contraction that was prepared when the broker ended.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ STORE_RETRY_S = 0.5
 
 
 class GroupsOfTopics(Protocol):
-    """What topics ask of groups, and tell them."""
+    """The interface between topics and groups."""
 
     async def behind(
         self, name: str, topic_id: UUID, asked: Retirement
     ) -> tuple[list[int], list[str]]:
-        """The partitions of __consumer_offsets that are served, and the groups in them that read
-        what remains of a topic and have not committed what retires; KafkaError where that is not
-        known.
+        """The served partitions of __consumer_offsets, and the groups in them that read remaining
+        partitions of a topic and have not committed the retired ones; KafkaError if that is
+        unknown.
         """
 
     async def forget(self, name: str, topic_id: UUID) -> None:
-        """A topic is gone."""
+        """A topic was deleted."""
 
     async def forget_partitions(self, name: str, first: int) -> None:
-        """A topic's partitions from an index on are gone."""
+        """A topic's partitions from an index on were removed."""
 
 
 class AloneTopics(Topics):
-    """As Topics, and they shrink."""
+    """As Topics, with contractions."""
 
     def __init__(
         self,
@@ -85,19 +85,21 @@ class AloneTopics(Topics):
         self._node = node
         self._groups = groups
         self._ends: dict[str, asyncio.Task[TopicError | None]] = {}
-        """By topic, who takes its contraction to its end, until then: why it was rolled back."""
+        """Topic to the task that completes its contraction; its result is why it was rolled
+        back.
+        """
         self._retired: set[str] = set()
-        """The topics with partitions that have retired."""
+        """The topics with retired partitions."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._looking: asyncio.Task[None] | None = None
-        """Who waits for retired partitions to be empty."""
+        """The task that waits until retired partitions are empty."""
         self._removing: dict[str, UUID] = {}
-        """Topics whose retired partitions are gone, but for their logs. What cannot be deleted now
-        is deleted by the next start.
+        """Topics whose retired partitions are removed, except for their logs. The next start
+        deletes what cannot be deleted now.
         """
 
     def load(self) -> None:
-        """As Topics, and finish what a broker has begun before it ended. Blocks."""
+        """As Topics, and complete changes that were interrupted. Blocks."""
         for topic, count in own_contractions.half_removed(self._store):
             first = len(topic.partitions)
             for index in range(first, count):
@@ -114,14 +116,14 @@ class AloneTopics(Topics):
                     self._finish_soon(known, node.begun_ms)
 
     def close(self) -> None:
-        """Leave everything as it is, for the next start."""
+        """Leave unfinished changes to the next start."""
         for task in self._tasks:
             task.cancel()
 
-    # ---- to another number ----
+    # ---- changing the partition count ----
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let a topic grow, or shrink if that is asked for; TopicError."""
+        """Expand a topic, or contract it if requested; TopicError."""
         known = self._known(new.name)
         if not (new.may_shrink and new.total_count < len(known.partitions)):
             await super().add_partitions(new, validate_only=validate_only)
@@ -132,8 +134,8 @@ class AloneTopics(Topics):
             raise problem
 
     def check_growth(self, name: str) -> None:
-        """New partitions would have the numbers of those that retire: their logs have to be gone.
-        TopicError.
+        """TopicError if new partitions would have the numbers of retired ones whose logs still
+        exist.
         """
         topic = self._image.topics.get(name)
         if topic is not None and topic.retirement is not None:
@@ -151,7 +153,7 @@ class AloneTopics(Topics):
     async def _begin(
         self, new: NewPartitions, *, validate_only: bool
     ) -> asyncio.Task[TopicError | None] | None:
-        """Prepare a contraction; what is to be waited for. TopicError."""
+        """Prepare a contraction; returns what to wait for. TopicError."""
         name, first = new.name, new.total_count
         async with self._turn(name), self._one_at_a_time:
             topic = self._known(name)
@@ -186,7 +188,7 @@ class AloneTopics(Topics):
             )
 
     def _check_priors(self, topic: TopicImage, first: int) -> None:
-        """TopicError if what is to retire has to be read behind what remains."""
+        """TopicError if the retiring partitions must be read after remaining ones."""
         priors = {p for each in topic.partitions[first:] for p in each.prior_leader_epochs}
         left = []
         for index, epoch in sorted(priors):
@@ -200,7 +202,7 @@ class AloneTopics(Topics):
     def _take(
         self, topic: TopicImage, retirement: Retirement | None, *, told: bool = False
     ) -> None:
-        """So much of a topic retires now. ``told``: leader epochs have changed."""
+        """Apply a topic's retirement. ``told``: leader epochs have changed."""
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
         taken = topic._replace(retirement=retirement)
@@ -219,7 +221,7 @@ class AloneTopics(Topics):
         assert partition is not None, (name, index)
         return partition
 
-    # ---- to its end ----
+    # ---- completing a contraction ----
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._node.loop.create_task(work)
@@ -233,14 +235,14 @@ class AloneTopics(Topics):
         finishing = self._ends[name] = self._spawn(self._finish(name, topic.topic_id, left_s))
 
         def forget(_: object) -> None:
-            if self._ends.get(name) is finishing:  # else that of another topic of this name
+            if self._ends.get(name) is finishing:  # otherwise it is of another topic of this name
                 del self._ends[name]
 
         finishing.add_done_callback(forget)
         return finishing
 
     async def _finish(self, name: str, topic_id: UUID, left_s: float) -> TopicError | None:
-        """Decide it, or roll it back and say why."""
+        """Decide it, or roll it back and return why."""
         deadline = self._node.loop.time() + left_s
         while True:
             try:
@@ -264,9 +266,11 @@ class AloneTopics(Topics):
                 await asyncio.sleep(STORE_RETRY_S)
 
     async def _obstacle(self, topic: TopicImage, retirement: Retirement, left_s: float) -> str:
-        """Why it can't be decided now; "". Groups have so many seconds to answer, at least one."""
+        """Why it cannot be decided now, or "". Groups have this many seconds to answer, at least
+        one.
+        """
         for index in range(retirement.first, len(topic.partitions)):
-            # What was on its way to the log before it was prepared has to be read, too.
+            # Appends that were in progress when it was prepared must be read, too.
             if self._partition(topic.name, index).appends_queued:
                 return f"appends to partition {index} wait for the disk, and were not done"
         if OFFSETS_TOPIC not in self._image.topics:
@@ -308,7 +312,7 @@ class AloneTopics(Topics):
             self._looking = self._spawn(self._follow_retired())
 
     async def _follow_retired(self) -> None:
-        """Delete retired partitions once they are empty, as long as there are any."""
+        """Delete retired partitions once they are empty, while there are any."""
         while self._retired:
             await asyncio.sleep(min(LOOK_S, self._config[RETENTION_CHECK] / 1000))
             self._retired.difference_update([name for name in self._retired if self._is_over(name)])
@@ -319,7 +323,7 @@ class AloneTopics(Topics):
                     self._node.report(f"retired partitions of '{name}' were not deleted: {problem}")
 
     def _is_over(self, name: str) -> bool:
-        """Whether the topic was deleted, perhaps for another one of that name."""
+        """Whether the topic was deleted, or replaced by another of that name."""
         topic = self._image.topics.get(name)
         return topic is None or topic.retirement is None
 
@@ -335,7 +339,7 @@ class AloneTopics(Topics):
                 if topic is None or topic.retirement is None or not topic.retirement.holds:
                     return
                 if any(each.leader < 0 for each in topic.partitions):
-                    return  # the store would have it so after the log dir is back
+                    return  # the store would keep it so after the log dir is back
                 first, count = topic.retirement.first, len(topic.partitions)
                 if not all(self._is_empty(name, index) for index in range(first, count)):
                     return
@@ -357,7 +361,7 @@ class AloneTopics(Topics):
                     f"logs of retired partitions of {name} were not deleted: {problem}"
                 )
                 return
-            # Before it can grow: the next partitions of these numbers have offsets of their own.
+            # Before it can expand: the next partitions with these numbers have their own offsets.
             await self._groups.forget_partitions(name, first)
             await self._in_store(
                 functools.partial(own_contractions.finish_removal, self._store, name, first)

@@ -1,7 +1,7 @@
-"""Topics in a cluster: the controller makes, grows and deletes them, this broker asks it to.
+"""Topics in a cluster: the controller changes them, and this broker sends it requests.
 
-What is asked for is done once this broker's own image shows it, so that whoever asked can go on
-here. Configs are written to the store by any broker; all of them watch it (config_watch.py).
+A request is complete once this broker's own image shows the change, so that the client can continue
+here. Any broker writes configs to the store; all of them watch it (config_watch.py).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["ClusterTopics"]
 
 TIMEOUT_S = 15.0
-"""How long the controller may take; then the asker is told REQUEST_TIMED_OUT."""
+"""How long the controller may take; then the answer is REQUEST_TIMED_OUT."""
 EXPANSION_TIMEOUT = "kstore.expansion.timeout.ms"
 MARGIN_S = 5.0
-"""How long after the end of an expansion its outcome may take to be told."""
+"""How long the result of an expansion may take to arrive after its end."""
 SHOWN_S = 10.0
 """How long this broker waits for its image to show what the controller has done."""
 ALL_KNOW_S, PER_PARTITION_S = 1.0, 0.005
@@ -53,7 +53,7 @@ ALL_KNOW_S, PER_PARTITION_S = 1.0, 0.005
 
 
 class ClusterTopics(Topics):
-    """As Topics, but of a cluster."""
+    """As Topics, for a cluster."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class ClusterTopics(Topics):
         self._images = images
 
     def load(self) -> None:
-        """Nothing: the controller says which logs to open."""
+        """Does nothing: the controller decides which logs to open."""
 
     async def reload_configs(self, names: Collection[str] | None) -> None:
-        """Read again what is set for topics (None: for all), and let what has changed act."""
+        """Read the settings of topics again (None: of all), and apply changes."""
         async with self._one_at_a_time:
             if names is None:
                 names = list(self._image.topics)
@@ -95,7 +95,7 @@ class ClusterTopics(Topics):
         return self._membership.controller
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Have a topic made and return its image; TopicError."""
+        """Let the controller create a topic, and return its image; TopicError."""
         controller = self._controller
         if controller is None:
             made = await self._ask_to_create(new, validate_only=validate_only)
@@ -108,13 +108,13 @@ class ClusterTopics(Topics):
         return self._image.topics.get(new.name, made)
 
     async def ensure(self, new: NewTopic) -> TopicImage:
-        """The topic of that name, made if it is missing; TopicError if it can't be made."""
+        """The topic of that name, created if missing; TopicError if that fails."""
         try:
             return self._image.topics.get(new.name) or await self.create(new)
         except TopicError as problem:
             if problem.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        # Another broker was quicker, and this one's image may not show it yet.
+        # Another broker was faster, and this one's image may not show it yet.
         await self._wait_for(new.name, 1)
         known = self._image.topics.get(new.name)
         if known is None:
@@ -123,7 +123,7 @@ class ClusterTopics(Topics):
         return known
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Have a topic grow, or shrink; TopicError."""
+        """Let the controller expand or contract a topic; TopicError."""
         controller = self._controller
         if controller is None:
             await self._ask_to_grow(new, validate_only=validate_only)
@@ -134,7 +134,7 @@ class ClusterTopics(Topics):
             await self._wait_for(new.name, new.total_count)
 
     async def delete(self, name: str) -> None:
-        """Have a topic deleted; TopicError."""
+        """Let the controller delete a topic; TopicError."""
         known = self._known(name)
         if not self._config["delete.topic.enable"]:
             raise TopicError(
@@ -200,19 +200,19 @@ class ClusterTopics(Topics):
         request = CreatePartitionsRequest(
             topics=[topic], timeout_ms=int(TIMEOUT_S * 1000), validate_only=validate_only
         )
-        # The controller says what has become of it, and may take so long.
+        # The controller reports the result, and may take this long.
         timeout_s = max(TIMEOUT_S, self._config[EXPANSION_TIMEOUT] / 1000 + MARGIN_S)
         answer = await self._ask(request, timeout_s)
         _refuse(answer.results[0])
 
     async def _let_all_know(self, controller: Controller | None, partitions: int) -> None:
-        """Wait a moment for the other brokers: an asker may go on with any of them."""
+        """Wait a moment for the other brokers: a client may continue with any of them."""
         told = [] if controller is None else controller.channels.told()
         if told:
             await asyncio.wait(told, timeout=ALL_KNOW_S + PER_PARTITION_S * partitions)
 
     async def _wait_for(self, name: str, count: int) -> None:
-        """Wait until this broker knows so many partitions of a topic."""
+        """Wait until this broker knows this many partitions of a topic."""
 
         def is_there() -> bool:
             known = self._image.topics.get(name)
@@ -226,11 +226,13 @@ class ClusterTopics(Topics):
 
 
 def _opens_no_logs(count: int) -> None:
-    """The brokers that the controller chooses see themselves whether they can open the logs."""
+    """Always allowed: the brokers that the controller chooses check whether they can open
+    the logs.
+    """
 
 
 async def _told(answer: Any) -> Any:
-    """The answer; whatever Kafka error comes instead, as a TopicError."""
+    """The answer; any Kafka error becomes a TopicError."""
     try:
         return await answer
     except KafkaError as problem:
@@ -239,6 +241,6 @@ async def _told(answer: Any) -> Any:
 
 
 def _refuse(row: Any) -> None:
-    """TopicError where the controller has refused."""
+    """TopicError if the controller has refused."""
     if row.error_code != ErrorCode.NONE:
         raise TopicError(row.error_code, row.error_message or "The controller has refused it.")

@@ -1,8 +1,8 @@
-"""Makes the internal topics of streams groups, on behalf of the member whose heartbeat found them
-missing. What is missing, and how it has to be, is broker/state's to say.
+"""Creates the internal topics of streams groups, on behalf of the member whose heartbeat found them
+missing. broker/state decides what is missing and what it should look like.
 
-A heartbeat does not wait: the topics are there at one of the next. Why one could not be made is
-remembered for a while, told to the members, and only then tried again.
+A heartbeat does not wait: one of the next finds the topics. If one could not be created, the reason
+is stored for a while and sent to the members; then it is tried again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_REPLICATION_FACTOR = -1
 
 
 class InternalTopics:
-    """Topics being made, and those that could not be."""
+    """Topics that are being created, and those that failed."""
 
     def __init__(self, node: Node, topics: Topics) -> None:
         self._loop = node.loop
@@ -35,14 +35,14 @@ class InternalTopics:
         self._errors: dict[str, tuple[str, float]] = {}
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
-        """Why some of the topics could not be made."""
+        """Why some of the topics could not be created."""
         now = self._loop.time()
         self._errors = {name: item for name, item in self._errors.items() if item[1] > now}
         return {name: self._errors[name][0] for name in names if name in self._errors}
 
     def create(self, topics: Mapping[str, InternalTopic], retry_s: float) -> None:
-        """Begin to make the topics, without those that are being made and those that failed less
-        than ``retry_s`` ago.
+        """Begin to create the topics, except those in progress and those that failed less than
+        ``retry_s`` ago.
         """
         failed = self.errors(topics)
         for name, topic in topics.items():

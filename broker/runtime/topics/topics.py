@@ -1,9 +1,9 @@
-"""Topics as they come and go: the store first, then the logs, then the image. One change at a time
-is written to the store; logs of several topics may be made and removed at one time, for a log dir
+"""Changes topics: the store first, then the logs, then the image. One change at a time is written
+to the store; logs of several topics may be created and removed at the same time, because a log dir
 may hang.
 
-The rules are in state/metadata/topic_rules.py; this file makes them happen on this broker. Answers
-to clients are api/topics/topics.py's.
+The rules are in state/metadata/topic_rules.py; this file executes changes on this broker.
+api/topics/topics.py answers clients.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """What is set for __consumer_offsets, which would lose offsets if it were not compacted."""
+    """The settings of __consumer_offsets, which would lose offsets without compaction."""
     return {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -74,7 +74,7 @@ def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
 
 
 def transaction_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """What is set for __transaction_state, as in Kafka."""
+    """The settings of __transaction_state, as in Kafka."""
     return {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
@@ -85,8 +85,8 @@ def transaction_topic_configs(config: BrokerConfig) -> dict[str, str]:
 
 
 def share_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """What is set for __share_group_state, as in Kafka: what is superseded is deleted by the share
-    coordinator.
+    """The settings of __share_group_state, as in Kafka: the share coordinator deletes superseded
+    records.
     """
     return {
         "cleanup.policy": "delete",
@@ -116,8 +116,8 @@ class Topics:
         refuse_logs: Callable[[int], str | None],
         forget_offsets: Callable[[str, UUID], Awaitable[None]] | None = None,
     ) -> None:
-        """``refuse_logs`` says why so many more logs can't be opened; ``forget_offsets`` has
-        groups forget a topic that was deleted, where they do not see it themselves.
+        """``refuse_logs`` returns why that many more logs cannot be opened; ``forget_offsets`` lets
+        groups forget a deleted topic, if they do not see it themselves.
         """
         self._refuse_logs = refuse_logs
         self._config = node.config
@@ -130,7 +130,7 @@ class Topics:
         """Held while a change is written to the store, not while logs are opened or removed."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unshown: dict[str, tuple[TopicImage, int]] = {}
-        """Topics in the store whose logs are being made, and the first of the partition epochs."""
+        """Topics in the store whose logs are being created, and their first partition epoch."""
         self._newest_epoch = -1
 
     @property
@@ -138,26 +138,26 @@ class Topics:
         return self._metadata.image
 
     def _publish(self, *topics: TopicImage, epoch: int = -1) -> None:
-        """These topics are so now; ``epoch``: the newest partition epoch of them."""
+        """Publish topics in the image; ``epoch``: their newest partition epoch."""
         self._show(self._image.with_topics(*topics), epoch)
 
     def _show(self, image: MetadataImage, epoch: int) -> None:
-        """Publish an image that has all partitions up to an epoch, but for those that are still to
-        be shown.
+        """Publish an image that has all partitions up to an epoch, except those that are not
+        published yet.
         """
         self._newest_epoch = max(self._newest_epoch, epoch)
         shown = min([self._newest_epoch, *(first - 1 for _, first in self._unshown.values())])
         self._metadata.publish(image.with_partition_epoch(shown))
 
     def _turn(self, name: str) -> asyncio.Lock:
-        """Held by whoever changes the topic of that name."""
+        """The lock for changes of the topic of that name."""
         return self._turns.setdefault(name, asyncio.Lock())
 
     # ---- start ----
 
     def load(self) -> None:
-        """Open what the store knows, adopt what only the log dirs know, finish deletions, and put
-        aside what belongs to another topic of the same name.
+        """Open the logs of topics in the store, adopt topics that are only in the log dirs,
+        complete deletions, and put aside logs of another topic with the same name.
 
         Runs before the broker serves, so it may block.
         """
@@ -178,7 +178,7 @@ class Topics:
         self._publish(*loaded, epoch=max_partition_epoch(self._store))
 
     def _as_it_is(self, topic: TopicImage) -> TopicImage:
-        """A topic without leaders of those partitions that lie in a failed log dir."""
+        """A topic without leaders for partitions in a failed log dir."""
         rows = tuple(
             _offline(each) if self._replicas.is_offline(TopicPartition(topic.name, i)) else each
             for i, each in enumerate(topic.partitions)
@@ -186,14 +186,14 @@ class Topics:
         return topic if rows == topic.partitions else topic._replace(partitions=rows)
 
     def _finish_expansions(self) -> None:
-        """Add the partitions of topics whose expansion was under way when the broker ended."""
+        """Add the partitions of expansions that were interrupted by the end of the broker."""
         for name, added in znodes.read_expansions(self._store).items():
             topic = znodes.read_topic(self._store, name)
             topic = znodes.begin_expansion(self._store, topic, added)
             znodes.add_partitions(self._store, _grown(topic, added), len(topic.partitions))
 
     def _finish_deletions(self, found: dict[str, dict[int, UUID | None]]) -> None:
-        """Delete the logs of topics whose deletion was under way when the broker ended."""
+        """Delete the logs of topics whose deletion was interrupted by the end of the broker."""
         for name, deleted_id in znodes.read_deletions(self._store).items():
             for index, topic_id in list(found.get(name, {}).items()):
                 if topic_id == deleted_id:
@@ -204,7 +204,7 @@ class Topics:
             znodes.finish_deletion(self._store, name)
 
     def _adopt(self, name: str, partitions: Mapping[int, UUID | None]) -> TopicImage:
-        """A topic that was written without a broker, by an embedded log."""
+        """Adopt a topic that an embedded log wrote without a broker."""
         node = self._replicas.node_id
         topic_id = next((known for known in partitions.values() if known is not None), None)
         images = (PartitionImage(node, 0, (node,), (node,)),) * (max(partitions) + 1)
@@ -226,7 +226,7 @@ class Topics:
                 self._replicas.open_partition(entry, topic, index, log_config)
 
     def take_offline(self, places: Iterable[TopicPartition]) -> None:
-        """Let the image show that these partitions have no leader: their log dir has failed."""
+        """Show in the image that these partitions have no leader: their log dir has failed."""
         topics: dict[str, TopicImage] = {}
         for name, index in places:
             topic = topics.get(name) or self._image.topics.get(name)
@@ -239,7 +239,9 @@ class Topics:
     # ---- changes ----
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Make a topic and return its image; TopicError. With validate_only nothing is made."""
+        """Create a topic and return its image; TopicError. With validate_only nothing is
+        created.
+        """
         async with self._turn(new.name):
             async with self._one_at_a_time:
                 topic = self._planned(new)
@@ -265,7 +267,7 @@ class Topics:
             return topic
 
     def _planned(self, new: NewTopic) -> TopicImage:
-        """A new topic beside those that there are and those that are being made; TopicError."""
+        """Plan a new topic, given existing topics and those being created; TopicError."""
         configs = check_configs(new.configs)
         image = self._image
         if self._unshown:
@@ -279,20 +281,20 @@ class Topics:
         return TopicImage(new.name, uuid4(), new_partitions(assigned), configs)
 
     async def ensure(self, new: NewTopic) -> TopicImage:
-        """The topic of that name, made if it is missing; TopicError if it can't be made."""
+        """The topic of that name, created if missing; TopicError if that fails."""
         known = self._image.topics.get(new.name)
         if known is not None:
             return known
         try:
             return await self.create(new)
         except TopicError as problem:
-            # Another request was quicker.
+            # Another request was faster.
             if problem.code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 return self._image.topics[new.name]
             raise
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let a topic grow to a larger number of partitions; TopicError."""
+        """Expand a topic to a larger number of partitions; TopicError."""
         async with self._turn(new.name):
             async with self._one_at_a_time:
                 added = plan_partitions(self._image, new)
@@ -310,10 +312,10 @@ class Topics:
             self._publish(grown, epoch=grown.partitions[-1].partition_epoch)
 
     def check_growth(self, name: str) -> None:
-        """TopicError where what has become of a topic keeps it from growing."""
+        """TopicError if the topic's state does not allow an expansion."""
 
     async def _expand(self, new: NewPartitions, added: Sequence[tuple[int, ...]]) -> TopicImage:
-        """Write a topic with more partitions, after producers were told to know their number."""
+        """Write a topic with more partitions, after producers must know their number."""
         topic = self._image.topics[new.name]
         first = len(topic.partitions)
         self._check_online(topic, "grow")
@@ -324,7 +326,7 @@ class Topics:
             add = functools.partial(znodes.add_partitions, self._store, grown, first)
             return await self._in_store(add)
         except StoreError:
-            self._lead(topic, first)  # the next attempt, or the next start, begins once more
+            self._lead(topic, first)  # the next attempt, or the next start, begins again
             raise
 
     def _check_online(self, topic: TopicImage, what: str) -> None:
@@ -334,8 +336,8 @@ class Topics:
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     def _lead(self, topic: TopicImage, partition_count: int) -> None:
-        """Let the data plane know new leader epochs and how many partitions a producer has to know
-        of: from here on a producer with the old count is refused (KIP-253).
+        """Tell the data plane new leader epochs and the number of partitions that producers must
+        know: from now on a producer with the old count is refused (KIP-253).
         """
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
@@ -346,16 +348,14 @@ class Topics:
         self._publish(topic)
 
     async def raise_leader_epochs(self, name: str, least: Mapping[int, int]) -> None:
-        """Lead these partitions on in epochs that are at least so large; TopicError."""
+        """Raise the leader epochs of these partitions to at least these values; TopicError."""
         async with self._turn(name), self._one_at_a_time:
             topic = _whole(self._known(name))
             raised = functools.partial(znodes.raise_leader_epochs, self._store, topic, least)
             self._lead(self._as_it_is(await self._in_store(raised)), topic.producer_count)
 
     async def delete(self, name: str) -> None:
-        """Delete a topic, its logs and what groups have committed in it; TopicError if it does not
-        exist.
-        """
+        """Delete a topic, its logs and its committed offsets; TopicError if it does not exist."""
         async with self._turn(name):
             topic = self._known(name)
             if not self._config["delete.topic.enable"]:
@@ -373,8 +373,8 @@ class Topics:
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"No partitions for '{name}': {why}")
 
     async def _remove(self, topic: TopicImage) -> None:
-        """Remove a topic from the store, from the image if it got there, and from the log dirs;
-        what can't be removed now is removed by the next start.
+        """Remove a topic from the store, from the image if it is there, and from the log dirs; the
+        next start removes what cannot be removed now.
         """
         name = topic.name
         async with self._one_at_a_time:
@@ -388,7 +388,7 @@ class Topics:
             why = f"logs of the deleted topic {name} remain until a restart: {problem}"
             self._replicas.report(why)
         else:
-            if not self._leaves_logs(topic):  # else the next start deletes them
+            if not self._leaves_logs(topic):  # otherwise the next start deletes them
                 await self._in_store(lambda: znodes.finish_deletion(self._store, name))
 
     def _leaves_logs(self, topic: TopicImage) -> bool:
@@ -398,7 +398,7 @@ class Topics:
     async def set_configs(
         self, name: str, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Replace what is set for a topic, in the store and in its open logs; TopicError."""
+        """Replace the settings of a topic, in the store and in its open logs; TopicError."""
         async with self._turn(name), self._one_at_a_time:
             topic = self._known(name)
             checked = check_configs(configs)
@@ -406,14 +406,14 @@ class Topics:
                 return
             try:
                 await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
-            except NoNodeError:  # another broker was quicker to delete it
+            except NoNodeError:  # another broker has deleted it
                 raise no_topic(name) from None
             topic = self._known(name)  # it may have changed meanwhile
             self._configure(topic, checked)
             self._publish(topic._replace(configs=checked))
 
     async def take_over_defaults(self, changed: frozenset[str]) -> None:
-        """Let every open log act by the broker's topic defaults, after they have changed."""
+        """Apply changed defaults of topics to every open log."""
         synonyms = {name for row in TOPIC_CONFIGS.values() for name, _ in row.synonyms}
         if not changed & synonyms:
             return
@@ -424,7 +424,7 @@ class Topics:
                 await slices.breathe()
 
     def configure(self, topic: TopicImage) -> None:
-        """Let the logs that this broker has of a topic act by what is set for it."""
+        """Apply a topic's settings to its logs on this broker."""
         self._configure(topic, topic.configs)
 
     def _configure(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
@@ -466,7 +466,7 @@ def _offline(partition: PartitionImage) -> PartitionImage:
 
 
 def _whole(topic: TopicImage) -> TopicImage:
-    """As the store is to have a topic: its log dir may be back by the next start."""
+    """The topic as the store should have it: its log dir may be back by the next start."""
     return topic._replace(
         partitions=tuple(
             each._replace(leader=each.replicas[0], offline=()) if each.leader < 0 else each
@@ -476,9 +476,9 @@ def _whole(topic: TopicImage) -> TopicImage:
 
 
 def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:
-    """The topic with further partitions, which their first replicas lead."""
-    # Clients take no leader epoch that is smaller than one that they know, and there may have been
-    # partitions of these numbers before the topic shrank.
+    """The topic with additional partitions, led by their first replicas."""
+    # Clients ignore a leader epoch that is smaller than a known one, and partitions with these
+    # numbers may have existed before a contraction.
     epoch = max(each.leader_epoch for each in topic.partitions)
     new = tuple(each._replace(leader_epoch=epoch) for each in new_partitions(added))
     return topic._replace(partitions=topic.partitions + new)
