@@ -1,9 +1,9 @@
-"""Whether all that a broker had is still there: the broker epoch of a life that ended with
-everything on the disk, in the file .kafka_cleanshutdown of each log dir, as in Kafka.
+"""Detects unclean shutdowns: the broker epoch of a run that ended with everything on the disk is in
+the file .kafka_cleanshutdown of each log dir, as in Kafka.
 
-It needs no removal: it holds only for a life that was the last to register, and only while nobody
-has had the log dir since. For that it has the time stamp of the dir's lock file, which whoever
-opens the dir writes to, also versions that know nothing of such marks.
+The file need not be deleted: it is valid only for the last registered run, and only while no
+process has opened the log dir since. Therefore it has the timestamp of the log dir's lock file,
+which every process that opens the log dir writes, including versions without this file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log = logging.getLogger("kstore.broker")
 
 
 def mark_clean(folders: Sequence[str], broker_epoch: int) -> None:
-    """Say in each log dir that the life of this epoch is over, and all of its logs are closed and
-    the dir given back. One that can't be written says nothing, and counts as not closed.
+    """Mark each log dir: the run of this epoch has ended, all its logs are closed and its lock is
+    released. A log dir that cannot be written gets no mark, and counts as not closed.
     """
     for folder in folders:
         path = os.path.join(folder, FILE)
@@ -40,8 +40,8 @@ def mark_clean(folders: Sequence[str], broker_epoch: int) -> None:
 
 
 def read_ended_epoch(folders: Sequence[str]) -> int:
-    """The epoch that all log dirs name, before they are opened; NO_EPOCH if they name none, or not
-    the same.
+    """The epoch in all log dirs, read before they are opened; NO_EPOCH if one has none, or they
+    differ.
     """
     found = {_read(folder) for folder in folders}
     return found.pop() if len(found) == 1 else NO_EPOCH
@@ -52,7 +52,7 @@ def _read(folder: str) -> int:
     try:
         lock = os.stat(os.path.join(folder, LOCK_NAME))
         if lock.st_mtime_ns != os.stat(path).st_mtime_ns:
-            return NO_EPOCH  # somebody has had the log dir since
+            return NO_EPOCH  # a process has opened the log dir since
         with open(path, encoding="utf-8") as file:
             epoch = json.loads(file.read())["brokerEpoch"]
     except (OSError, ValueError, KeyError, TypeError):

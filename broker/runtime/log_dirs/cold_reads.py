@@ -1,8 +1,8 @@
-"""Reads of a log by the loop, which waits for no disk: what is not in memory is brought in by a
-thread first, and whoever reads goes on then.
+"""Reads of a log on the loop, which does not wait for the disk: a thread first reads data that is
+not in memory, then the read continues.
 
-They are generators that yield what is to be awaited, so that a read of what is in memory needs no
-task. Fetch has a way of its own (kstore/_fast/broker/fetch_answer.pyx).
+Reads are generators that yield what must be awaited, so a read of data in memory needs no task.
+Fetch has its own way (kstore/_fast/broker/fetch_answer.pyx).
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ __all__ = ["Reading", "finished", "read", "search_timestamp"]
 
 T = TypeVar("T")
 Reading = Generator[Awaitable[object], None, T]
-"""A read: it yields what has to be awaited before it goes on, and returns what was read."""
+"""A read: it yields awaitables, and returns the result."""
 MOST_WAITS = 8
-"""For one read: what is dropped from memory again and again is read as it is then."""
+"""The limit of waits for one read: data that is dropped from memory repeatedly is then read
+directly.
+"""
 
 
 async def finished(reading: Reading[T]) -> T:
-    """What a read returns in the end."""
+    """The result of a read."""
     while True:
         try:
             waits = next(reading)
@@ -39,7 +41,7 @@ async def finished(reading: Reading[T]) -> T:
 
 
 def read(log: Log, offset: int, end_offset: int, max_bytes: int) -> Reading[tuple[bytes, int]]:
-    """As the core's read: the bytes of whole batches, and where to read on."""
+    """As the core's read: the bytes of whole batches, and where to continue."""
     cold: ColdRead | None = None
     for _ in range(MOST_WAITS):
         found = read_or_wait(log.core, offset, end_offset, max_bytes, cold)
@@ -56,7 +58,7 @@ def search_timestamp(
     log: Log, timestamp_ms: int, from_offset: int = 0
 ) -> Reading[tuple[int, int] | Look | None]:
     """As the log's search."""
-    from kstore.log.timestamps import Index  # few ask, and the start does not wait for it
+    from kstore.log.timestamps import Index  # rarely used, so not imported at the start
 
     steps = log.search_steps(timestamp_ms, from_offset)
     given: Any = None

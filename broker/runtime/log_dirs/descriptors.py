@@ -1,5 +1,5 @@
-"""How many more files and sockets this process may open, and a reserve of them that new topics and
-connections may not take: rolling a segment, loading a handler or stopping cleanly needs some.
+"""The number of files and sockets that this process may still open, and a reserve that new topics
+and connections may not use: rolling a segment, loading a handler or a clean stop needs some.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ __all__ = ["MAX_DESCRIPTORS", "Descriptors", "grow_descriptor_table", "raise_des
 
 MAX_DESCRIPTORS = 1 << 20
 AT_START = 1 << 16
-"""What the table of descriptors has room for from the start: half a megabyte of the kernel's."""
+"""The size of the descriptor table from the start: half a megabyte in the kernel."""
 FOR_THE_END = 8
 FOR_CONNECTIONS = 24
 FOR_LOGS = 40
-"""Left over by connections and by logs; connections may come when no log can be opened."""
+"""The reserves that connections and logs leave; connections are still possible when no log can be
+opened.
+"""
 
 
 def raise_descriptor_limit() -> None:
-    """Allow as many open files as the system lets this process have: each connection is one, and
-    each segment that is read or written.
+    """Raise the limit of open files as far as the system allows: each connection is one, and each
+    segment in use.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # not allowed here: the limit stays
+        with contextlib.suppress(OSError, ValueError):  # not allowed: the limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     grow_descriptor_table(AT_START)
 
 
 def grow_descriptor_table(count: int) -> None:
-    """Have the system make room for so many descriptors now: later it would make all threads wait,
-    46 to 331 ms each time that their number reaches a power of two.
+    """Make the system grow the descriptor table now: later it would block all threads, for 46 to
+    331 ms each time that their number reaches a power of two.
     """
     if count < 1:
         return
@@ -46,13 +48,13 @@ def grow_descriptor_table(count: int) -> None:
         os.close(fcntl.fcntl(probe, fcntl.F_DUPFD_CLOEXEC, count - 1))
     except OSError as problem:
         if problem.errno not in (errno.EMFILE, errno.EINVAL, errno.ENOMEM):
-            raise  # else: it grows as it is needed
+            raise  # otherwise it grows on demand
     finally:
         os.close(probe)
 
 
 class Descriptors:
-    """What is left of the limit on open files."""
+    """The remaining part of the limit of open files."""
 
     def __init__(self) -> None:
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -60,8 +62,8 @@ class Descriptors:
         self._reserve = [self._probe, *(os.dup(self._probe) for _ in range(FOR_THE_END))]
 
     def close(self) -> None:
-        """Give back those that were kept for a clean end: it has to open folders, to sync them.
-        A second time nothing happens: their numbers are others' by then.
+        """Release the reserve for a clean stop, which must open folders to sync them. A second call
+        does nothing: the numbers may be in use again.
         """
         kept, self._reserve = self._reserve, []
         for fd in kept:
@@ -69,7 +71,7 @@ class Descriptors:
 
     @property
     def left(self) -> int:
-        """How many there are, nearly: the system gives the lowest free number."""
+        """About how many are left: the system allocates the lowest free number."""
         try:
             lowest = os.dup(self._probe)
         except OSError as problem:
@@ -80,11 +82,13 @@ class Descriptors:
         return self._limit - lowest
 
     def refuse_connection(self) -> str | None:
-        """Why no connection can be taken, or None."""
+        """Why no connection can be accepted, or None."""
         return self._sentence() if self.left < FOR_CONNECTIONS else None
 
     def refuse_logs(self, count: int) -> str | None:
-        """Why so many logs can't be made, with enough left for the broker itself, or None."""
+        """Why this many logs cannot be created with enough descriptors left for the broker, or
+        None.
+        """
         return self._sentence() if self.left < FOR_LOGS + count else None
 
     def _sentence(self) -> str:

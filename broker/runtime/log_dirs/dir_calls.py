@@ -1,5 +1,5 @@
-"""What the log manager has done in the threads of the log dirs, some logs at a time. Nothing here
-knows which log dir has what.
+"""Calls of the log manager in the threads of the log dirs, some logs at a time. It does not know
+which log dir has which log.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ __all__ = [
 
 T = TypeVar("T")
 LOGS_AT_ONCE = 16
-"""What one call in a log dir's thread opens or takes away: those of others come in between."""
+"""Logs that one call in a log dir's thread opens or removes; other calls run in between."""
 
 
 class Wanted(NamedTuple):
-    """A log that is to be open."""
+    """A log to open."""
 
     key: TopicPartition
     topic_id: UUID
     config: LogConfig
     is_new: bool = True
-    """Whether it may be made. Else, with a failed log dir, it is taken to lie there."""
+    """Whether it may be created. Otherwise, if a log dir has failed, it is assumed to be there."""
 
 
 class Taken(NamedTuple):
-    """What is left of deleted logs: folders in a log dir."""
+    """The remains of deleted logs: folders in a log dir."""
 
     log_dir: LogDir
     folders: list[str]
 
 
 async def all_taken(taking: list[tuple[LogDir, asyncio.Future[list[str]]]]) -> list[Taken]:
-    """The folders that are left, once all calls have ended; what one of them has raised."""
+    """The remaining folders, once all calls have ended; raises the error of a call."""
     await asyncio.gather(*(done for _, done in taking), return_exceptions=True)
     return [Taken(log_dir, done.result()) for log_dir, done in taking]
 
 
 def pieces(items: Sequence[T]) -> Iterator[list[T]]:
-    """So many of them as one call in a thread is for."""
+    """Split into pieces for one call in a thread."""
     for start in range(0, len(items), LOGS_AT_ONCE):
         yield list(items[start : start + LOGS_AT_ONCE])
 
 
 def parts(items: Iterable[T]) -> Iterator[list[T]]:
-    """So many of them as the loop looks at without a break."""
+    """Split into pieces that the loop processes without a break."""
     left = iter(items)
     while part := list(islice(left, ROWS_BETWEEN)):
         yield part
 
 
 def open_wanted(log_dir: LogDir, wanted: Wanted) -> Log:
-    """The log, opened or made."""
+    """Open or create the log."""
     key, topic_id, config, _ = wanted
     return log_dir.log(key.topic, key.partition, create=True, config=config, topic_id=topic_id)
 
@@ -78,8 +78,8 @@ def open_wanted(log_dir: LogDir, wanted: Wanted) -> Log:
 def open_each(
     log_dir: LogDir, wanted: list[Wanted]
 ) -> list[tuple[Wanted, Log | Exception, str | None]]:
-    """Each with its log, or why it can't be opened, and where what was there was put, if that is of
-    another topic.
+    """Open each; yields its log, or why it cannot be opened, and the new folder of a log that
+    belonged to another topic.
     """
     from kstore.log.errors import LogError
 
@@ -97,5 +97,5 @@ def open_each(
 
 
 def topic_ids(log_dir: LogDir, keys: list[TopicPartition]) -> dict[TopicPartition, UUID | None]:
-    """The topic ids of logs; None for one that has none."""
+    """The topic ids of logs; None for a log without one."""
     return {key: log_dir.topic_id(key) for key in keys}

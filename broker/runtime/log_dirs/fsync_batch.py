@@ -1,8 +1,8 @@
-"""Answers that wait for the disk (kstore.flush.policy=always): those that wait at one time share
-one flush per log.
+"""Answers that wait for the disk (kstore.flush.policy=always): answers that wait at the same time
+share one flush per log.
 
-The loop collects, one thread flushes; while it does, the next answers collect. Nothing here knows
-what is answered.
+The loop collects and one thread flushes; meanwhile the next answers are collected. It does not know
+the answers.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class FsyncBatcher:
         self._thread: ThreadPoolExecutor | None = None
 
     def wait(self, appended: Iterable[tuple[Log, int]], done: Done) -> None:
-        """Call ``done(True)`` when every log is on the disk up to its offset,
-        ``done(False)`` if it can't be.
+        """Call ``done(True)`` when every log is on the disk up to its offset, ``done(False)`` if
+        that fails.
         """
         for log, end_offset in appended:
             self._offsets[log] = max(end_offset, self._offsets.get(log, 0))
         self._waiting.append(done)
         if not self._busy:
             self._busy = True
-            # What else is appended in this turn of the loop shares the flush.
+            # Other appends of this turn of the loop share the flush.
             self._loop.call_soon(self._flush)
 
     def sync(self, appended: Iterable[tuple[Log, int]]) -> None:
-        """Have the logs on the disk soon, though no answer waits for it: readers do."""
+        """Flush the logs soon, for readers; no answer waits for it."""
         self.wait(appended, lambda done: None)
 
     def close(self) -> None:
-        """Wait for the flush under way."""
+        """Wait for the current flush."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
 

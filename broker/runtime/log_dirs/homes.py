@@ -1,4 +1,4 @@
-"""Which log dir has which partition, and how many each has. It looks at no folder by itself."""
+"""Which log dir has which partition, and how many each has. It does not read folders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Homes"]
 
 
 class Homes(dict["TopicPartition", "LogDir"]):
-    """Which log dir has which partition, and how many each has: a new topic asks for every one of
+    """Which log dir has which partition, and how many each has: a new topic needs that for each of
     its partitions.
     """
 
@@ -30,7 +30,7 @@ class Homes(dict["TopicPartition", "LogDir"]):
         self._counts[id(log_dir)] = self.count(log_dir) + 1
 
     def pop(self, key: TopicPartition, default: Any = None) -> Any:
-        """The log dir that had the partition, which it no longer has."""
+        """Remove a partition, and return the log dir that had it."""
         found = super().pop(key, default)
         self._leave(found)
         return found

@@ -1,6 +1,6 @@
-"""How a broker of a cluster tells its controller that a log dir has failed: by a node in the
-coordination store, as in Kafka's ZooKeeper days. The controller then tells it anew what to lead and
-follow, and hears of what it can't (KAFKA_STORAGE_ERROR).
+"""How a broker of a cluster reports a failed log dir to its controller: by a node in the
+coordination store, as in Kafka with ZooKeeper. The controller then sends the broker its leaderships
+and followers again, and learns which of them it cannot serve (KAFKA_STORAGE_ERROR).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETRY_S = 1.0
 
 
 class LogDirEvents:
-    """What this broker announces."""
+    """The announcements of this broker."""
 
     def __init__(self, node: Node, store: Store) -> None:
         self._node = node
@@ -29,7 +29,7 @@ class LogDirEvents:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def announce(self) -> None:
-        """Have the controller told, once the store can be reached."""
+        """Notify the controller, once the store is reachable."""
         task = self._node.loop.create_task(self._announce())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

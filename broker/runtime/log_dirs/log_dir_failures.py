@@ -1,8 +1,8 @@
-"""Log dirs that fail while the broker runs: each takes its own partitions offline, and nobody
-else's. A broker without any log dir that works stops.
+"""Log dirs that fail at run time: each takes only its own partitions offline. A broker without any
+working log dir stops.
 
-What counts as a failure is the log's to say (LogDirState.note_error). What a partition that is
-offline means to a broker that is alone, and in a cluster, is said by whoever is told here.
+The log decides what counts as a failure (LogDirState.note_error). The callbacks decide what an
+offline partition means on a single broker, and in a cluster.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ LOGGER = logging.getLogger("kstore.broker")
 
 
 class LogDirFailures:
-    """The log dirs of one broker, and what is to be done when one fails."""
+    """The log dirs of one broker, and the actions when one fails."""
 
     def __init__(self, node: Node, log_manager: LogManager) -> None:
         self.on_partition: Callable[[TopicPartition], object] | None = None
-        """Called with each partition that is offline now."""
+        """Called with each partition that is now offline."""
         self.on_offline: Callable[[list[TopicPartition]], object] | None = None
         """Called with all of them, after that."""
         self.on_last: Callable[[str], object] | None = None
-        """Called with a sentence when no log dir works any more."""
+        """Called with a message when no log dir works any more."""
         self._node = node
         self._log_manager = log_manager
         self._tasks: set[asyncio.Task[None]] = set()
 
     def watch(self) -> None:
-        """Begin, once the log dirs are open."""
+        """Start, once the log dirs are open."""
         self._node.dirs.on_error = self._note_error
         for log_dir in self._log_manager.dirs:
             log_dir.when_failed(partial(self._from_any_thread, log_dir))
@@ -86,8 +86,8 @@ class LogDirFailures:
 
 
 def unusable(path: str, problem: Exception) -> Exception:
-    """What to tell of the last log dir that can't be opened; a folder that can't be made or entered
-    is a wrong setting.
+    """The error if the last log dir cannot be opened; a folder that cannot be created or entered is
+    an invalid setting.
     """
     from kstore.log.errors import LogStorageError
 

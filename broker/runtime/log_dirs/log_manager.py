@@ -1,8 +1,8 @@
-"""The partitions whose logs are in this process: which log dir holds which, opened and put into the
-data plane's table.
+"""The partitions with logs in this process: which log dir has which, and opening them into the data
+plane's table.
 
-It decides nothing about topics or leaders (topics.py does); it is the one place where the broker
-opens and deletes logs.
+topics.py decides about topics and leaders; this is the only place where the broker opens and
+deletes logs.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = ["LogManager"]
 LOGGER = logging.getLogger("kstore.broker")
 T = TypeVar("T")
 FUTURE_MARK = "kstore.future"
-"""In the folder of a partition that is being copied from another log dir."""
+"""A file in the folder of a partition that is being copied from another log dir."""
 
 
 class LogManager:
     """The log dirs of this broker and the partitions open in them."""
 
     def __init__(self, node: Node, table: PartitionTable, *, replicated: bool) -> None:
-        """``replicated``: other brokers may have replicas of what is in these logs."""
+        """``replicated``: other brokers may have replicas of these logs."""
         self.report = node.report
         self.table = table
         self.node_id = node.node_id
@@ -68,7 +68,7 @@ class LogManager:
         self._dirs: list[LogDir] = []
         self._homes = Homes()
         self.leaving: dict[TopicPartition, LogDir] = {}
-        """Where logs are being deleted: a new one of that name goes there, behind it."""
+        """Log dirs of logs that are being deleted; a new one of that name follows there."""
         self.threads = node.dirs
         self._reads = node.dir_reads
         self.failed: dict[str, str] = {}
@@ -81,8 +81,8 @@ class LogManager:
         return bool(self._dirs)
 
     def open(self, paths: Sequence[str]) -> None:
-        """Open the log dirs, each with its lock; LogDirLockedError if another process has one. Of
-        several, those that can't be opened have failed; LogStorageError if that is all of them.
+        """Open the log dirs, each with its lock; LogDirLockedError if another process has one. If
+        there are several, those that cannot be opened have failed; LogStorageError if all have.
         """
         from kstore.log.errors import LogDirLockedError, LogError, LogStorageError
 
@@ -116,7 +116,7 @@ class LogManager:
             self._finish_moves()
 
     def _serve_appends(self, log_dir: LogDir) -> None:
-        """Let what may have to wait for the disk be appended by the log dir's threads."""
+        """Let the log dir's threads do appends that may wait for the disk."""
         log_dir.appends.serve(self.table.call_threadsafe)
 
     def _open_dir(self, path: str) -> tuple[LogDir, list[TopicPartition]]:
@@ -138,13 +138,11 @@ class LogManager:
     # ---- failed log dirs ----
 
     def places_in(self, log_dir: LogDir) -> list[TopicPartition]:
-        """The partitions that lie in a log dir."""
+        """The partitions in a log dir."""
         return [key for key, home in self._homes.items() if home is log_dir]
 
     def is_offline(self, key: TopicPartition, *, is_new: bool = False) -> bool:
-        """Whether a partition is in a log dir that has failed. One that is known, and lies in no
-        other, is taken to lie there.
-        """
+        """Whether a partition is in a failed log dir. A known one that is in no other counts."""
         if not self.failed:
             return False
         home = self._homes.get(key)
@@ -159,7 +157,7 @@ class LogManager:
 
     def _configure_dirs(self) -> None:
         self._log_configs.clear()
-        # With several, one whose disk hangs must hold nobody whose records are in another.
+        # With several log dirs, one whose disk hangs must not block the others.
         threads_always = len(self._dirs) > 1 or self._config["kstore.append.threads"] == "always"
         for log_dir in self._dirs:
             calm = log_dir.appends.calm
@@ -174,7 +172,7 @@ class LogManager:
                 )
 
     def _machine_budget(self) -> int:
-        from kstore.log.write_budget import machine_budget  # where little is written, nobody asks
+        from kstore.log.write_budget import machine_budget  # with few writes, nothing calls it
 
         return machine_budget(max(len(self._dirs), 1))
 
@@ -184,9 +182,7 @@ class LogManager:
         return self._dirs
 
     def found(self) -> dict[str, dict[int, UUID | None]]:
-        """What lies in the log dirs: topic to partition to topic id (None where none was
-        written).
-        """
+        """Topic to partition to topic id (None if none was written) in the log dirs."""
         topics: dict[str, dict[int, UUID | None]] = {}
         for partition, log_dir in self._homes.items():
             topics.setdefault(partition.topic, {})[partition.partition] = log_dir.topic_id(
@@ -195,7 +191,7 @@ class LogManager:
         return topics
 
     def add_topic(self, topic: TopicImage) -> TopicEntry:
-        """Make a topic known to the data plane, without partitions."""
+        """Add a topic to the data plane, without partitions."""
         entry = TopicEntry(topic.name.encode(), topic.topic_id.bytes, internal=topic.internal)
         self.table.add_topic(entry)
         return entry
@@ -203,7 +199,7 @@ class LogManager:
     def open_partition(
         self, entry: TopicEntry, topic: TopicImage, index: int, config: LogConfig
     ) -> Partition:
-        """Open (or make) the log of one partition and put it into the table. Blocks."""
+        """Open (or create) the log of one partition and put it into the table. Blocks."""
         wanted = Wanted(TopicPartition(topic.name, index), topic.topic_id, config)
         log_dir = self._home(wanted.key)
         log = open_wanted(log_dir, wanted)
@@ -213,8 +209,8 @@ class LogManager:
     async def open_partitions(
         self, entry: TopicEntry, topic: TopicImage, indexes: Iterable[int], config: LogConfig
     ) -> None:
-        """Open (or make) the logs of partitions and put them into the table. LogError, OSError, of
-        the first that failed.
+        """Open (or create) the logs of partitions and put them into the table. Raises the first
+        LogError or OSError.
         """
         wanted = [Wanted(TopicPartition(topic.name, i), topic.topic_id, config) for i in indexes]
         failed: Exception | None = None
@@ -243,10 +239,10 @@ class LogManager:
     async def open_logs(
         self, wanted: Sequence[Wanted], *, patient: bool = True
     ) -> AsyncIterator[tuple[Wanted, Log | Exception]]:
-        """Open (or make) logs, which the table need not have, each log dir's in its own thread; one
-        that is there of another topic is put aside. Each comes with its log, or with why there is
-        none, in the order in which they are done. One that is not ``patient`` hears of those whose
-        log dir hangs that it does (LogDirHangsError); they are opened when it answers again.
+        """Open (or create) logs, which need not be in the table, each log dir's in its own thread;
+        a log of another topic is put aside. Yields each with its log, or with its error, in the
+        order of completion. Unless ``patient``, logs whose log dir hangs get LogDirHangsError; they
+        are opened when it answers again.
         """
         places: dict[str, tuple[LogDir, list[Wanted]]] = {}
         offline = [each for each in wanted if self.is_offline(each.key, is_new=each.is_new)]
@@ -293,7 +289,7 @@ class LogManager:
                 done.put_nowait((each, log))
 
     def in_thread(self, log_dir: LogDir, what: str, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Have the thread of a log dir do something, which ``what`` names."""
+        """Run a call in the thread of a log dir; ``what`` names it."""
         return self.threads.run(log_dir.path, what, call)
 
     def home(self, key: TopicPartition) -> LogDir | None:
@@ -301,12 +297,12 @@ class LogManager:
         return self._homes.get(key)
 
     def places(self) -> list[TopicPartition]:
-        """Every partition that has a log here, open or not."""
+        """All partitions with a log here, open or not."""
         return list(self._homes)
 
     async def topic_ids(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, UUID | None]:
-        """The topic ids of the logs that lie here; None where there is no log, or it has none.
-        Those whose log dir hangs are missing.
+        """The topic ids of the logs here; None if there is no log, or it has no id. Logs whose log
+        dir hangs are missing.
         """
         found: dict[TopicPartition, UUID | None] = dict.fromkeys(keys)
         for log_dir, some in self._by_dir(found):
@@ -322,7 +318,7 @@ class LogManager:
     def _by_dir(
         self, keys: Iterable[TopicPartition]
     ) -> Iterator[tuple[LogDir, list[TopicPartition]]]:
-        """The partitions that have a log here, some of one log dir at a time."""
+        """The partitions with a log here, some of one log dir at a time."""
         for part in parts(keys):
             places: dict[str, tuple[LogDir, list[TopicPartition]]] = {}
             for key in part:
@@ -333,7 +329,7 @@ class LogManager:
                     yield log_dir, some
 
     def add_offline(self, entry: TopicEntry, index: int) -> None:
-        """Put a partition into the table that lies in a failed log dir."""
+        """Put a partition of a failed log dir into the table."""
         partition = Partition(entry, index, None, leader_id=-1)
         self.table.add_partition(partition)
         partition.fail()
@@ -345,27 +341,27 @@ class LogManager:
             partition.fail()
 
     def configure(self, partition: Partition, config: LogConfig, replicas: int) -> None:
-        """Let a partition of so many replicas act by these settings from now on, its log too."""
+        """Apply settings to a partition with this many replicas, and to its log."""
         if partition.log.config is not config:
             partition.log.configure(config)
         stored = config.compression_type
         partition.configure(
             stored_codec=-1 if stored == "producer" else int(compression_for(stored).id),
             stored_level=config.compression_level,
-            # More than there are replicas can't be asked for.
+            # It cannot be more than the number of replicas.
             min_insync_replicas=min(config.min_insync_replicas, replicas),
         )
 
     def delete_now(self, key: TopicPartition) -> None:
-        """Delete one partition's log; nothing happens where there is none. Blocks."""
+        """Delete one partition's log, if it exists. Blocks."""
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
             log_dir.delete(key)
 
     async def take_away(self, keys: Iterable[TopicPartition]) -> Awaitable[list[Taken]]:
-        """Let partitions' logs be gone, but for the files, which `remove` removes; nothing happens
-        where there are none. Once it is done no log has a home here; what it gives tells when all
-        are closed: LogError, OSError, of the first that failed, after all were tried.
+        """Remove partitions' logs, except for the files, which `remove` deletes; missing logs are
+        skipped. When this returns no log has a home here; its result completes when all are closed:
+        raises the first LogError or OSError, after all were tried.
         """
         slices = Slices()
         taking = []
@@ -384,7 +380,7 @@ class LogManager:
             self.leaving.pop(key, None)
 
     async def remove(self, taken: Iterable[Taken]) -> None:
-        """Remove the files of logs that were taken away. LogError, OSError."""
+        """Delete the files of removed logs. LogError, OSError."""
         for log_dir, folders in taken:
             for folder in folders:
                 what = f"removing {folder}"
@@ -397,7 +393,7 @@ class LogManager:
             self._tell_stray(os.path.join(log_dir.path, str(key)), key, log_dir.put_aside(key))
 
     async def put_aside(self, key: TopicPartition) -> None:
-        """Rename a partition's folder that belongs to no topic that is known: it may hold data."""
+        """Rename a partition's folder of an unknown topic: it may contain data."""
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
             self.leaving[key] = log_dir
@@ -417,15 +413,16 @@ class LogManager:
     # ---- moves between log dirs ----
 
     def mark_future(self, log_dir: LogDir, key: TopicPartition) -> None:
-        """Make the partition's folder in another log dir, with the mark of an unfinished copy."""
+        """Create the partition's folder in another log dir, with the mark of an unfinished copy."""
         folder = os.path.join(log_dir.path, str(key))
         os.mkdir(folder)
         with open(os.path.join(folder, FUTURE_MARK), "xb"):
             pass
 
     async def moved(self, key: TopicPartition, target: LogDir) -> list[str]:
-        """A partition is served from its copy in another log dir: the old one is there no more, but
-        for the folders that are returned, for `LogDir.remove_taken`."""
+        """A partition is served from its copy in another log dir: the old log is removed, except
+        for the returned folders, which are for `LogDir.remove_taken`.
+        """
         source, self._homes[key] = self._homes[key], target
         what, mark = f"moving {key} away", os.path.join(target.path, str(key), FUTURE_MARK)
         taken = await self.in_thread(source, what, partial(source.take_away, key))
@@ -434,20 +431,20 @@ class LogManager:
         return taken
 
     def _drop_future(self, key: TopicPartition, log_dir: LogDir) -> bool:
-        """Remove a copy that a move did not finish; False if this is none."""
+        """Delete the copy of an unfinished move; False if this is none."""
         if not os.path.exists(os.path.join(log_dir.path, str(key), FUTURE_MARK)):
             return False
         log_dir.delete(key)
         return True
 
     def _finish_moves(self) -> None:
-        """Where the old log of a move is gone, its copy has everything."""
+        """Complete moves: if the old log is gone, the copy has everything."""
         for key, log_dir in self._homes.items():
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(log_dir.path, str(key), FUTURE_MARK))
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a log: the topic's own over the broker's defaults."""
+        """The settings of a log: the topic's own, then the broker's defaults."""
         from kstore.log.settings import LogConfig
 
         key = frozenset(overrides.items())
@@ -455,13 +452,13 @@ class LogManager:
         if found is None:
             given = self._config.topic_defaults()
             for name, text in overrides.items():
-                row = topic_row(name)  # None: of a version that knows more
+                row = topic_row(name)  # None: from a newer version
                 given[name] = text if row is None else row.format(row.parse(text, "topic config"))
             found = self._log_configs[key] = LogConfig.from_topic_configs(given)
         return found
 
     def logs(self) -> list[tuple[Partition, Log]]:
-        """Every open partition with its log."""
+        """All open partitions with their logs."""
         return [
             (partition, partition.log)
             for entry in self.table.topics()
@@ -473,14 +470,14 @@ class LogManager:
         """Flush, checkpoint and mark clean; further appends fail."""
         dirs, self._dirs = self._dirs, []
         for log_dir in dirs:
-            log_dir.pages.end()  # here: its loop is this thread's
+            log_dir.pages.end()  # here, because its loop runs in this thread
             if log_dir.path in self.failed:
                 self._give_up(log_dir)
                 continue
             log_dir.close()
 
     def _give_up(self, log_dir: LogDir) -> None:
-        """Close a log dir that has failed, as far as that can be done."""
+        """Close a failed log dir, as far as possible."""
         from kstore.log.errors import LogError
 
         try:
@@ -489,7 +486,7 @@ class LogManager:
             self.report(f"the failed log dir {log_dir.path} is not closed cleanly: {problem}")
 
     def _home(self, key: TopicPartition) -> LogDir:
-        """The log dir that has a partition, or gets it: the emptiest, and none that hangs."""
+        """The log dir of a partition, or for a new one the emptiest that does not hang."""
         known = self._homes.get(key) or self.leaving.get(key)
         if known is not None:
             return known

@@ -1,9 +1,8 @@
-"""What logs need now and then: old segments deleted, dirty ones compacted. What and when is in
-their settings.
+"""Periodic work on logs: deleting old segments, compacting dirty ones, according to their settings.
 
-Nothing of it runs on the loop: retention runs in the threads of the log dirs, some logs at a time,
-compaction in one more thread for each, whose work is C without the GIL. A log dir that hangs holds
-back no other one.
+None of it runs on the loop: retention runs in the threads of the log dirs, some logs at a time,
+compaction in one more thread for each, in C without the GIL. A log dir that hangs does not delay
+others.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Maintenance:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin; the first round comes after the first interval."""
+        """Start; the first round runs after the first interval."""
         loop = asyncio.get_running_loop()
         for log_dir in self._log_manager.dirs:
             self._tasks.append(loop.create_task(self._retain(log_dir)))
@@ -45,7 +44,7 @@ class Maintenance:
                 self._tasks.append(loop.create_task(self._compact(log_dir)))
 
     def stop(self) -> None:
-        """Begin nothing more; compactions under way are waited for."""
+        """Stop; running compactions are awaited."""
         for task in self._tasks:
             task.cancel()
         for thread in self._cleaners.values():
@@ -81,13 +80,13 @@ class Maintenance:
             self._cleaners[log_dir.path] = thread
         begun, size_bytes = loop.time(), log.size_bytes
         self._report(await loop.run_in_executor(thread, _compacted, log))
-        # What was read, and what was written; a faster cleaner rests for the difference.
+        # Bytes read and written; if the cleaner is too fast it pauses for the difference.
         moved_bytes = size_bytes + log.size_bytes
         rate = self._config["log.cleaner.io.max.bytes.per.second"]
         await asyncio.sleep(max(moved_bytes / rate - (loop.time() - begun), 0))
 
     def _some_logs(self, log_dir: LogDir) -> Iterator[list[Log]]:
-        """The logs that are served from a log dir, some at a time."""
+        """The logs of a log dir, some at a time."""
         logs = log_dir.open_logs()
         for start in range(0, len(logs), LOGS_AT_ONCE):
             some = [
@@ -104,7 +103,7 @@ class Maintenance:
 
 
 def _retained(logs: Iterable[Log]) -> list[str]:
-    """Remove what is too old or too much of logs; why that can't be, where it can't."""
+    """Apply retention to logs; returns the errors."""
     return [why for log in logs if (why := _problem(log.enforce_retention, log)) is not None]
 
 
@@ -114,7 +113,7 @@ def _compacted(log: Log) -> list[str]:
 
 
 def _dirty(logs: Iterable[Log], now_ms: int) -> list[Log]:
-    """Those of the logs that are to be cleaned."""
+    """The logs that need compaction."""
     return [log for log in logs if not log.closed and _is_dirty(log, now_ms)]
 
 
@@ -126,7 +125,7 @@ def _is_dirty(log: Log, now_ms: int) -> bool:
 
 
 def _problem(work: Callable[[], object], log: Log) -> str | None:
-    """A log that fails is told; the others have their turn. One that was deleted does not fail."""
+    """Report a log that fails; the others have their turn. A deleted log does not fail."""
     from kstore.log.errors import LogClosedError, LogError
 
     try:

@@ -1,8 +1,8 @@
-"""Whose a log dir is: the cluster and the broker that it was first opened for, in the file
+"""The owner of a log dir: the cluster and the broker that first opened it, in the file
 meta.properties, as in Kafka.
 
-A broker that came up on another's folder, or in another cluster, would take all logs there for
-strays of topics that do not exist.
+Otherwise a broker with another broker's folder, or in another cluster, would treat all logs there
+as strays of topics that do not exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = "0"
 
 
 def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
-    """Write into each log dir whose it is; LogStorageError where it is somebody else's."""
+    """Write the owner into each log dir; LogStorageError if it has another."""
     mine = {"version": VERSION, "broker.id": str(node_id), "cluster.id": cluster_id}
     for folder in paths:
         path = os.path.join(folder, FILE)
@@ -30,7 +30,7 @@ def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
         if not written.get("version", VERSION).isdigit() or int(written.get("version", "0")) > 1:
             raise NewerFormatError(path, f"version={written['version']}", "version=0 and 1")
         for name, what in (("cluster.id", "cluster"), ("broker.id", "broker")):
-            # Version 0.1.0 may have written what the cluster needs behind the id (registration.py).
+            # Version 0.1.0 may have written the cluster's features after the id (registration.py).
             if written.get(name, mine[name]).partition(" ")[0] != mine[name]:
                 raise LogStorageError(
                     f"{folder} belongs to {what} {written[name]}, and this is {what} {mine[name]}: "
@@ -43,7 +43,7 @@ def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
 
 
 def _refuse_logs_of_nobody(folder: str) -> None:
-    """Logs that no cluster has written: of a broker that was alone, or of no broker."""
+    """Refuse logs that no cluster has written: of a single broker, or an embedded log."""
     found = sorted(name for name in os.listdir(folder) if parse_directory_name(name) is not None)
     if found:
         raise LogStorageError(
@@ -62,7 +62,7 @@ def _read(path: str) -> dict[str, str]:
 
 
 def write_durably(path: str, text: str) -> None:
-    """Write a file that only this user may read, whole or not at all. OSError."""
+    """Write a file that only this user may read, completely or not at all. OSError."""
     unfinished = path + ".tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(_opened(unfinished, flags), "w", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("kstore.broker")
 
 
 def open_dir(path: str, *, flush: str, flush_interval_ms: int, replicated: bool) -> LogDir:
-    """Open it, with its lock. Errors as of `open_log_dir`."""
+    """Open a log dir, with its lock. Errors as"""
     log_dir = open_log_dir(path, flush=flush, flush_interval_ms=flush_interval_ms)
     problem = others_write(path)
     if problem is not None:
@@ -27,7 +27,7 @@ def open_dir(path: str, *, flush: str, flush_interval_ms: int, replicated: bool)
 
 
 def _take_over_cursors(log_dir: LogDir) -> None:
-    """What cursors of an embedded log committed here, consumer groups have committed."""
+    """Convert cursors of an embedded log to committed offsets of consumer groups."""
     given = log_dir.committed_offsets.give_to_groups()
     for log in log_dir.open_logs():
         log_dir.close_log(log)

@@ -1,8 +1,9 @@
 """Moves of partitions between the log dirs of this broker (KIP-113): a future log in the other log
-dir is filled while the partition is served from the old one, and takes its place once it has all.
+dir is filled while the partition is served from the old one, and replaces the old one once it has
+all records.
 
-A folder that is being filled has a mark in it, so that a start after a crash knows which of two is
-the partition. Which moves are asked for is api/logs/log_dirs.py's.
+A folder that is being filled contains a mark, so that a start after a crash knows which of the two
+is the partition. api/logs/log_dirs.py receives requests for moves.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaMove", "ReplicaMoves"]
 
 QUEUED_PAUSE_S = 0.005
-"""Before threads are looked at again that append to the old log."""
+"""The pause before the threads that append to the old log are checked again."""
 SLICE_BYTES = 256 * 1024
-"""What is copied before other work on the loop has its turn."""
+"""Bytes that are copied before other work on the loop has its turn."""
 
 
 class ReplicaMove:
-    """One partition on its way to another log dir."""
+    """The move of one partition to another log dir."""
 
     def __init__(self, partition: TopicPartition, source: Partition, target: LogDir) -> None:
         self.partition = partition
@@ -42,7 +43,7 @@ class ReplicaMove:
 
     @property
     def copied_bytes(self) -> int:
-        """The size of what the other log dir has already."""
+        """The size of the copy so far."""
         return 0 if self.future is None else self.future.size_bytes
 
     def offset_lag(self) -> int:
@@ -52,7 +53,7 @@ class ReplicaMove:
 
 
 class ReplicaMoves:
-    """The moves under way on one broker, at most one per partition."""
+    """The current moves on one broker, at most one per partition."""
 
     def __init__(self, node: Node, table: PartitionTable, log_manager: LogManager) -> None:
         self._node = node
@@ -61,12 +62,12 @@ class ReplicaMoves:
         self._moves: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
 
     def under_way(self) -> list[ReplicaMove]:
-        """The moves that are not done."""
+        """The unfinished moves."""
         return [move for move, _ in self._moves.values()]
 
     def begin(self, key: TopicPartition, target: LogDir) -> int:
-        """Begin a move and return Kafka's error code. A move of the same partition to elsewhere is
-        given up for it; to where the partition is, that is all that happens.
+        """Begin a move and return Kafka's error code. It replaces a move of the same partition to
+        another log dir; a move to the partition's own log dir only cancels that one.
         """
         partition = self._table.partition(key.topic.encode(), key.partition)
         if partition is None or not (partition.online or partition.follows):
@@ -84,7 +85,7 @@ class ReplicaMoves:
         return ErrorCode.NONE
 
     async def close(self) -> None:
-        """Give up what is under way; its copies are removed at once."""
+        """Cancel all moves; their copies are deleted at once."""
         tasks = [task for _, task in self._moves.values()]
         for task in tasks:
             task.cancel()
@@ -93,7 +94,7 @@ class ReplicaMoves:
     async def _run(
         self, move: ReplicaMove, partition: Partition, before: asyncio.Task[None] | None
     ) -> None:
-        """Copy, take the place, remove the old log; on failure remove the copy."""
+        """Copy, swap, delete the old log; on failure delete the copy."""
         stays_in = partition.log.log_dir.path
         try:
             if before is not None:
@@ -119,7 +120,7 @@ class ReplicaMoves:
                 del self._moves[move.partition]
 
     async def _copy(self, move: ReplicaMove, partition: Partition) -> None:
-        """Fill the future log to the end of the old one, which may go on growing."""
+        """Fill the future log up to the end of the old one, which may continue to grow."""
         source: Log = partition.log
         path, what = move.target.path, f"moving {move.partition} there"
         run = partial(self._node.dirs.run, path, what)
@@ -146,8 +147,8 @@ class ReplicaMoves:
             await run(partial(_finish, source, move.future))
 
     def _swap(self, move: ReplicaMove, partition: Partition) -> bool:
-        """Serve the partition from its new log, if it is still there; in one turn of the loop, so
-        nothing comes between. Appends wait until the old log is out of the way.
+        """Serve the partition from its new log, if it still exists, in one turn of the loop.
+        Appends wait until the old log is removed.
         """
         future, source = move.future, partition.log
         assert future is not None, move.partition
@@ -162,8 +163,8 @@ class ReplicaMoves:
         return True
 
     async def _take_place(self, move: ReplicaMove, path: str) -> None:
-        """The copy is served. The names say so before it grows further: after a crash the old log
-        would be the partition, so appends are held until then.
+        """Rename the folders after the swap. Appends wait for that: after a crash before it, the
+        old log would be the partition.
         """
         assert move.future is not None, move.partition
         try:
@@ -182,7 +183,7 @@ class ReplicaMoves:
             )
 
     async def _discard(self, move: ReplicaMove) -> None:
-        """Remove the copy, behind whatever is still done to it."""
+        """Delete the copy, after the calls on it."""
         path, what = move.target.path, f"removing the copy of {move.partition}"
         try:
             await self._node.dirs.run(path, what, partial(move.target.delete, move.partition))
@@ -192,15 +193,15 @@ class ReplicaMoves:
 
 
 def _finish(source: Log, future: Log) -> None:
-    """Have on the disk what was copied: the old files are removed soon."""
+    """Flush the copy: the old files are deleted soon."""
     if source.log_start_offset > future.log_start_offset:
         future.delete_before(source.log_start_offset)
     future.flush()
 
 
 def _copy_slice(source: Log, future: Log) -> None:
-    """Append the next batches of a log to its copy, those too that are not committed. Where the log
-    is cut meanwhile, the copy holds too much: a follower finds that out by epochs, as ever.
+    """Append the next batches of a log to its copy, including uncommitted ones. If the log is
+    truncated meanwhile, the copy has too much, which a follower finds by epochs as usual.
     """
     offset = max(future.log_end_offset, source.log_start_offset)
     data, _ = source.core.read(offset, source.log_end_offset, SLICE_BYTES)

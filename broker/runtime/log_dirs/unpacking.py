@@ -1,9 +1,8 @@
-"""The thread that looks into compressed batches before they are appended, and into large ones for a
-time that ListOffsets asks for, so that the loop does not decompress them.
+"""The thread that unpacks compressed batches before they are appended, and large ones for
+ListOffsets by timestamp, so that the loop does not decompress them.
 
-One batch of each connection at a time, in turns, so that many large ones of one client do not make
-all others wait. What a look is, is kstore/_fast/unpack's; which batches it is for,
-produce_later's.
+It takes one batch of each connection in turn, so that many large batches of one client do not delay
+all others. kstore/_fast/unpack checks a batch; produce_later selects batches.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ __all__ = ["Job", "Unpacking"]
 
 T = TypeVar("T")
 Job = tuple[int, bytes, int, int, int]
-"""A batch's place in its request, the batch, and what look_into takes behind it."""
+"""A batch's index in its request, the batch, and the further arguments of look_into."""
 
 
 class Unpacking:
-    """Of one broker."""
+    """The unpacking thread of one broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[str], None]) -> None:
         self._loop = loop
@@ -35,15 +34,15 @@ class Unpacking:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kstore-unpack")
 
     def close(self) -> None:
-        """The broker stops: what has not begun is not looked into."""
+        """Stop: batches that have not begun are dropped."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def look(self, find: Callable[[], T]) -> Awaitable[T]:
-        """What a look at a stored batch finds, in its turn."""
+        """Check a stored batch, in its turn, and return the result."""
         return self._loop.run_in_executor(self._thread, find)
 
     def ask(self, connection: Connection, jobs: list[Job]) -> None:
-        """Give the connection a verdict on each batch, then have it handle its request again."""
+        """Check batches and give the connection the results; then it handles its request again."""
         self._begin(connection, deque(jobs))
 
     def _begin(self, connection: Connection, jobs: deque[Job]) -> None:

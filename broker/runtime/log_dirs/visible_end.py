@@ -1,5 +1,5 @@
-"""Where what a partition shows its readers ends, for those who wait until it was read: markers of
-transactions, and what was aborted, are read by nobody, and so committed by few.
+"""The end of a partition's visible records, for those who wait until it was read: consumers do not
+see markers and aborted records, so many do not commit beyond them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["visible_end"]
 
 
 async def visible_end(node: Node, partition: Partition, end: int) -> int | None:
-    """The offset behind the last record below ``end`` that is read; None: not known now."""
+    """The offset after the last visible record below ``end``; None if it is unknown now."""
     log = partition.log
     if log is None:
         return None

@@ -1,9 +1,10 @@
-"""How many partitions producers have to know of (KIP-253), as the controller says it to leaders.
+"""The number of partitions that producers must know (KIP-253), as the controller sends it to
+leaders.
 
-While a topic is being prepared for an expansion, its leaders refuse the old count, and for a
-contraction, those of partitions that are to retire refuse all records. A leader that then hears
-nothing more, although that has to end in time, looks into the coordination store itself: the
-controller may have rolled back, and not be able to reach it. So it refuses nobody for longer.
+While an expansion is prepared, leaders refuse producers with the old count; while a contraction is
+prepared, leaders of retiring partitions refuse all records. If such a leader gets no further
+message within the time limit, it reads the coordination store itself: the controller may have
+rolled back without reaching it. So it does not refuse producers for longer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TIMEOUT = "kstore.expansion.timeout.ms"
 
 
 class PreparedCounts:
-    """The topics whose leaders here were told another count than the cluster's metadata has."""
+    """The topics whose leaders here received another count than the cluster's metadata has."""
 
     def __init__(self, node: Node, store: Store, metadata: MetadataCache) -> None:
         self._node = node
@@ -35,13 +36,13 @@ class PreparedCounts:
         self._metadata = metadata
         self._told: dict[str, TopicEntry] = {}
         self._looked_at: str | None = None
-        """The topic that is looked for in the store, while nothing was told of it meanwhile."""
+        """The topic that is being read from the store, until a message about it arrives."""
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
     def tell(self, entry: TopicEntry, count: int, retired_from: int = -1) -> None:
-        """The controller says how many partitions a topic has for producers, and from which on they
-        take no records (-1: all do).
+        """The controller's message: how many partitions producers must know, and from which one on
+        partitions accept no records (-1: all accept them).
         """
         entry.partition_count = count
         entry.retired_from = retired_from
@@ -49,20 +50,20 @@ class PreparedCounts:
         self._told.pop(name, None)
         if self._looked_at == name:
             self._looked_at = None
-        # An older inter.broker.protocol.version tells no counts.
+        # An older inter.broker.protocol.version has no counts.
         if count >= 0 and (count != self._known(name) or _is_prepared(entry)):
             self._told[name] = entry
             self._look_later()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop reading the store."""
         if self._timer is not None:
             self._timer.cancel()
         if self._looking is not None:
             self._looking.cancel()
 
     def _known(self, name: str) -> int:
-        """The count that clients are told."""
+        """The count that clients get."""
         topic = self._metadata.image.topics.get(name)
         return -1 if topic is None else topic.producer_count
 
@@ -79,13 +80,13 @@ class PreparedCounts:
         try:
             for name, entry in list(self._told.items()):
                 if self._told.get(name) is not entry:
-                    continue  # told of meanwhile
+                    continue  # a message arrived meanwhile
                 if entry.partition_count == self._known(name) and not _is_prepared(entry):
                     del self._told[name]
                 else:
                     await self._look_at(name, entry)
         except StoreError:
-            pass  # while nobody can decide anything, the next look comes
+            pass  # while no decision is possible, it is checked again
         finally:
             self._looking = None
         if self._told:
@@ -126,5 +127,5 @@ class PreparedCounts:
 
 
 def _is_prepared(entry: TopicEntry) -> bool:
-    """Whether partitions are to retire, which producers still count."""
+    """Whether a contraction is prepared, so that producers still count the retiring partitions."""
     return 0 <= entry.retired_from < entry.partition_count

@@ -1,9 +1,9 @@
-"""Following other brokers: which partitions are copied from whom, the connections to the leaders,
-and what to do where copying is not plain.
+"""Following other brokers: which partitions are copied from which leader, the connections, and
+handling of errors.
 
-The copying itself is _fast/replica_fetcher.pyx; where to cut a log that has parted from its
-leader's is decided in state/follower.py. A partition in trouble waits here alone, the others of its
-leader go on.
+_fast/replica_fetcher.pyx copies; state/follower.py decides where to truncate a log that has
+diverged from its leader's. A partition with an error waits here, while the others of its leader
+continue.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ASK_TIMEOUT_S = 10.0
 
 
 class _Progress:
-    """What is kept with a partition that is copied."""
+    """The state of a copied partition."""
 
     __slots__ = ("disk", "failed_s", "link", "pauses", "start_is_moving", "told")
 
@@ -63,14 +63,14 @@ class _Progress:
         self.pauses = BackOff(FIRST_PAUSE_S, longest_s)
         self.disk = BackOff(DISK_PAUSE_S, LONGEST_DISK_PAUSE_S)
         self.failed_s = float("-inf")
-        """When its log could last not be written."""
+        """The time of the last failed write to its log."""
         self.start_is_moving = False
         self.told = False
-        """The operator knows of a fault that lasts."""
+        """Whether the current error was reported to the operator."""
 
 
 class Fetchers:
-    """The partitions that this broker follows. All methods belong to the broker's loop."""
+    """The partitions that this broker follows. All methods run on the broker's loop."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class Fetchers:
         self._longest_s: float = max(node.config["replica.fetch.backoff.ms"] / 1000, 0.01)
         throttles.start(self.copies)
 
-    # ---- what the controller wants ----
+    # ---- requests of the controller ----
 
     def follow(
         self, tp: TopicPartition, partition: Partition, leader_id: int, leader_epoch: int
     ) -> None:
-        """Copy a partition from that broker as of that epoch, and from no other any more."""
+        """Copy a partition from this broker as of this leader epoch, and from no other."""
         broker_epoch = self._membership.broker_epoch
         known = self._followed.get(tp)
         if known is not None:
@@ -121,35 +121,35 @@ class Fetchers:
             self._close_unused_soon(known.state.link)
 
     def stop(self, tp: TopicPartition) -> None:
-        """Copy a partition no more; nothing happens if it is not copied."""
+        """Stop copying a partition, if it is copied."""
         known = self._followed.pop(tp, None)
         if known is not None:
             known.state.link.fetcher.remove(known)
             self._close_unused_soon(known.state.link)
 
     def stop_all(self) -> None:
-        """Copy nothing any more."""
+        """Stop copying all partitions."""
         self._followed.clear()
         for link in self._links.values():
             link.close()
         self._links.clear()
 
     def close(self) -> None:
-        """The broker stops."""
+        """Called when the broker stops."""
         self.stop_all()
         self._throttles.close()
         for task in self._asking:
             task.cancel()
 
     def copies(self) -> list[Followed]:
-        """The partitions that are copied."""
+        """The copied partitions."""
         return list(self._followed.values())
 
     def _link(self, leader_id: int) -> LeaderLink:
         return LeaderLink(self._node, self._membership, self._peers(), self, leader_id)
 
     def _close_unused_soon(self, link: LeaderLink) -> None:
-        # Not at once: the controller's next words may give it partitions again.
+        # Not at once: the controller's next request may add partitions again.
         self._node.loop.call_soon(self._close_unused, link)
 
     def _close_unused(self, link: LeaderLink) -> None:
@@ -157,11 +157,11 @@ class Fetchers:
             del self._links[link.leader_id]
             link.close()
 
-    # ---- what a connection hands over ----
+    # ---- events of connections ----
 
     def refused(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
-        """The leader answers with an error: mostly it, or this broker, does not know yet what the
-        controller has decided.
+        """The leader has answered with an error: usually it, or this broker, does not know the
+        controller's latest decision yet.
         """
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             task = self._node.loop.create_task(self._find_place(fetcher, followed))
@@ -178,7 +178,7 @@ class Fetchers:
         self._try_again(fetcher, followed, f"its leader answers with error {error_code}")
 
     def refused_append(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
-        """What the leader sent does not fit."""
+        """The leader's batches do not fit this log."""
         if not followed.state.told:
             followed.state.told = True
             self._node.report(
@@ -188,7 +188,7 @@ class Fetchers:
         self._try_again(fetcher, followed, f"append error {error_code}")
 
     def failed(self, fetcher: ReplicaFetcher, followed: Followed, problem: Exception) -> None:
-        """The log can't be written: the partition is out of order here until that is mended."""
+        """The log cannot be written: the partition is unavailable here until that is fixed."""
         if followed.partition.log is not None:
             followed.partition.log.log_dir.note_error(problem)
         progress = followed.state
@@ -203,7 +203,7 @@ class Fetchers:
     def diverged(
         self, fetcher: ReplicaFetcher, followed: Followed, epoch: int, end_offset: int
     ) -> None:
-        """The log has parted from its leader's: cut it."""
+        """The log has diverged from its leader's: truncate it."""
 
         async def repair() -> None:
             kept = followed.partition.log
@@ -216,7 +216,7 @@ class Fetchers:
         self._repair(followed, repair)
 
     def start_moved(self, fetcher: ReplicaFetcher, followed: Followed, offset: int) -> None:
-        """The leader's log begins later now, so this one does."""
+        """The leader's log start offset has increased: increase this one's, too."""
         if followed.state.start_is_moving:
             return
         followed.state.start_is_moving = True
@@ -238,11 +238,11 @@ class Fetchers:
         self._repair(followed, repair)
 
     def count_throttled(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
-        """So many bytes of throttled partitions have come."""
+        """Count received bytes of throttled partitions."""
         self._throttles.received(fetcher, size_bytes)
 
     def wait_for_disk(self, fetcher: ReplicaFetcher, behind: list[tuple[Any, int]]) -> None:
-        """Let the leader hear of what was copied when it is on the disk."""
+        """Report copied records to the leader when they are on the disk."""
 
         def done(on_disk: bool) -> None:
             if not on_disk:
@@ -256,16 +256,16 @@ class Fetchers:
         self._commits.wait(behind, done)
 
     def lost(self, fetcher: ReplicaFetcher, problem: Exception | None) -> None:
-        """A connection is gone."""
+        """A connection was closed."""
         link = self._links.get(fetcher.leader_id)
         if link is not None and link.fetcher is fetcher:
             link.lost()
 
     def report(self, sentence: str) -> None:
-        """Tell the operator."""
+        """Report to the operator."""
         self._node.report(sentence)
 
-    # ---- trouble ----
+    # ---- errors ----
 
     def _try_again(self, fetcher: ReplicaFetcher, followed: Followed, why: str) -> None:
         loop = self._node.loop
@@ -274,7 +274,7 @@ class Fetchers:
         loop.call_later(pause_s, fetcher.release, followed)
 
     def _repair(self, followed: Followed, repair: Callable[[], Awaitable[None]]) -> None:
-        """Repair a log, behind what is done to it already."""
+        """Repair a log, after earlier work on it."""
         before = self._repairs.get(followed.key)
         task = self._node.loop.create_task(self._repair_next(followed, repair, before))
         self._repairs[followed.key] = task
@@ -304,7 +304,7 @@ class Fetchers:
             await asyncio.wait([task])
 
     async def _on_disk(self, followed: Followed, what: str, call: Callable[[], object]) -> None:
-        """Have the thread of the log's dir do something to it."""
+        """Run a call in the thread of the log's log dir."""
         path = followed.partition.log.log_dir.path
         await self._node.dirs.run(path, f"{what} {followed.key}", call)
 
@@ -312,7 +312,7 @@ class Fetchers:
         return self._followed.get(followed.key) is followed and followed.partition.log is not None
 
     async def _find_place(self, fetcher: ReplicaFetcher, followed: Followed) -> None:
-        """The leader does not have the offset at which this log ends: ask what it has."""
+        """The leader does not have the offset at which this log ends: ask which offsets it has."""
         try:
             end = await self._ask_offset(fetcher, followed, LATEST)
             start = await self._ask_offset(fetcher, followed, EARLIEST)
@@ -358,7 +358,7 @@ class Fetchers:
             return
         if not self._is_followed(followed):
             return
-        # An epoch that left no record says nothing.
+        # An epoch without records is no information.
         kept.forget_empty_epochs()
         if cut.restart or cut.offset < end:
             level = logging.WARNING if cut.offset < high_watermark else logging.INFO

@@ -1,10 +1,10 @@
-"""The in-sync replicas of what this broker leads: it proposes changes to the controller by
-AlterPartition (KIP-497) and takes over what is decided.
+"""The in-sync replicas of partitions that this broker leads: it proposes changes to the controller
+by AlterPartition (KIP-497) and applies the decisions.
 
-A follower that has caught up is proposed by its fetch (partition_table.pyx); one that has not for
-replica.lag.time.max.ms is found here, by a timer. A partition has one proposal under way, and until
-it is decided the high watermark waits for the old ISR and the proposed one. So a proposal whose
-answer is lost is asked again, never dropped: the controller may have taken it.
+A fetch proposes a follower that has caught up (partition_table.pyx); a timer here finds one that
+has not for replica.lag.time.max.ms. A partition has one open proposal, and until it is decided the
+high watermark waits for the old ISR and the proposed one. So a proposal whose answer is lost is
+sent again, never dropped: the controller may have accepted it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = ["IsrChanges"]
 log = logging.getLogger("kstore.broker")
 RETRY_S = 0.05
 LONGEST_RETRY_S = 1.0
-"""The pause doubles up to this while nothing is decided: the coordination store may be away."""
+"""The longest pause between attempts, while the coordination store is unavailable for example."""
 REFUSED_S = 0.1
-"""How long a replica that the controller does not take is not proposed again."""
+"""How long a replica that the controller refuses is not proposed again."""
 ANSWER_S = 10.0
 
 AGAIN = frozenset(
@@ -53,11 +53,13 @@ AGAIN = frozenset(
     }
 )
 REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""The ISR has not changed. After any other error a LeaderAndIsr or StopReplica is on its way."""
+"""Errors after which the ISR is unchanged. After any other error, a LeaderAndIsr or StopReplica
+will arrive.
+"""
 
 
 class IsrChanges:
-    """Proposals of ISRs: found, sent together, decided."""
+    """Collects, sends and applies proposals of ISRs."""
 
     def __init__(
         self, node: Node, table: PartitionTable, membership: Membership, peers: Lazy[Peers]
@@ -72,13 +74,13 @@ class IsrChanges:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Take what the data plane proposes from now on, and look for followers that lag."""
+        """Accept proposals of the data plane, and look for followers that lag."""
         self._table.replication.max_lag_ms = self._max_lag_ms
         self._table.on_isr_change = self._proposed
         self._set_timer()
 
     def close(self) -> None:
-        """Propose nothing more."""
+        """Stop proposing."""
         self._table.on_isr_change = None
         if self._timer is not None:
             self._timer.cancel()
@@ -101,8 +103,8 @@ class IsrChanges:
         self._set_timer()
 
     async def _check(self) -> None:
-        """Propose ISRs without the followers that lag; and let no high watermark wait any longer
-        for one that is out of it.
+        """Propose ISRs without the followers that lag; and let high watermarks no longer wait for
+        replicas outside the ISR.
         """
         slices = Slices()
         for entry in self._table.topics():
@@ -117,7 +119,7 @@ class IsrChanges:
                 partition.advance()
                 await slices.breathe()
 
-    # ---- proposals on their way ----
+    # ---- open proposals ----
 
     def _proposed(self, partition: Partition, isr: tuple[int, ...]) -> None:
         self._waiting[partition] = None
@@ -125,7 +127,7 @@ class IsrChanges:
             self._sender = self._node.loop.create_task(self._send_all())
 
     async def _send_all(self) -> None:
-        """Send what is proposed, all of a turn of the loop together, until nothing is left."""
+        """Send proposals, all of a turn of the loop together, until none is left."""
         pause_s = RETRY_S
         while self._waiting:
             batch = [each for each in self._waiting if each.proposed_isr is not None]
@@ -140,7 +142,7 @@ class IsrChanges:
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     async def _send(self, batch: list[Partition]) -> bool:
-        """Ask the controller once; whether some have to be asked again."""
+        """Send them to the controller once; returns whether some must be sent again."""
         membership = self._membership
         if membership.controller_id < 0:
             return True
@@ -167,14 +169,14 @@ class IsrChanges:
         return again or bool(asked)
 
     def _decided(self, partition: Partition, row: AlteredPartition) -> bool:
-        """Take over what became of a proposal; whether it has to be asked again."""
+        """Apply the result of a proposal; returns whether it must be sent again."""
         code = row.error_code
         if code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION):
-            # Beside an old version the answer has what holds now.
+            # If the version was old, the answer also has the current state.
             if partition.isr_applied(tuple(row.isr), row.partition_epoch, row.leader_epoch):
                 return False
             if code == ErrorCode.NONE and row.leader_epoch == partition.leader_epoch:
-                partition.isr_refused()  # what was asked for is what there was
+                partition.isr_refused()  # the proposal equals the current state
                 return False
             return True
         if code in REFUSED:

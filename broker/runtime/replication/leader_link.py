@@ -1,6 +1,6 @@
-"""The connection to one leader: made, and made anew as long as there is something to copy from it.
+"""The connection to one leader, reopened while there are partitions to copy from it.
 
-What goes over it is _fast/replica_fetcher.pyx; which partitions, fetchers.py.
+_fast/replica_fetcher.pyx uses it; fetchers.py selects the partitions.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class LeaderLink:
         self._closed = False
 
     def connect(self) -> None:
-        """Connect, if that is not done or under way."""
+        """Connect, unless it is connected or connecting."""
         if not self._closed and not self.fetcher.connected and self._connecting is None:
             self._connecting = self._node.loop.create_task(self._connect(0.0))
 
     def lost(self) -> None:
-        """The connection has ended: make another one."""
+        """The connection was lost: open another one."""
         self._peers.unwatch(self.leader_id)
         renews, self._renews = self._renews, False
         if self._renewal is not None:
@@ -76,7 +76,7 @@ class LeaderLink:
             self._connecting = self._node.loop.create_task(self._connect(pause_s))
 
     def close(self) -> None:
-        """End it, for good."""
+        """Close it permanently."""
         self._closed = True
         self._peers.unwatch(self.leader_id)
         if self._connecting is not None:
@@ -97,7 +97,7 @@ class LeaderLink:
         self._watch_later()
 
     async def _try(self) -> None:
-        """One attempt; a leader that is not known, or not there, may be soon."""
+        """Try once; an unknown or unavailable leader may be available soon."""
         endpoint = self._peers.endpoint(self.leader_id)
         if endpoint is None:
             return
@@ -115,7 +115,7 @@ class LeaderLink:
             self._renewal = self._node.loop.call_later(usable_s, self._renew)
 
     def _renew(self) -> None:
-        """The session is over soon: go on over another connection."""
+        """The session ends soon: continue on another connection."""
         self._renewal = None
         if self.fetcher.connected:
             self._renews = True
@@ -127,7 +127,9 @@ class LeaderLink:
         self._watch = self._node.loop.call_later(self._timeout_s, self._look, self.fetcher.bytes_in)
 
     def _look(self, bytes_in: int) -> None:
-        """A leader that has not answered for so long is given up; a new connection may do."""
+        """Close the connection to a leader that has not answered for this long; a new one
+        may work.
+        """
         self._watch = None
         if not self.fetcher.connected:
             return

@@ -1,5 +1,5 @@
-"""How much leaders may send to followers that are behind (KIP-73), of the replicas that are named
-for it. Followers in sync are never slowed down. The other end's throttle is replica_throttles.py.
+"""Throttles what leaders send to followers that are behind (KIP-73), for the configured replicas.
+In-sync followers are never throttled. replica_throttles.py throttles the other end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LeaderThrottle"]
 
 
 class LeaderThrottle:
-    """What the data plane asks before it answers followers, while a rate is set."""
+    """The data plane asks it before it answers followers, while a rate is set."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class LeaderThrottle:
         self._throttled: set[Partition] = set()
 
     def look(self) -> None:
-        """Take over what is set now."""
+        """Apply the current settings."""
         self._rate = self._named.rate()
         throttled = set()
         if self._rate != NO_RATE:
@@ -49,13 +49,13 @@ class LeaderThrottle:
         self._plane.fetch.throttle = self if throttled else None
 
     def may_send(self, partition: Partition, node_id: int) -> bool:
-        """Whether a follower may have records of a partition now."""
+        """Whether a follower may get records of a partition now."""
         if partition not in self._throttled or node_id in partition.isr:
             return True
         return self._measured.throttle_ms(self._rate, self._now_ms()) <= 0
 
     def sent(self, partition: Partition, node_id: int, size_bytes: int) -> None:
-        """A follower was answered with so many bytes of a partition."""
+        """Count bytes of a partition that a follower received."""
         if partition in self._throttled and node_id not in partition.isr:
             self._measured.record(self._now_ms(), size_bytes)
 

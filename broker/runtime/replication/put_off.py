@@ -1,6 +1,6 @@
-"""What the controller has said of partitions whose log dir hangs: it is done once the log dir
-answers again, unless something else was said meanwhile. Nobody waits for it, neither the controller
-nor what it says of other log dirs.
+"""Delays the controller's requests for partitions whose log dir hangs: they are executed once it
+answers again, unless a newer request has replaced them. Neither the controller nor requests for
+other log dirs wait for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PutOff", "Said", "wait_for"]
 
 RETRY_S = 1.0
-"""After the store could not be reached."""
+"""The pause after the store was unreachable."""
 
 
 class Said(NamedTuple):
@@ -36,12 +36,12 @@ class Said(NamedTuple):
 
     @property
     def place(self) -> TopicPartition:
-        """The partition that is meant."""
+        """The partition."""
         return TopicPartition(self.topic.topic_name, self.state.partition_index)
 
 
 class PutOff:
-    """The last that was said of each such partition."""
+    """The last request for each such partition."""
 
     def __init__(
         self,
@@ -49,7 +49,9 @@ class PutOff:
         log_manager: LogManager,
         carry_out: Callable[[str], Awaitable[None]],
     ) -> None:
-        """``carry_out(path)``: the log dir with this path answers again; StoreError: not yet."""
+        """``carry_out(path)`` is called when the log dir with this path answers again; StoreError:
+        try again later.
+        """
         self._node = node
         self._log_manager = log_manager
         self._carry_out = carry_out
@@ -57,20 +59,20 @@ class PutOff:
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     def add(self, said: Said) -> None:
-        """Its log dir hangs."""
+        """Delay a request: its log dir hangs."""
         self._said[said.place] = said
         path = self._path(said.place)
         if path not in self._waiting:
             self._waiting[path] = self._node.loop.create_task(self._wait(path))
 
     def drop(self, places: Iterable[TopicPartition]) -> None:
-        """Something else was said of these."""
+        """Drop the requests for these partitions, because of newer ones."""
         if self._said:
             for place in places:
                 self._said.pop(place, None)
 
     def there(self, path: str) -> list[Said]:
-        """What is to be done in one log dir; who has done it says `drop`."""
+        """The delayed requests for one log dir; the caller drops them when they are executed."""
         return [said for place, said in self._said.items() if self._path(place) == path]
 
     def _path(self, place: TopicPartition) -> str:
@@ -78,7 +80,7 @@ class PutOff:
         return "" if home is None else home.path
 
     async def _wait(self, path: str) -> None:
-        """Until what is under way in the log dir has ended; what is put off anew waits anew."""
+        """Wait until the log dir's calls have ended; requests that are delayed again wait again."""
         await wait_for(self._node, path)
         del self._waiting[path]
         while True:
@@ -91,9 +93,9 @@ class PutOff:
 
 
 async def wait_for(node: Node, path: str) -> None:
-    """Wait until all that is under way in a log dir has ended."""
+    """Wait until all current calls in a log dir have ended."""
     await node.dirs.run(path, "postponed work", _nothing)
 
 
 def _nothing() -> None:
-    """The call that ends behind all others."""
+    """A call that runs after all others."""

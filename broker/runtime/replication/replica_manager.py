@@ -1,11 +1,11 @@
-"""What the controller has this broker do: lead partitions, follow others, stop and delete replicas,
-and know the cluster's metadata.
+"""Executes the controller's requests: lead partitions, follow others, stop and delete replicas, and
+apply the cluster's metadata.
 
-LeaderAndIsr, StopReplica and UpdateMetadata are handled one after another, in the order in which
-they came; what needs a log dir that hangs holds back none of them: roles there are taken over once
-it answers again (put_off.py), and the controller is asked to say again what is to be deleted there.
-Whatever comes from a controller that is no more, or is meant for an earlier life of this
-broker, is refused. The replicas themselves are replicas.py's, the image image_updates.py's.
+LeaderAndIsr, StopReplica and UpdateMetadata are handled one after another, in the order of arrival.
+A log dir that hangs does not delay them: roles there are applied once it answers again
+(put_off.py), and the controller is asked to repeat deletions. Requests of a former controller, or
+for an earlier registration of this broker, are refused. replicas.py has the replicas,
+image_updates.py the image.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaManager"]
 
 TOPIC_DELETED = -2
-"""The leader epoch in a StopReplica that ends a topic; it stands above every other."""
+"""The leader epoch in a StopReplica that deletes a topic; it is above all others."""
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 
 class ReplicaManager:
-    """Has the replicas of this broker as the controller wants them."""
+    """Keeps the replicas of this broker as the controller requests."""
 
     def __init__(
         self,
@@ -74,18 +74,18 @@ class ReplicaManager:
         counts: PreparedCounts,
     ) -> None:
         self.controller_epoch = -1
-        """The highest that was heard of; a request of a lower one is refused."""
+        """The highest known one; requests with a lower one are refused."""
         self.ready = asyncio.Event()
-        """Set once a controller has said all that this broker has, and all that there is."""
+        """Set once a controller has sent all replicas of this broker, and all metadata."""
         self.on_refused: Callable[[], object] | None = None
-        """Called when roles that were put off can't be taken over: the controller has to know."""
+        """Called when delayed roles cannot be applied: the controller must know."""
         self.before_roles: Callable[[Collection[str]], Awaitable[object]] | None = None
         """Awaited with the names of topics before this broker leads or follows their partitions."""
         self.replicas = replicas
         self.images = images
         self._put_off = PutOff(node, log_manager, self._take_put_off)
         self._behind: set[asyncio.Future[None]] = set()
-        """What goes on in log dirs that hang."""
+        """Calls that continue in log dirs that hang."""
         self._node = node
         self._membership = membership
         self._store = store
@@ -111,7 +111,7 @@ class ReplicaManager:
                 await self.before_roles([topic.topic_name for topic in request.topic_states])
             response = LeaderAndIsrResponse()
             for topic in request.topic_states:
-                if self._is_stale(request):  # the session was lost meanwhile
+                if self._is_stale(request):  # the session was lost in the meantime
                     return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
                 rows = await self._take_topic(request, topic, configs[topic.topic_name], slices)
                 response.topics.append(
@@ -124,7 +124,7 @@ class ReplicaManager:
             return response
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """End the replicas named, and delete their logs where the request says so."""
+        """Stop the given replicas, and delete their logs if the request says so."""
         async with self._one_at_a_time:
             refusal = self._refusal(request)
             if refusal != ErrorCode.NONE:
@@ -156,7 +156,7 @@ class ReplicaManager:
             homes = (self._log_manager.home(place) for place in deleted)
             paths = {home.path for home in homes if home is not None}
             deleting = asyncio.ensure_future(await self.replicas.delete(deleted))
-        # Not in its turn, and not for longer than the log dir answers.
+        # Outside the order of requests, and only while the log dir answers.
         if not await self._node.dirs.ended(deleting, paths):
             self._go_on_with(deleting)
             for place, answer in deleted.items():
@@ -172,7 +172,7 @@ class ReplicaManager:
         return StopReplicaResponse(partition_errors=rows)
 
     def _go_on_with(self, work: asyncio.Future[None]) -> None:
-        """Something goes on in a log dir that hangs, and nobody waits for it."""
+        """Continue a call in a log dir that hangs, without waiting for it."""
 
         def ended(work: asyncio.Future[None]) -> None:
             self._behind.discard(work)
@@ -185,9 +185,7 @@ class ReplicaManager:
     async def _topic_ids(
         self, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, UUID | None]:
-        """The topic ids of logs, where they are open without a disk; those whose log dir hangs are
-        missing.
-        """
+        """The topic ids of logs; open logs need no disk. Those whose log dir hangs are missing."""
         found: dict[TopicPartition, UUID | None] = {}
         unknown: list[TopicPartition] = []
         for place in places:
@@ -199,7 +197,7 @@ class ReplicaManager:
         return found | await self._log_manager.topic_ids(unknown)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Take over what the controller knows of brokers and partitions."""
+        """Apply the controller's brokers and partitions."""
         async with self._one_at_a_time:
             refusal = self._refusal(request)
             if refusal != ErrorCode.NONE:
@@ -211,11 +209,11 @@ class ReplicaManager:
             return UpdateMetadataResponse()
 
     def gauges(self) -> Work[dict[str, int]]:
-        """What metrics tell of the partitions that this broker leads."""
+        """Metrics of the partitions that this broker leads."""
         return self.replicas.gauges()
 
     def _refusal(self, request: ControlRequest) -> int:
-        """Why a request is not obeyed; NONE where it is, which is remembered."""
+        """Why a request is refused; NONE if it is accepted, and then its epoch is stored."""
         if request.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._is_stale(request):
@@ -224,7 +222,7 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def _is_stale(self, request: ControlRequest) -> bool:
-        """Whether it is meant for an earlier life of this broker."""
+        """Whether it is for an earlier registration of this broker."""
         mine = self._membership.broker_epoch
         return request.broker_epoch != NO_EPOCH and request.broker_epoch < mine
 
@@ -232,7 +230,7 @@ class ReplicaManager:
         if self._told_replicas and self._told_metadata:
             self.ready.set()
 
-    # ---- what they ask for ----
+    # ---- executing requests ----
 
     async def _take_topic(
         self,
@@ -268,7 +266,7 @@ class ReplicaManager:
         return rows
 
     def _is_outdated(self, topic: LeaderAndIsrTopic) -> bool:
-        """Whether it comes after what was said later: a broker that stood still reads its
+        """Whether a later request was handled before: a broker that was stalled reads its
         connections in any order, and each count begins with new leader epochs.
         """
         known = self.replicas.hosted
@@ -286,8 +284,8 @@ class ReplicaManager:
         row: StopReplicaPartition,
         found: UUID | None,
     ) -> tuple[int, bool]:
-        """Stop one replica, whose log has the topic id found; the error code, and whether its log
-        is to be deleted.
+        """Stop one replica, whose log has the given topic id; returns the error code, and whether
+        to delete its log.
         """
         known = self.replicas.hosted.get(place)
         if (
@@ -297,21 +295,21 @@ class ReplicaManager:
         ):
             return ErrorCode.FENCED_LEADER_EPOCH, False
         if found is not None and topic.topic_id not in (ZERO_UUID, found):
-            # The log of another topic of that name; the one meant is gone.
+            # The log of another topic of that name; the requested one is gone.
             return ErrorCode.NONE, False
         self._put_off.drop([place])
         self.replicas.stop(place)
         return ErrorCode.NONE, row.delete_partition
 
     def _forget_if_deleted(self, topic: StopReplicaTopic) -> None:
-        """End what is left of a topic that the controller ends."""
+        """Remove the rest of a topic that the controller deletes."""
         if any(row.leader_epoch == TOPIC_DELETED for row in topic.partition_states):
             meant = None if topic.topic_id == ZERO_UUID else topic.topic_id.bytes
             self.replicas.forget_topic(topic.topic_name, meant)
 
     async def _stop_strays(self, request: LeaderAndIsrRequest, slices: Slices) -> None:
-        """End what a full request does not name. Logs of deleted topics are deleted, all others
-        put aside: they may hold what nobody else has.
+        """Stop replicas that a full request does not name. Logs of deleted topics are deleted, all
+        others put aside: they may have the only copy of records.
         """
         named = {
             TopicPartition(topic.topic_name, state.partition_index)
@@ -338,7 +336,7 @@ class ReplicaManager:
     async def _end_strays(
         self, path: str, strays: list[TopicPartition], deleted: Mapping[str, UUID]
     ) -> None:
-        """Those of one log dir, unless the controller has said something else meanwhile."""
+        """Stop those of one log dir, unless a newer request names them."""
         slices = Slices()
         while len(found := await self._log_manager.topic_ids(strays)) < len(strays):
             await wait_for(self._node, path)
@@ -359,7 +357,7 @@ class ReplicaManager:
             await slices.breathe()
 
     async def _take_put_off(self, path: str) -> None:
-        """A log dir answers again: what was said of partitions there is done now."""
+        """A log dir answers again: execute the delayed requests."""
         refused = False
         async with self._one_at_a_time:
             for said in self._put_off.there(path):

@@ -1,8 +1,8 @@
-"""How much copying may cost (KIP-73): the replicas that are named for it are copied within a rate
-while they are behind. One that is in sync is never slowed down.
+"""Throttles copying (KIP-73): the configured replicas are copied within a rate while they are
+behind. In-sync replicas are never throttled.
 
-The rate is a broker config of a running cluster, the replicas a topic config; both are looked at
-every second, and while there is no rate nothing else happens here.
+The rate is a broker config that can change at run time, the replicas are a topic config; both are
+read every second. Without a rate nothing else happens.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReplicaThrottles:
         leaders: ThrottledReplicas,
         leader_throttle: Lazy[LeaderThrottle],
     ) -> None:
-        """``leader_throttle`` is made once a rate is set for leaders."""
+        """``leader_throttle`` is created once a rate is set for leaders."""
         self._loop = loop
         self._followers = followers
         self._leaders = leaders
@@ -48,24 +48,24 @@ class ReplicaThrottles:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, copies: Callable[[], Iterable[Followed]]) -> None:
-        """Look from now on at what is set; ``copies`` are the partitions that are copied."""
+        """Follow the settings from now on; ``copies`` are the copied partitions."""
         self._copies = copies
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def applies(self, followed: Followed) -> bool:
-        """Whether what comes of a partition counts."""
+        """Whether received bytes of a partition count."""
         self._rate = self._followers.rate()
         return self._rate != NO_RATE and self._is_named(followed)
 
     def received(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
-        """So many bytes of throttled replicas were copied: those of this leader that are behind may
-        have to wait.
+        """Count copied bytes of throttled replicas: those of this leader that are behind may have
+        to wait.
         """
         self._measured.record(self._now_ms(), size_bytes)
         pause_s = self._pause_s()
@@ -97,7 +97,7 @@ class ReplicaThrottles:
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
 
-    # ---- what is set ----
+    # ---- settings ----
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_S, self._look)

@@ -1,8 +1,7 @@
-"""The replicas on this broker: partitions that it leads, follows, stops and deletes, each with the
-log that belongs to it.
+"""The replicas on this broker: partitions that it leads, follows, stops and deletes, with their
+logs.
 
-Who is to lead what, and in which order it is said, is replica_manager.py's; copying from leaders
-is fetchers.py's.
+replica_manager.py receives roles and their order; fetchers.py copies from leaders.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ OnLeadership: TypeAlias = Callable[[TopicPartition, bool, int], None]
 
 
 class Hosted(NamedTuple):
-    """What the controller last said of a replica on this broker."""
+    """The controller's last request for a replica on this broker."""
 
     leader: int
     leader_epoch: int
@@ -56,7 +55,7 @@ class Hosted(NamedTuple):
 
 
 class Replicas:
-    """What this broker leads and follows. All methods belong to the broker's loop."""
+    """The partitions that this broker leads and follows. All methods run on the broker's loop."""
 
     def __init__(
         self,
@@ -76,24 +75,24 @@ class Replicas:
         self._descriptors = descriptors
         self._fetchers = fetchers
         self._opened: dict[TopicPartition, Log | Exception] = {}
-        """What `open_logs` has opened for `take`, or why it could not."""
+        """Logs that `open_logs` has opened for `take`, or their errors."""
         self._cutting: dict[TopicPartition, asyncio.Future[None]] = {}
-        """Logs that are cut by `drop_uncommitted`."""
+        """Logs that `drop_uncommitted` is truncating."""
         self._removals: set[asyncio.Task[None]] = set()
 
-    # ---- what there is ----
+    # ---- lookups ----
 
     def led(self) -> list[TopicPartition]:
         """The partitions that this broker leads."""
         return [place for place, known in self.hosted.items() if known.leader == self._node_id]
 
     def find(self, place: TopicPartition) -> Partition | None:
-        """The partition in the table, whoever leads it."""
+        """The partition in the table, with any leader."""
         return self._table.partition(place.topic.encode(), place.partition)
 
     def entry(self, name: str, topic_id: UUID) -> TopicEntry:
-        """The table's entry of a topic, made if it is missing. What is there of another topic of
-        that name ends.
+        """The table's entry of a topic, created if missing. An entry of another topic of that name
+        is removed.
         """
         entry = self._table.topic(name.encode())
         if entry is not None and entry.topic_id != topic_id.bytes:
@@ -105,7 +104,7 @@ class Replicas:
         return entry
 
     def gauges(self) -> Work[dict[str, int]]:
-        """What metrics tell of the partitions that this broker leads."""
+        """Metrics of the partitions that this broker leads."""
         led = under_replicated = 0
         for number, (place, known) in enumerate(list(self.hosted.items()), 1):
             if known.leader == self._node_id:
@@ -126,9 +125,9 @@ class Replicas:
         states: Sequence[LeaderAndIsrPartition],
         config: LogConfig,
     ) -> set[TopicPartition]:
-        """Open or make the logs of those of these partitions that have none here, off the loop,
-        and wait for repairs of the others; then `take` does not wait for a disk. Those whose log
-        dir hangs are returned: they can't be taken yet.
+        """Open or create the missing logs of these partitions, off the loop, and wait for repairs
+        of the others; then `take` does not wait for the disk. Returns those whose log dir hangs:
+        they cannot be taken yet.
         """
         name = entry.name.decode()
         wanted: list[Wanted] = []
@@ -165,8 +164,8 @@ class Replicas:
         return late
 
     async def _settle(self, place: TopicPartition, state: LeaderAndIsrPartition) -> bool:
-        """Wait until the log is not being cut any more, if another leader or epoch comes; False
-        if its log dir hangs.
+        """Wait until the log is no longer being truncated, if another leader or epoch is requested;
+        False if its log dir hangs.
         """
         known, fetchers = self.hosted.get(place), self._fetchers.made
         if known is not None and state.leader_epoch == known.leader_epoch:
@@ -181,8 +180,8 @@ class Replicas:
         return await self._node.dirs.ended(asyncio.ensure_future(fetchers.settle(place)), paths)
 
     async def _face_losses(self, place: TopicPartition, *, leads: bool) -> bool:
-        """A log that is to lead leaves out what it has lost; one that is to follow removes what is
-        behind it. What can't be done is told `take`. False if its log dir hangs.
+        """Prepare a log with lost records: a leader's log skips them, a follower's is truncated
+        before them. Errors are passed to `take`. False if its log dir hangs.
         """
         partition = self.find(place)
         log = self._opened.get(place)
@@ -205,7 +204,7 @@ class Replicas:
         return True
 
     def _refusal(self, place: TopicPartition, state: LeaderAndIsrPartition) -> int:
-        """Why a partition is neither led nor followed as this says; NONE if it is."""
+        """Why a role is refused; NONE if it is accepted."""
         if self._node_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self.hosted.get(place)
@@ -216,8 +215,8 @@ class Replicas:
         return ErrorCode.NONE
 
     def take(self, entry: TopicEntry, state: LeaderAndIsrPartition, config: LogConfig) -> int:
-        """Lead or follow one partition, whose log `open_logs` has opened; the error code if that
-        can't be.
+        """Lead or follow one partition, whose log `open_logs` has opened; returns an error code if
+        that fails.
         """
         place = TopicPartition(entry.name.decode(), state.partition_index)
         opened = self._opened.pop(place, None)
@@ -258,7 +257,9 @@ class Replicas:
             self._fetchers().follow(place, partition, new.leader, new.leader_epoch)
 
     def _take_isr(self, place: TopicPartition, new: Hosted, known: Hosted) -> None:
-        """Leader, epoch and replicas are known: at most the in-sync replicas have changed."""
+        """Apply a request with known leader, epoch and replicas: only the in-sync replicas may have
+        changed.
+        """
         if new.state_version <= known.state_version:
             return
         self.hosted[place] = new
@@ -267,8 +268,8 @@ class Replicas:
             partition.isr_applied(new.isr, new.state_version, new.leader_epoch)
 
     def _take_epoch(self, place: TopicPartition, partition_epoch: int) -> None:
-        """A controller that tells partition epochs may come after one that does not (or the other
-        way round, in the middle of a migration: what is known stays).
+        """Apply the partition epoch. A controller with partition epochs may follow one without (or
+        the reverse, during an upgrade: then the known epoch stays).
         """
         partition = self.find(place)
         if partition is not None and partition_epoch != NO_EPOCH:
@@ -277,9 +278,7 @@ class Replicas:
     def _with_log(
         self, entry: TopicEntry, place: TopicPartition, opened: Log | Exception | None
     ) -> Partition:
-        """The partition with its log, which it has, or which was opened for it; LogError, OSError
-        where it could not be.
-        """
+        """The partition with its log, existing or just opened; LogError, OSError if that failed."""
         if isinstance(opened, Exception):
             raise opened
         partition = self.find(place)
@@ -296,9 +295,9 @@ class Replicas:
         return partition
 
     async def drop_uncommitted(self, place: TopicPartition, offset: int) -> None:
-        """Lead a partition without what lies at an offset and behind it, which only this broker
-        has: who waits for it is told, as by a change of leaders. Until it is cut nobody leads it,
-        and a role in another epoch waits. Raises LogError, OSError.
+        """Lead a partition without the records from an offset on, which only this broker has:
+        waiting requests get an error, as at a change of leaders. Until the log is truncated it has
+        no leader, and a role in another epoch waits. Raises LogError, OSError.
         """
         partition = self.find(place)
         if partition is None or partition.replication is None or place in self._cutting:
@@ -320,7 +319,7 @@ class Replicas:
     def _lead_again(
         self, place: TopicPartition, partition: Partition, log: Log, epoch: int
     ) -> None:
-        """Lead on in the same epoch, unless the partition was stopped meanwhile."""
+        """Continue to lead in the same epoch, unless the partition was stopped meanwhile."""
         known = self.hosted.get(place)
         if known is None or known[:2] != (self._node_id, epoch) or partition.log is not log:
             return
@@ -331,8 +330,8 @@ class Replicas:
         self._tell(place, True, epoch)
 
     def fence(self) -> None:
-        """This broker's session is lost: others may lead what it led, so it stops to lead. What
-        the controller says next is taken, also in the epochs known already.
+        """This broker's session is lost: others may lead its partitions, so it stops leading. The
+        controller's next request is accepted, also in known epochs.
         """
         for place, known in self.hosted.items():
             if known.leader == self._node_id:
@@ -345,9 +344,10 @@ class Replicas:
     # ---- the end of replicas ----
 
     def forget_topic(self, name: str, topic_id: bytes | None) -> None:
-        """A topic is gone: its replicas stop. Their logs stay until the controller says more.
+        """A topic is deleted: stop its replicas. Their logs stay until a further request of the
+        controller.
 
-        Nothing happens if what is there is another topic of that name; without an id, any is meant.
+        Does nothing if the table has another topic of that name; without an id, any topic matches.
         """
         entry = self._table.topic(name.encode())
         if entry is None or topic_id not in (None, entry.topic_id):
@@ -358,7 +358,7 @@ class Replicas:
         self._table.remove_topic(name.encode())
 
     def stop(self, place: TopicPartition) -> None:
-        """Neither lead nor follow a partition any more; who waits for it is told."""
+        """Stop leading or following a partition; waiting requests get an error."""
         known = self.hosted.pop(place, None)
         self._fetchers().stop(place)
         partition = self.find(place)
@@ -370,14 +370,14 @@ class Replicas:
             self._tell(place, False, epoch)
 
     def fail(self, place: TopicPartition) -> None:
-        """A partition's log dir has failed: it is neither led nor followed here any more."""
+        """A partition's log dir has failed: stop leading or following it."""
         self.stop(place)
         self._log_manager.fail(place)
 
     async def delete(self, places: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Delete logs. Once it is done no log has a home here; what it gives tells when all are
-        closed: LogError, OSError, of the first that could not be. Their files go a little later:
-        large ones take their time.
+        """Delete logs. When this returns no log has a home here; its result completes when all are
+        closed: raises the first LogError or OSError. Their files are deleted a little later, since
+        large ones take time.
         """
         return self._delete(await self._log_manager.take_away(places))
 

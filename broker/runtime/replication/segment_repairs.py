@@ -1,14 +1,14 @@
-"""Damaged and lost parts of segments, written again from another replica while the log serves.
+"""Restores damaged and lost parts of segments from another replica while the log is in use.
 
-A part's offsets are fetched from the leader, or from another replica that has them committed in the
-same leader epoch, and `Log.rewrite` puts them in its place where they fit; `Log.refill` does so
-where a sealed segment was cut or is gone. What no replica can give stays as it is: told, and
-damaged parts hidden from readers. One part is worked at at a time, and a partition
-is tried again after a pause that doubles.
+The offsets of a part are fetched from the leader, or from another replica that has them committed
+in the same leader epoch. `Log.rewrite` writes them in place if they fit; `Log.refill` restores them
+if a sealed segment was truncated or is missing. Parts that no replica has are reported, and damaged
+ones are hidden from readers. One part is repaired at a time, and a partition is tried again after a
+pause that doubles.
 
-Followers copy nothing behind damage of their leader, and the partition would stand still. So once
-every other replica has shown that it does not have a damaged part either, its leader drops it, with
-all behind it, where it is not committed; else followers get an empty batch in its place.
+Followers cannot copy past damage of their leader, which would stop the partition. So once every
+other replica has shown that it does not have a damaged part either, the leader drops it, with
+everything after it, if it is not committed; otherwise followers get an empty batch instead.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ log = logging.getLogger("kstore.broker")
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 60.0
 LOOK_PAUSE_S = 1.0
-"""Between looks at how far the followers have come that damage holds up. Nobody is asked for it."""
+"""The pause between checks of followers that damage blocks. These checks send no requests."""
 ASK_TIMEOUT_S = 30.0
 PIECE_BYTES = 1 << 20
 REFILL_BYTES = 8 << 20
-"""How much of a lost part is fetched before it is written."""
+"""Bytes of a lost part that are fetched before they are written."""
 LARGEST_PART_BYTES = 64 << 20
-"""Larger parts are left to the operator: one is held in memory until it is written."""
+"""Larger parts are left to the operator, because a part is in memory until it is written."""
 
 
 class _Tries:
-    """What is kept with a partition that has damage."""
+    """The state of a partition with damage."""
 
     __slots__ = ("ask_s", "given_up", "has_none", "parts", "pauses", "since_ms")
 
     def __init__(self) -> None:
         self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self.ask_s = 0.0
-        """Other replicas are not asked before."""
+        """Other replicas are not asked before this time."""
         self.parts: list[Damage] = []
         self.since_ms = 0
-        """Since when these damaged parts, and no others, are known to be there."""
+        """Since when exactly these damaged parts are known."""
         self.has_none: set[tuple[Damage, int]] = set()
-        """Parts, and the replicas that were asked and have no records there."""
+        """Part to the replicas that were asked and have no records in it."""
         self.given_up: set[Damage] = set()
-        """Those that were told to be lost."""
+        """Parts that were reported as lost."""
 
 
 class SegmentRepairs:
-    """The partitions of this broker with damage. All methods belong to the broker's loop."""
+    """The partitions of this broker with damage. All methods run on the broker's loop."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SegmentRepairs:
         self._metadata = metadata
         self._replicas = replicas
         self._peers = peers
-        self._due: dict[TopicPartition, float] = {}  # when it is tried next
+        self._due: dict[TopicPartition, float] = {}  # the time of the next attempt
         self._tries: dict[TopicPartition, _Tries] = {}
         self._told: dict[Damage | Loss, str] = {}
         self._news = asyncio.Event()
@@ -99,18 +99,18 @@ class SegmentRepairs:
         self._closed = False
 
     def note(self, place: TopicPartition) -> None:
-        """A damaged or lost part of a partition became known."""
+        """A damaged or lost part of a partition was found."""
         self._due.setdefault(place, self._tries_of(place).ask_s)
         self._wake()
 
     def note_role(self, place: TopicPartition) -> None:
-        """This broker leads or follows a partition now: others may be asked."""
+        """This broker now leads or follows a partition: other replicas may be asked."""
         if place in self._due:
             self._due[place] = self._tries_of(place).ask_s = self._node.loop.time()
             self._wake()
 
     def close(self) -> None:
-        """The broker stops; a part that is being written is waited for."""
+        """Called when the broker stops; waits for a part that is being written."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -151,11 +151,11 @@ class SegmentRepairs:
                 del self._due[place]
 
     async def _repair(self, place: TopicPartition, tries: _Tries, *, asks: bool) -> bool:
-        """Try all damaged parts of a partition once; whether to try again."""
+        """Try all damaged parts of a partition once; returns whether to try again."""
         partition = self._replicas.find(place)
         known = self._replicas.hosted.get(place)
         if partition is None or partition.log is None or known is None:
-            return True  # its role will be told
+            return True  # its role will be set later
         damaged: Log = partition.log
         if len(known.replicas) == 1:
             return False
@@ -179,7 +179,7 @@ class SegmentRepairs:
     def _tell(
         self, place: TopicPartition, part: Damage | Loss, words: str, why: str | None
     ) -> None:
-        """Say why a part could not be written again, once for each reason; None: it was."""
+        """Report why a part could not be restored, once for each reason; None: it was restored."""
         if why is None:
             self._told.pop(part, None)
         elif self._told.get(part) != why:
@@ -187,7 +187,7 @@ class SegmentRepairs:
             log.warning("%s: %s can't be restored from another replica yet: %s", place, words, why)
 
     def _holds_up_followers(self, partition: Partition) -> bool:
-        """Whether this broker leads it, with damage that followers don't get past."""
+        """Whether this broker leads it, with damage that blocks followers."""
         replication = partition.replication
         return replication is not None and any(
             (damage.first_offset, damage.next_offset) not in replication.lost_parts
@@ -197,7 +197,7 @@ class SegmentRepairs:
     async def _let_followers_on(
         self, place: TopicPartition, partition: Partition, tries: _Tries
     ) -> None:
-        """Give up what no other replica has."""
+        """Give up parts that no other replica has."""
         replication = partition.replication
         parts = partition.log.damaged_parts()
         if parts != tries.parts:
@@ -205,12 +205,12 @@ class SegmentRepairs:
             tries.has_none = {each for each in tries.has_none if each[0] in parts}
             tries.given_up.intersection_update(parts)
         if replication is None or partition.proposed_isr is not None:
-            return  # the controller may count on more replicas than this broker knows of
+            return  # the controller may know more replicas than this broker
         ends: dict[int, int | None] = {}
         for node_id in partition.replicas:
             if node_id == self._node.node_id:
                 continue
-            # What a follower got before the damage was known, it tells by its next fetch.
+            # A follower's next fetch shows what it got before the damage was known.
             follower = replication.follower(node_id)
             fetched = follower is not None and follower.last_fetch_ms > tries.since_ms
             ends[node_id] = follower.log_end_offset if follower is not None and fetched else None
@@ -218,7 +218,7 @@ class SegmentRepairs:
         offset = cut_at_damage(starts, partition.high_watermark, [*ends.values()])
         if offset is not None:
             await self._drop_uncommitted(place, partition, offset)
-            return  # it leads anew
+            return  # it leads in a new epoch
         for damage in parts:
             has_none = [(damage, node_id) in tries.has_none for node_id in ends]
             if damage.next_offset <= partition.high_watermark and nobody_has(
@@ -229,7 +229,7 @@ class SegmentRepairs:
     def _leave_committed(
         self, damaged: Log, replication: ReplicaState, damage: Damage, tries: _Tries
     ) -> None:
-        """Let followers copy on behind committed damage. What is left of it stays in the file."""
+        """Let followers continue after committed damage. The rest of it stays in the file."""
         lost = damage.first_offset, damage.next_offset
         if lost not in replication.lost_parts:
             replication.lost_parts = (*replication.lost_parts, lost)
@@ -246,7 +246,7 @@ class SegmentRepairs:
     async def _drop_uncommitted(
         self, place: TopicPartition, partition: Partition, offset: int
     ) -> None:
-        """Drop damage that is not committed, with what is behind it."""
+        """Drop uncommitted damage, with everything after it."""
         end = partition.log_end_offset
         try:
             await self._replicas.drop_uncommitted(place, offset)
@@ -264,7 +264,7 @@ class SegmentRepairs:
     async def _repair_part(
         self, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage, tries: _Tries
     ) -> str | None:
-        """Write one part again from the first replica that has it; why none has, or None."""
+        """Restore one part from the first replica that has it; returns why none has, or None."""
         if damage.size_bytes > LARGEST_PART_BYTES:
             return f"{damage.size_bytes} bytes are too many: the limit is {LARGEST_PART_BYTES}"
 
@@ -276,7 +276,7 @@ class SegmentRepairs:
                 )  # fmt: skip
             except KafkaError as problem:
                 if problem.code == ErrorCode.CORRUPT_MESSAGE:
-                    tries.has_none.add((damage, source))  # it is damaged there as well
+                    tries.has_none.add((damage, source))  # it is damaged there, too
                 raise
             why = await self._in_thread(damaged.rewrite, damage, data)
             if why is not None and _has_no_records(data, damage):
@@ -292,8 +292,8 @@ class SegmentRepairs:
     async def _refill(
         self, place: TopicPartition, damaged: Log, known: Hosted, loss: Loss
     ) -> str | None:
-        """Put a lost part back from the replicas that have it, as far as each has; why there is
-        some left, or None.
+        """Restore a lost part from the replicas that have it, as far as each has; returns why some
+        of it is missing, or None.
         """
 
         def left() -> Loss | None:
@@ -324,7 +324,9 @@ class SegmentRepairs:
         write_from: Callable[[int], Awaitable[str | None]],
         what: str,
     ) -> str | None:
-        """Write from the first replica that can give it, and say so; why none can, or None."""
+        """Write from the first replica that has the records, and report it; returns why none has,
+        or None.
+        """
         problems = []
         for source in self._sources(known):
             try:
@@ -338,7 +340,7 @@ class SegmentRepairs:
         return "; ".join(problems) or "no other replica is alive"
 
     def _sources(self, known: Hosted) -> list[int]:
-        """The other replicas that are alive: the leader first, then who is in sync."""
+        """The other live replicas: the leader first, then in-sync ones."""
         living = {*self._metadata.image.brokers} - {self._node.node_id}
         alive = {*known.replicas, known.leader} & living
         return sorted(alive, key=lambda i: (i != known.leader, i not in known.isr, i))
@@ -355,9 +357,9 @@ class SegmentRepairs:
         self, source: int, place: TopicPartition, damaged: Log, known: Hosted,
         first_offset: int, next_offset: int, most_bytes: int, *, whole: bool,
     ) -> bytes:  # fmt: skip
-        """The batches that another replica has, committed, for these offsets, from the first on; a
-        piece more than ``most_bytes`` at the most. ``whole``: nothing if only some of the offsets
-        are committed there. None of them is NetworkError. Raises KafkaError.
+        """Another replica's committed batches for these offsets, from the first on, with at most
+        one piece more than ``most_bytes``. ``whole``: nothing if only some of the offsets are
+        committed there. NetworkError if it has none of them. Raises KafkaError.
         """
         found = bytearray()
         offset = first_offset
@@ -383,13 +385,13 @@ class SegmentRepairs:
                 )
             found += taken
             if offset_after <= offset:
-                break  # it has no more of them
+                break  # it has no more
             offset = offset_after
         return bytes(found)
 
 
 def _has_no_records(data: bytes, damage: Damage) -> bool:
-    """Whether whole batches from another replica show that it has nothing of a damaged part."""
+    """Whether whole batches from another replica show that it has no records in a damaged part."""
     views = list(batches(data))
     return (
         bool(views)
@@ -399,7 +401,7 @@ def _has_no_records(data: bytes, damage: Damage) -> bool:
 
 
 def _batches_below(records: bytes, limit: int) -> tuple[bytes, int]:
-    """The whole batches that begin below an offset, and where to read on. Raises NetworkError."""
+    """The whole batches that begin below an offset, and where to continue. Raises NetworkError."""
     end, offset = 0, -1
     try:
         for view in batches(records, verify=True):

@@ -1,5 +1,6 @@
-"""What is set for the throttle of replication (KIP-73): a rate for leaders and one for followers,
-as broker configs of a running cluster, and the replicas it is for, as topic configs.
+"""The settings of the replication throttle (KIP-73): rates for leaders and for followers, which are
+broker configs that can change at run time, and the replicas that they apply to, which are topic
+configs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ThrottledReplicas:
         return names_replica(words, index, self._node.node_id)
 
     def measure(self) -> SampledRate:
-        """A new measure of bytes, over the windows that are set."""
+        """A new measure of bytes, over the configured windows."""
         config = self._node.config
         window_ms = config["replication.quota.window.size.seconds"] * 1000
         return SampledRate(config["replication.quota.window.num"], window_ms)
