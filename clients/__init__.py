@@ -1,7 +1,7 @@
 """The Kafka clients of kstore: Producer, Consumer and AdminClient, and their asyncio forms.
 
-They work with kstore and with Apache Kafka brokers. All that they take, return and raise is
-imported from here. Each name's module is imported when the name is first asked for.
+They work with kstore and with Apache Kafka brokers. Import all public names from here; each name's
+module is imported when the name is first used.
 
 May import: kstore._fast.clients, kstore._fast.record, kstore.clients.admin, kstore.clients.core,
     kstore.clients.io, kstore.config, kstore.errors, kstore.items, kstore.record, kstore.types.
@@ -257,11 +257,11 @@ _MODULES = {
     "OffsetAndTimestamp": "kstore.types",
     "TopicPartition": "kstore.types",
 }
-"""Where the names are that are neither errors nor the administration's."""
+"""The modules of names that are neither errors nor part of the admin client."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when the name is asked for."""
+    """Import the module of a name when the name is used."""
     if name not in __all__:
         raise AttributeError(f"module 'kstore.clients' has no attribute {name!r}")
     module = _MODULES.get(name)

@@ -1,8 +1,8 @@
-"""AIOConsumer: the Consumer for asyncio, on its user's loop.
+"""AIOConsumer: the Consumer for asyncio, on the user's loop.
 
-Methods that only change state (subscribe, assign, seek, pause) are plain; methods that may ask
-brokers are awaited. Settings and behaviour are those of Consumer; poll_loop.py has what poll()
-does.
+Methods that only change state (subscribe, assign, seek, pause) are plain functions; methods that
+may send requests are coroutines. Settings and behaviour are those of Consumer; poll_loop.py
+implements poll().
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ CLOSE_MS = 30_000
 
 
 class _TaskPollLoop(PollLoop[asyncio.Event]):
-    """In the user's task, on the loop that the shell runs on, too."""
+    """Polls in the user's task, on the loop that the shell also runs on."""
 
-    BUSY = "poll() is awaited already: a consumer is for one task"
+    BUSY = "poll() is already running: only one task may use a consumer"
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
         self._is_unsettled = False
 
     def subscribe(self, topics: Topics, listener: Any) -> None:
-        """The next poll waits until the topics are there."""
+        """Subscribe. The next poll waits until the topics are known."""
         super().subscribe(topics, listener)
         self._is_unsettled = True
 
@@ -82,7 +82,7 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
         if deadline_s is None:
             await event.wait()
         elif self.loop.time() >= deadline_s:
-            await asyncio.sleep(0)  # who polls without a time limit lets others run, too
+            await asyncio.sleep(0)  # let other tasks run if poll() has no time limit
             return False
         else:
             timer = self.loop.call_at(deadline_s, event.set)
@@ -127,7 +127,7 @@ class AIOConsumer:
         self._unclosed: Unclosed | None = None
 
     async def __aenter__(self) -> Self:
-        self._polls  # noqa: B018  what is wrong with the settings is raised here
+        self._polls  # noqa: B018  raises the errors of the settings
         return self
 
     async def __aexit__(
@@ -140,7 +140,7 @@ class AIOConsumer:
 
     @property
     def _polls(self) -> _TaskPollLoop:
-        """Made on the running loop when it is first needed."""
+        """Created on the running loop when it is first needed."""
         if self._begun is None:
             if self._is_closed:
                 raise RuntimeError("the client is closed")
@@ -156,7 +156,7 @@ class AIOConsumer:
 
     @property
     def _open(self) -> _TaskPollLoop:
-        """The same, for who polls; RuntimeError once the consumer is closed."""
+        """The shell, for polling. Raises RuntimeError if the consumer is closed."""
         if self._is_closed:
             raise RuntimeError("the client is closed")
         return self._polls
@@ -166,7 +166,7 @@ class AIOConsumer:
         return self._polls.shell
 
     async def _attending(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """A result of what may have to call the listener on its way."""
+        """The result of an operation that may have to call the listener meanwhile."""
         polls = self._polls
         return await polls.attending(polls.loop.create_task(coroutine))
 
@@ -217,15 +217,13 @@ class AIOConsumer:
         return await self._open.fetch(timeout_ms)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records one after the other, forever or until consumer.timeout.ms without one."""
+        """Iterate over records, forever or until consumer.timeout.ms passes without one."""
         while (records := await self._open.next_records()) is not None:
             for record in records:
                 yield record
 
     def wakeup(self) -> None:
-        """End a poll() that is awaited, or the next one, with WakeupError. Any thread may
-        call it.
-        """
+        """Make a running poll(), or the next one, raise WakeupError. Any thread may call it."""
         self._bell.is_woken = True
         if self._begun is not None:
             self._begun.loop.call_soon_threadsafe(self._bell.ring)
@@ -337,14 +335,14 @@ class AIOConsumer:
     async def committed(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None for nothing."""
+        """The group's committed offset; None if there is none."""
         return await self._shell.committed(partitions, timeout_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """For AIOProducer.send_offsets_to_transaction."""
         return self._shell.group_metadata()
 
-    # ---- the end ----
+    # ---- close ----
 
     async def close(self, timeout_ms: float = CLOSE_MS) -> None:
         """As Consumer.close."""

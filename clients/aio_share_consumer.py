@@ -1,4 +1,4 @@
-"""AIOShareConsumer: the ShareConsumer for asyncio, on the loop of its user."""
+"""AIOShareConsumer: the ShareConsumer for asyncio, on the user's loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Handler = Callable[[ShareRecord], Awaitable[object] | object]
 
 class AIOShareConsumer:
     """Reads records with the other members of a share group, for asyncio; see ShareConsumer for the
-    arguments. To be used on one loop, and by one task at a time.
+    arguments. Use it on one loop, from one task at a time.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class AIOShareConsumer:
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
-        self._shell  # noqa: B018  what is wrong with the settings is raised here
+        self._shell  # noqa: B018  raises the errors of the settings
         return self
 
     async def __aexit__(
@@ -64,7 +64,7 @@ class AIOShareConsumer:
 
     @property
     def _shell(self) -> ShareShell:
-        """Made on the running loop when it is first needed."""
+        """Created on the running loop when it is first needed."""
         if self._is_closed:
             raise RuntimeError("the client is closed")
         if self._begun is None:
@@ -80,14 +80,14 @@ class AIOShareConsumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Items[str]) -> None:
-        """As ShareConsumer.subscribe. ValueError for an empty list: that is `unsubscribe()`."""
+        """As ShareConsumer.subscribe. Raises ValueError for an empty list: use `unsubscribe()`."""
         names = names_of(topics)
         if not names:
             raise ValueError("there are no topics to subscribe to: use unsubscribe()")
         self._shell.subscribe(names)
 
     async def unsubscribe(self) -> None:
-        """Release the records that are held, leave the group, and read nothing."""
+        """Release the held records, leave the group, and read nothing."""
         await self._shell.unsubscribe()
         await self._tell()
 
@@ -96,7 +96,7 @@ class AIOShareConsumer:
         return self._shell.topics
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that this member reads; others may read the same."""
+        """The partitions that this member reads; other members may read the same ones."""
         return self._shell.assignment()
 
     # ---- records ----
@@ -123,7 +123,7 @@ class AIOShareConsumer:
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord]:
         """As iteration over a ShareConsumer. Use contextlib.aclosing, or close the consumer, to
-        have the records released that the loop did not come to: Python ends the iteration later.
+        release the records that the loop did not reach: Python ends the iteration later.
         """
         timeout_ms = self._settings["consumer.timeout.ms"]
         try:
@@ -139,7 +139,7 @@ class AIOShareConsumer:
         self, handler: Handler, *, on_error: OnError = AcknowledgeType.RELEASE,
         idle_ms: float | None = None,
     ) -> None:  # fmt: skip
-        """As ShareConsumer.run. What the handler returns is awaited if it can be."""
+        """As ShareConsumer.run. The handler may return an awaitable."""
         try:
             while records := await self._polled(idle_ms, self._limit):
                 for record in records:
@@ -157,7 +157,7 @@ class AIOShareConsumer:
             answer = handler(record)
             if inspect.isawaitable(answer):
                 await answer
-        except Exception as error:  # noqa: BLE001  what it means is the user's choice
+        except Exception as error:  # noqa: BLE001  the user chooses how to handle it
             return verdict(on_error, record, error)
         return AcknowledgeType.ACCEPT
 
@@ -205,7 +205,7 @@ class AIOShareConsumer:
         shell.flush()
 
     def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """As ShareConsumer's; what the callback returns is awaited if it can be."""
+        """As ShareConsumer's; the callback may return an awaitable."""
         self._callback = callback
 
     async def _tell(self) -> None:
@@ -220,7 +220,7 @@ class AIOShareConsumer:
         """As ShareConsumer.acquisition_lock_timeout_ms."""
         return self._shell.lock_timeout_ms
 
-    # ---- the end ----
+    # ---- close ----
 
     async def close(self, timeout_ms: float = CLOSE_MS) -> None:
         """As ShareConsumer.close."""

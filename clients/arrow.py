@@ -1,4 +1,4 @@
-"""Consumed records as a `pyarrow.RecordBatch`. pyarrow is imported at the first call."""
+"""Consumed records as a `pyarrow.RecordBatch`. pyarrow is imported by the first call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def record_batch(
 ) -> pyarrow.RecordBatch:
     """Columns topic (dictionary<int32, string>), partition int32, offset int64, timestamp int64
     (ms, -1 for none), key binary, value binary, and headers list<struct<key: string, value:
-    binary>> if asked for. `runs` says how many rows in a row came from where.
+    binary>> if requested. `runs` has the partition of each run of rows, and its number of rows.
     """
     import pyarrow as pa
 
@@ -39,7 +39,9 @@ def record_batch(
 
 
 def _repeated(runs: Sequence[tuple[int, int]]) -> Any:
-    """An int32 array of each value so many times. Without numpy, which pyarrow does not bring."""
+    """An int32 array that repeats each value so many times. It does not use numpy, which pyarrow
+    does not install.
+    """
     import pyarrow as pa
 
     data = b"".join(value.to_bytes(4, sys.byteorder) * count for value, count in runs)

@@ -1,5 +1,5 @@
-"""Rows of Arrow as the accumulator takes them: the addresses of their columns. pyarrow is imported
-at the first call, never with the package.
+"""Arrow rows in the form of the accumulator: the addresses of their columns. pyarrow is imported by
+the first call, not with the package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ColumnRun:
     def rows(
         self, start: int = 0
     ) -> Iterator[tuple[bytes | None, bytes | None, int | None, list[Any]]]:
-        """Value, key, timestamp and headers of each row from the start on, as Python objects."""
+        """Value, key, timestamp and headers of each row from `start` on, as Python objects."""
         columns = self.owner
         for n in range(start, self.count):
             headers = self.headers[n].as_py() if self.headers is not None else None
@@ -46,8 +46,8 @@ def _encoded(cell: Any) -> bytes | None:
 
 
 def column_runs(batch: Any) -> Iterator[ColumnRun]:
-    """The rows of a RecordBatch or a Table, batch by batch. ValueError without a column value, for
-    columns of other types than binary and text, or missing timestamps.
+    """The rows of a RecordBatch or a Table, batch by batch. Raises ValueError if there is no column
+    value, a column is neither binary nor text, or a timestamp is missing.
     """
     pa = need_pyarrow()
 
@@ -89,7 +89,9 @@ def _timestamps(pa: Any, column: Any) -> Any:
         column = column.cast(pa.timestamp("ms"))
     column = column.cast(pa.int64())
     if column.null_count:
-        raise ValueError("the Arrow column timestamp has nulls: give every row one, or none")
+        raise ValueError(
+            "the Arrow column timestamp has nulls: set it for all rows, or omit the column"
+        )
     return column
 
 

@@ -1,8 +1,8 @@
-"""Consumer: reads records of partitions that it is given or that its group gives it.
+"""Consumer: reads records of partitions that the user or its group assigns.
 
-All that waits for brokers runs on a loop in a thread of its own (io/consumer_shell.py); records are
-handed out in the caller's thread, from what was fetched ahead. What poll() does stands in
-poll_loop.py; AIOConsumer, in aio_consumer.py, is the same for asyncio.
+Requests run on a loop in the consumer's own thread (io/consumer_shell.py). The caller's thread
+takes records that were prefetched. poll_loop.py implements poll(); aio_consumer.py has AIOConsumer,
+the same for asyncio.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ CLOSE_MS = 30_000
 
 
 class _ThreadPollLoop(PollLoop[threading.Event]):
-    """In the user's thread; what it awaits blocks the thread."""
+    """Polls in the user's thread; an await blocks the thread."""
 
-    BUSY = "poll() is running already: a consumer is for one thread"
+    BUSY = "poll() is already running: only one thread may use a consumer"
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Consumer:
     # ---- the thread ----
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """A result from the loop."""
+        """The result of a coroutine on the loop."""
         self._bell.attention = True
         return self._thread.run(coroutine)
 
@@ -176,13 +176,13 @@ class Consumer:
         return self._run(_called(function, *arguments, **options))
 
     def _run_attending(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """As `_run`, for what may have to call the listener in this thread."""
+        """As `_run`, for an operation that may have to call the listener in this thread."""
         self._bell.attention = True
         future = asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
         return _finished(self._polls.attending(future))
 
     def _polled(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """A result of the poll loop, in this thread."""
+        """The result of the poll loop, in this thread."""
         if self._thread.is_closed:
             coroutine.close()
             raise RuntimeError("the client is closed")
@@ -191,7 +191,7 @@ class Consumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | Any = None) -> None:
-        """Read topics by name, or all topics whose whole names match a regular expression, in place
+        """Read topics by name, or all topics whose whole names match a regular expression, instead
         of the former ones. The listener is called when partitions are assigned and revoked.
 
         Without a group: raises UnknownTopicOrPartitionError if a topic does not exist within
@@ -252,12 +252,12 @@ class Consumer:
         return self._polled(self._polls.fetch(timeout_ms))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records one after the other, forever or until consumer.timeout.ms without one."""
+        """Iterate over records, forever or until consumer.timeout.ms passes without one."""
         while (records := self._polled(self._polls.next_records())) is not None:
             yield from records
 
     def wakeup(self) -> None:
-        """End a running poll(), or the next one, with WakeupError. Any thread may call it."""
+        """Make a running poll(), or the next one, raise WakeupError. Any thread may call it."""
         self._bell.is_woken = True
         self._bell.ring()
 
@@ -315,7 +315,7 @@ class Consumer:
         return [row.tp for row in rows if row.paused]
 
     def current_lag(self, tp: TopicPartition) -> int | None:
-        """Offsets from the position to the end that the last fetch reported; None if it is
+        """The number of offsets from the position to the end that the last fetch reported; None if
         unknown.
         """
         return self._shell.current_lag(TopicPartition(*tp))
@@ -359,8 +359,8 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets for the group, by default the positions. An offset is that of the next
-        record to read.
+        """Commit offsets for the group, by default the positions. An offset is the offset of the
+        next record to read.
 
         Raises InvalidGroupIdError without group.id, CommitFailedError if the partitions may already
         belong to another member, and errors that retries for default.api.timeout.ms did not solve.
@@ -386,14 +386,14 @@ class Consumer:
     def committed(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None for nothing."""
+        """The group's committed offset; None if there is none."""
         return self._run(self._shell.committed(partitions, timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """For Producer.send_offsets_to_transaction."""
         return self._do(self._shell.group_metadata)
 
-    # ---- the end ----
+    # ---- close ----
 
     def close(self, timeout_ms: float = CLOSE_MS) -> None:
         """Commit the positions (enable.auto.commit), leave the group, close the connections. The
@@ -417,11 +417,11 @@ async def _called(function: Callable[..., T], *arguments: Any, **options: Any) -
 
 
 def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives that blocks where it waits: it runs in this thread, without a loop."""
+    """The result of a coroutine whose awaits block: it runs in this thread, without a loop."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         result: T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("what a Consumer's poll() awaits must block: it gave control away")
+    raise RuntimeError("a coroutine in Consumer's poll() must block, but it yielded")

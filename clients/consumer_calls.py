@@ -1,4 +1,6 @@
-"""What the user's side of both consumers shares: taking records, listener calls, interceptors."""
+"""What Consumer and AIOConsumer share: argument checks, record batches, listener calls,
+interceptors.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,18 @@ _log = logging.getLogger("kstore.clients.consumer")
 
 
 class WakeupError(Exception):
-    """Raised by a poll() that wakeup() has ended."""
+    """Raised by a poll() that wakeup() has interrupted."""
 
 
 def log_truncation(lost: LostRecords) -> None:
-    """What a consumer does without on_truncation."""
+    """The default for on_truncation."""
     _log.warning("%s", lost)
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees records before the user does (interceptor.classes). What it raises is logged."""
+    """Sees records before the user does (interceptor.classes). Exceptions that it raises are
+    logged.
+    """
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """Return the records that poll() returns instead of these."""
@@ -70,7 +74,7 @@ class ConsumerInterceptor(Protocol):
 
 
 class Interceptors:
-    """All of them, in their order."""
+    """Several interceptors, called in order."""
 
     def __init__(self, given: Sequence[Any]) -> None:
         self._all: list[ConsumerInterceptor] = [
@@ -81,28 +85,28 @@ class Interceptors:
         return bool(self._all)
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """What is left of them, or became of them."""
+        """The records that the interceptors return."""
         for item in self._all:
             try:
                 records = item.on_consume(records)
-            except Exception:  # noqa: BLE001  as Kafka does, no record is lost for it
+            except Exception:  # noqa: BLE001  as in Kafka, no record is lost because of it
                 _log.exception("interceptor %r failed in on_consume", item)
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all."""
+        """Call on_commit of all."""
         for item in self._all:
             try:
                 item.on_commit(offsets)
-            except Exception:  # noqa: BLE001  as Kafka does, no record is lost for it
+            except Exception:  # noqa: BLE001  as in Kafka, no record is lost because of it
                 _log.exception("interceptor %r failed in on_commit", item)
 
     def close(self) -> None:
-        """Tell all."""
+        """Close all."""
         for item in self._all:
             try:
                 item.close()
-            except Exception:  # noqa: BLE001  as Kafka does, no record is lost for it
+            except Exception:  # noqa: BLE001  as in Kafka, no record is lost because of it
                 _log.exception("interceptor %r failed in close", item)
 
 
@@ -111,8 +115,8 @@ def consumer_settings(
     topics: Sequence[str],
     keywords: Mapping[str, Any],
 ) -> tuple[ClientSettings, tuple[str, ...]]:
-    """The settings, and the topics to subscribe to. A first argument that is no mapping is
-    bootstrap.servers, unless these are given as a keyword: it is a topic then.
+    """The settings, and the topics to subscribe to. A first argument that is not a mapping is
+    bootstrap.servers. If bootstrap_servers is also given as a keyword, it is a topic.
     """
     if config is not None and not isinstance(config, Mapping) and "bootstrap_servers" in keywords:
         named = [config] if isinstance(config, str) else items_of("topics", config, str, NAMES)
@@ -123,8 +127,8 @@ def consumer_settings(
 
 
 def topics_of(topics: Topics) -> Topics:
-    """What a user subscribes to; of names a list, which is empty if there are none. TypeError for
-    one string.
+    """What to subscribe to: a pattern, or a list of names, which may be empty. Raises TypeError for
+    a single string.
     """
     if isinstance(topics, (re.Pattern, SubscriptionPattern)):
         return topics
@@ -132,7 +136,7 @@ def topics_of(topics: Topics) -> Topics:
 
 
 def subscribe(subscription: SubscriptionState, topics: Topics) -> None:
-    """Put a user's wish into the subscription."""
+    """Apply a user's call to the subscription."""
     if isinstance(topics, (re.Pattern, SubscriptionPattern)):
         subscription.subscribe_pattern(topics)
     else:
@@ -140,14 +144,14 @@ def subscribe(subscription: SubscriptionState, topics: Topics) -> None:
 
 
 def listener_of(listener: Any) -> RebalanceListener | None:
-    """The listener, whose methods may be a part of RebalanceListener's."""
+    """The listener; an object may have only some of RebalanceListener's methods."""
     if listener is None or isinstance(listener, RebalanceListener):
         return listener
     return _Partial(listener)
 
 
 class _Partial(RebalanceListener):
-    """A listener that is no RebalanceListener: the methods that it has are called."""
+    """Adapts a listener that is not a RebalanceListener: calls the methods that it has."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -166,7 +170,7 @@ class _Partial(RebalanceListener):
 
 
 def take_whole(shell: ConsumerShell) -> dict[TopicPartition, RecordSet]:
-    """What waits, as whole record sets, one for each partition."""
+    """The fetched records as whole record sets, one for each partition."""
     found: dict[TopicPartition, RecordSet] = {}
     while True:
         records = shell.inbox.head(raising=not found)
@@ -181,7 +185,7 @@ def take_whole(shell: ConsumerShell) -> dict[TopicPartition, RecordSet]:
 
 
 def no_arrow(*, headers: bool) -> pyarrow.RecordBatch:
-    """A batch of no rows, with the columns of the others."""
+    """A batch without rows, with the same columns."""
     from kstore._fast.record.columns import Columns
     from kstore.clients.arrow import record_batch
 
@@ -191,7 +195,7 @@ def no_arrow(*, headers: bool) -> pyarrow.RecordBatch:
 def take_arrow(
     shell: ConsumerShell, max_records: int, *, headers: bool
 ) -> pyarrow.RecordBatch | None:
-    """What waits as a pyarrow.RecordBatch; None: nothing does."""
+    """The fetched records as a pyarrow.RecordBatch; None if there are none."""
     from kstore._fast.record.columns import Columns
     from kstore.clients.arrow import record_batch
 
@@ -213,5 +217,5 @@ def take_arrow(
 
 
 def _is_much(columns: Any, records: FetchedRecords) -> bool:
-    """Whether another answer would make the batch larger than what stays in the caches."""
+    """Whether another response would make the batch too large for the CPU caches."""
     return len(columns.value.data) + records.size_bytes > 1_048_576

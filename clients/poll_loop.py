@@ -1,9 +1,9 @@
-"""What poll() does, for Consumer and AIOConsumer alike: listener calls, commit callbacks, wakeup,
-taking records, interceptors, and waiting for them.
+"""Implements poll() for Consumer and AIOConsumer: listener calls, commit callbacks, wakeup, taking
+records, interceptors, and waiting for records.
 
-It is written once, with `await`. AIOConsumer runs it on its user's loop. Consumer runs it in its
-user's thread, where nothing that is awaited gives control away: it blocks the thread instead. How
-each of them waits is all that their subclasses say.
+The code is written once, with `await`. AIOConsumer runs it on its user's loop. Consumer runs it in
+its user's thread, where an await blocks the thread and never yields. Subclasses define only how to
+wait.
 """
 
 from __future__ import annotations
@@ -51,12 +51,16 @@ E = TypeVar("E", threading.Event, asyncio.Event)
 
 
 class Bell(Generic[E]):
-    """Wakes who polls. It holds no consumer: one that nobody has can be collected."""
+    """Wakes the poll. It has no reference to the consumer, so an unused consumer can be garbage
+    collected.
+    """
 
     def __init__(self, event: E) -> None:
         self.event: E = event
         self.attention = False
-        """Something other than records may have come: iteration looks at it before going on."""
+        """Something other than records may have arrived: iteration checks it before it
+        continues.
+        """
         self.is_woken = False
         """wakeup() was called, and no poll() has raised for it yet."""
 
@@ -67,26 +71,26 @@ class Bell(Generic[E]):
 
 
 class Running(Protocol[T_co]):
-    """Something that runs on the shell's loop: a Task, or a Future of another thread."""
+    """An operation on the shell's loop: a Task, or a Future of another thread."""
 
     def add_done_callback(self, function: Callable[[Any], object], /) -> object:
-        """Call it when this is done."""
+        """Call the function when this is done."""
 
     def cancel(self) -> object:
-        """Have it end."""
+        """Cancel it."""
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether it is done."""
 
     def result(self) -> T_co:
-        """What it gave, or raise what it raised."""
+        """Return its result, or raise its exception."""
 
 
 class PollLoop(ABC, Generic[E]):
-    """Polls on behalf of one consumer's user, who is one thread or one task."""
+    """Polls for the user of one consumer: one thread or one task."""
 
     BUSY = ""
-    """The error of two that poll at one time."""
+    """The error if two poll at the same time."""
 
     def __init__(
         self,
@@ -105,19 +109,21 @@ class PollLoop(ABC, Generic[E]):
         self._callbacks: deque[Callable[[], object]] = deque()
         self._is_polling = False
 
-    # ---- how its user waits ----
+    # ---- how the user waits ----
 
     @abstractmethod
     def _time_s(self) -> float:
-        """Now, on the clock of deadlines."""
+        """The current time, on the clock of deadlines."""
 
     @abstractmethod
     async def _begin(self) -> None:
-        """A poll begins: the shell fetches from the first one on."""
+        """A poll begins. The shell starts to fetch with the first one."""
 
     @abstractmethod
     async def _rung(self, deadline_s: float | None) -> bool:
-        """Wait until the bell rings or the deadline is over; False if it was over before."""
+        """Wait until the bell rings or the deadline passes; False if the deadline had passed
+        before.
+        """
 
     @abstractmethod
     async def _call(self, call: ListenerCall) -> None:
@@ -125,7 +131,7 @@ class PollLoop(ABC, Generic[E]):
 
     @abstractmethod
     def _raised(self) -> None:
-        """Tell the shell that the user sees an error."""
+        """Report to the shell that the user gets an error."""
 
     # ---- records ----
 
@@ -136,7 +142,7 @@ class PollLoop(ABC, Generic[E]):
         return self._shown(await self._taken(timeout_ms, lambda: take(limit)) or [])
 
     def _shown(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """As the user sees them."""
+        """The records as the user gets them."""
         if self._deserializers:
             records = self._deserializers.on_consume(records)
         if self._interceptors and records:
@@ -160,8 +166,8 @@ class PollLoop(ABC, Generic[E]):
         return await self._taken(timeout_ms, lambda: take_whole(self.shell)) or {}
 
     async def next_records(self) -> Iterable[ConsumerRecord] | None:
-        """For iteration: records to hand out one after the other before it asks again; None when
-        consumer.timeout.ms went by without one.
+        """For iteration: records to return one by one before the next call; None if
+        consumer.timeout.ms passed without one.
         """
         if self._interceptors or self._deserializers:
             taken = await self._taken(self._iteration_ms, lambda: self.shell.inbox.take(1))
@@ -181,7 +187,7 @@ class PollLoop(ABC, Generic[E]):
             raise corrupt(fetched, error) from None
 
     async def _taken(self, timeout_ms: float | None, take: Callable[[], T]) -> T | None:
-        """What `take` gives, as soon as that is something; None when time is up."""
+        """The result of `take` as soon as there is one; None at the deadline."""
         if self._is_polling:
             raise RuntimeError(self.BUSY)
         self._is_polling = True
@@ -208,7 +214,7 @@ class PollLoop(ABC, Generic[E]):
     # ---- what else poll() does ----
 
     async def _attend(self) -> None:
-        """What is to be done besides handing out records."""
+        """Do everything except return records."""
         if self.bell.is_woken:
             self.bell.is_woken = False
             raise WakeupError("wakeup() was called")
@@ -224,7 +230,7 @@ class PollLoop(ABC, Generic[E]):
             group.raise_error()
 
     async def _call_listener(self) -> Exception | None:
-        """Let partitions change hands; what the listener raised first, if anything."""
+        """Assign and revoke partitions; returns the first exception of the listener, if any."""
         calls = self.shell.calls
         problem = None
         if calls.wants_poll:
@@ -240,7 +246,9 @@ class PollLoop(ABC, Generic[E]):
         return problem
 
     async def attending(self, running: Running[T]) -> T:
-        """The result of what may need the listener on its way: leaving a group, and closing."""
+        """The result of an operation that may call the listener meanwhile: leaving a group, and
+        closing.
+        """
         ring = self.bell.ring
         running.add_done_callback(lambda _: ring())
         problem: Exception | None = None
@@ -257,16 +265,16 @@ class PollLoop(ABC, Generic[E]):
         return found
 
     def subscribe(self, topics: Topics, listener: Any) -> None:
-        """Put a user's wish into the subscription; on the shell's loop."""
+        """Apply a user's call to the subscription, on the shell's loop."""
         subscribe(self.shell.subscription, topics)
         self.shell.calls.listener = listener_of(listener)
 
-    # ---- commits that nobody waits for ----
+    # ---- asynchronous commits ----
 
     async def commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
     ) -> None:
-        """Commit on the shell's loop. The callback, and the interceptors, hear of it in poll()."""
+        """Commit on the shell's loop. poll() calls the callback and the interceptors."""
         error: Exception | None = None
         try:
             await self.shell.own_group().commit_once(offsets)
@@ -283,6 +291,6 @@ class PollLoop(ABC, Generic[E]):
         self.bell.ring()
 
     def run_callbacks(self) -> None:
-        """Tell the user of the commits that have ended."""
+        """Call the callbacks of commits that are done."""
         while self._callbacks:
             self._callbacks.popleft()()

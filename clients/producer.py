@@ -1,8 +1,8 @@
 """Producer and AIOProducer put records into batches, and send batches to the leaders of their
 partitions.
 
-`send` encodes a record into the open batch of its partition in the caller's thread. The loop (a
-thread of the Producer's own, or the running loop of an AIOProducer) sends batches that are full or
+`send` encodes a record into the open batch of its partition in the caller's thread. The loop (in
+the Producer's own thread, or the running loop of an AIOProducer) sends batches that are full or
 have lingered. See kstore/_fast/clients/send_path.pyx, core/sender.py and io/sender.py.
 """
 
@@ -36,13 +36,15 @@ _Callback = Callable[[Delivery], object] | None
 _Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 _Arguments = tuple[str, Any, Any, int | None, int | None, Any, int | None, _Callback]
 _marks = itertools.count(1)
-# Records of one send_many between two looks at the loop.
+# The number of records of a send_many between two visits to the loop.
 MANY = 100_000
 RECORDS = "records of producers that were not closed"
 
 
 class _Face:
-    """What both producers share: settings, interceptors, and the forms that a record comes in."""
+    """What both producers share: settings, interceptors, and the conversion of arguments to
+    records.
+    """
 
     def __init__(self, config: _Config, keywords: Mapping[str, Any], interceptors: Any) -> None:
         self.settings: ClientSettings = client_settings("producer", config, keywords)
@@ -52,11 +54,11 @@ class _Face:
         self.interceptors = Interceptors(given)
         self.serializers = Serializers(self.settings)
         self.is_plain = not self.interceptors and not self.serializers
-        """Records go to the log as they are given."""
+        """Whether records are sent without interceptors and serializers."""
         self.accumulator = new_accumulator(self.settings)
 
     def arguments(self, topic: Any, rest: tuple[Any, ...]) -> _Arguments:
-        """The arguments of SendPath.append, out of those of send."""
+        """The arguments of SendPath.append from the arguments of send."""
         record = topic
         if not isinstance(record, ProducerRecord):
             if not isinstance(topic, str):
@@ -83,7 +85,7 @@ class _Face:
         )  # fmt: skip
 
     def deadline_ms(self) -> int:
-        """Until when a call may wait that begins now."""
+        """The deadline of a call that starts now."""
         return monotonic_ms() + int(self.settings["max.block.ms"])
 
 
@@ -139,7 +141,7 @@ class Producer(SendPath):
             self._end(lambda: self._shell.leave(error))
 
     def _send_slowly(self, topic: Any, *rest: Any) -> Delivery:
-        """What `send` could not do at once."""
+        """The part of `send` that could not be done at once."""
         arguments = self._face.arguments(topic, rest)
         deadline_ms = self._face.deadline_ms()
         while (delivery := self.append(*arguments)) is None:
@@ -211,11 +213,11 @@ class Producer(SendPath):
         return Deliveries(dict.fromkeys(touched), total)
 
     def flush(self, timeout: float | None = None, *, raise_errors: bool = True) -> None:
-        """Send everything, and wait until every record is delivered or given up. Raises
+        """Send everything, and wait until every record is delivered or has failed. Raises
         TimeoutError after timeout seconds.
 
-        Raises the first error of a record that was given up since the last flush, unless
-        raise_errors is False; each Delivery has its own error in any case.
+        Raises the first error of a record that has failed since the last flush, unless raise_errors
+        is False; each Delivery also has its own error.
         """
         self._thread.run(_within(self._shell.flush(), timeout))
         error = self._shell.take_error()
@@ -227,8 +229,8 @@ class Producer(SendPath):
         return self._thread.run(self._shell.partitions_for(topic))
 
     def init_transactions(self) -> None:
-        """Call it once, before the first transaction: it ends what an earlier producer with the
-        same transactional.id has left open, and fences that producer.
+        """Call this once, before the first transaction. It ends a transaction that an earlier
+        producer with the same transactional.id has left open, and fences that producer.
         """
         self._thread.run(self._shell.need_transactions().init())
 
@@ -255,8 +257,8 @@ class Producer(SendPath):
         self._thread.run(self._shell.need_transactions().abort())
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush for at most timeout seconds, give up the rest, and end. Raises the errors of flush;
-        the producer is closed in any case.
+        """Flush for at most timeout seconds, fail the remaining records, and stop. Raises the
+        errors of flush; the producer is closed in any case.
         """
         self._end(lambda: self._shell.close(timeout))
         error = self._shell.take_error()
@@ -332,7 +334,7 @@ class AIOProducer:
                 topic, value, key, partition, timestamp, headers, offset, on_delivery
             )
             if delivery is not None:
-                if accumulator.woken:  # a batch is ready: let it go
+                if accumulator.woken:  # a batch is full: let the loop send it
                     await asyncio.sleep(0)
                 return delivery
         rest = (value, key, partition, timestamp, headers, offset, on_delivery)
@@ -351,7 +353,7 @@ class AIOProducer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Deliveries:
-        """As Producer.send_many; other tasks of the loop run in between."""
+        """As Producer.send_many; other tasks run in between."""
         values, keys = _lists(values, keys)
         mark, touched, at = next(_marks), list[ProducerBatch](), 0
         where = -1 if partition is None else partition
@@ -381,7 +383,7 @@ class AIOProducer:
             raise error
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; waits for metadata up to max.block.ms."""
+        """The number of partitions of a topic; waits for metadata up to max.block.ms."""
         return await self._shell.partitions_for(topic)
 
     async def init_transactions(self) -> None:

@@ -47,10 +47,10 @@ class Deliveries:
     def __init__(self, batches: Iterable[ProducerBatch], count: int) -> None:
         self._batches = list(batches)
         self.count = count
-        """How many records."""
+        """The number of records."""
 
     def _ends(self) -> Iterable[ProducerBatch]:
-        """The batches where the records are now."""
+        """The batches that contain the records now."""
         rest = list(self._batches)
         while rest:
             batch = rest.pop()
@@ -61,17 +61,17 @@ class Deliveries:
 
     @property
     def done(self) -> bool:
-        """Whether all were delivered or given up."""
+        """Whether all are delivered or failed."""
         return all(batch.done for batch in self._ends())
 
     @property
     def error(self) -> Exception | None:
-        """The first reason why some were given up."""
+        """The first error; None if there is none."""
         return next((batch.error for batch in self._ends() if batch.error is not None), None)
 
     def result(self, timeout: float | None = None) -> int:
-        """Wait (timeout in seconds, for each batch) until all are done; return their number, or
-        raise the first error.
+        """Wait (timeout in seconds, for each batch) until all are done. Returns their number, or
+        raises the first error.
         """
         for batch in self._batches:
             Delivery.of(batch, 0).wait(timeout)
@@ -97,8 +97,8 @@ class Deliveries:
 
 
 class ProducerInterceptor(Protocol):
-    """What an object in `interceptors` may have. Methods that it lacks are not called. What it
-    raises is logged and otherwise ignored, as in Kafka.
+    """The methods that an object in `interceptors` may have. Missing methods are not called.
+    Exceptions are logged and otherwise ignored, as in Kafka.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -107,11 +107,11 @@ class ProducerInterceptor(Protocol):
         """
 
     def on_acknowledgement(self, delivery: Delivery) -> None:
-        """The record was delivered or given up. Called in the thread of the client's loop."""
+        """The record was delivered or failed. Called in the thread of the client's loop."""
 
 
 class Interceptors:
-    """The interceptors of a producer, in their order."""
+    """Several interceptors of a producer, called in order."""
 
     def __init__(self, given: Sequence[Any]) -> None:
         self._objects = [_object(item) for item in given]
@@ -120,12 +120,12 @@ class Interceptors:
         return bool(self._objects)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as the last of them leaves it."""
+        """The record after the last interceptor."""
         for item in self._objects:
             if hasattr(item, "on_send"):
                 try:
                     record = item.on_send(record)
-                except Exception:  # noqa: BLE001 - it is told, and sending continues
+                except Exception:  # noqa: BLE001 - it is logged, and sending continues
                     _log.exception("the interceptor %r failed in on_send", item)
         return record
 
@@ -135,7 +135,7 @@ class Interceptors:
             if hasattr(item, "on_acknowledgement"):
                 try:
                     item.on_acknowledgement(delivery)
-                except Exception:  # noqa: BLE001 - it is told, and sending continues
+                except Exception:  # noqa: BLE001 - it is logged, and sending continues
                     _log.exception("the interceptor %r failed in on_acknowledgement", item)
 
 

@@ -1,9 +1,9 @@
-"""Serializers and deserializers of keys and values: callables, of the user's or of any schema
-library, that producers and consumers call.
+"""Serializers and deserializers of keys and values: callables of the user or of any schema library
+that producers and consumers call.
 
 A callable gets the object, or the bytes. If its second parameter is called ctx or context, it also
-gets a SerializationContext, as confluent-kafka's serializers do. It is never called with null,
-which stays null.
+gets a SerializationContext, as confluent-kafka's serializers do. It is not called for null, which
+stays null.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Convert = Callable[[Any, str, Any], Any] | None
 
 @dataclass(frozen=True, slots=True)
 class SerializationContext:
-    """Where an object goes, or where its bytes come from."""
+    """The topic and the field of an object or of its bytes."""
 
     topic: str
     field: str
@@ -38,7 +38,7 @@ class SerializationContext:
 
 
 class Serializers:
-    """key.serializer and value.serializer of a producer; false where there are none."""
+    """key.serializer and value.serializer of a producer; false if there are none."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._key = _converter(settings, "key.serializer", "key")
@@ -48,7 +48,7 @@ class Serializers:
         return self._key is not None or self._value is not None
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record with bytes. What a serializer raises goes to the caller of send."""
+        """The record with bytes. Exceptions of a serializer propagate to the caller of send."""
         key, value, topic = record.key, record.value, record.topic
         if self._key is not None and key is not None:
             key = self._key(key, topic, record.headers)
@@ -58,7 +58,7 @@ class Serializers:
 
 
 class Deserializers:
-    """key.deserializer and value.deserializer of a consumer; false where there are none."""
+    """key.deserializer and value.deserializer of a consumer; false if there are none."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.key = _converter(settings, "key.deserializer", "key")
@@ -68,7 +68,7 @@ class Deserializers:
         return self.key is not None or self.value is not None
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[Any]:
-        """The records, whose keys and values are made when they are first asked for."""
+        """The records; their keys and values are deserialized when they are first read."""
         return [DeserializedRecord(record, self) for record in records]
 
 
@@ -81,7 +81,7 @@ class DeserializedRecord:
 
     def __init__(self, record: ConsumerRecord, by: Deserializers) -> None:
         self.record = record
-        """As it was read, with the bytes."""
+        """The record as it was read, with bytes."""
         self._by = by
         self._key: Any = _NOT_MADE
         self._value: Any = _NOT_MADE
@@ -137,7 +137,7 @@ class DeserializedRecord:
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch in which it was written, -1 for unknown."""
+        """The leader epoch in which it was written, -1 if unknown."""
         return self.record.leader_epoch
 
     @property
@@ -153,7 +153,7 @@ class DeserializedRecord:
 
 def _converter(settings: Mapping[str, Any], name: str, field: str) -> _Convert:
     given = settings[name]
-    if given is None or isinstance(given, str):  # the name of a class of Java
+    if given is None or isinstance(given, str):  # the name of a Java class
         return None
     if not callable(given):
         raise ConfigError(f"{name} is {given!r}; it must be a callable", key=name)
@@ -165,6 +165,6 @@ def _converter(settings: Mapping[str, Any], name: str, field: str) -> _Convert:
 def _takes_context(given: Callable[..., Any]) -> bool:
     try:
         parameters = list(inspect.signature(given).parameters)
-    except ValueError:  # a type or function of C that tells nothing
+    except ValueError:  # a type or C function without a signature
         return False
     return len(parameters) > 1 and parameters[1] in _CONTEXT_NAMES

@@ -1,5 +1,6 @@
 """ShareConsumer: reads records of topics together with the other members of a share group
-(KIP-932). What happens on its loop is in io/share/; aio_share_consumer.py is the same for asyncio.
+(KIP-932). io/share/ has the part that runs on its loop; aio_share_consumer.py is the same for
+asyncio.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class ShareConsumer:
             self.unsubscribe()
 
     def unsubscribe(self) -> None:
-        """Release the records that are held, leave the group, and read nothing."""
+        """Release the held records, leave the group, and read nothing."""
         self._thread.run(self._shell.unsubscribe())
         self._tell()
 
@@ -109,13 +110,13 @@ class ShareConsumer:
         return self._shell.topics
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that this member reads; others may read the same."""
+        """The partitions that this member reads; other members may read the same ones."""
         return self._do(self._shell.assignment)
 
     # ---- records ----
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ShareRecord]:
-        """Up to max_records (max.poll.records) records as soon as there are any; empty when
+        """Up to max_records (max.poll.records) records as soon as there are any; empty if
         timeout_ms is over.
 
         Accepts the records of the previous poll. With share.acknowledgement.mode=explicit it does
@@ -135,9 +136,9 @@ class ShareConsumer:
         return shown(rows, self._deserializers)
 
     def __iter__(self) -> Iterator[ShareRecord]:
-        """Records one after the other, forever or until consumer.timeout.ms without one. In
-        implicit mode a record is accepted when the loop asks for the next one. When the loop ends
-        early, the current record and the ones after it are released.
+        """Iterate over records, forever or until consumer.timeout.ms passes without one. In
+        implicit mode a record is accepted when the loop asks for the next one. If the loop ends
+        early, the current record and the later ones are released.
         """
         timeout_ms = self._settings["consumer.timeout.ms"]
         try:
@@ -164,7 +165,7 @@ class ShareConsumer:
         function of the record and the exception that returns a type.
 
         Returns after wakeup(), or after idle_ms without a record. Any other exception of the
-        handler, such as KeyboardInterrupt, ends it; that record and the later ones are released.
+        handler, such as KeyboardInterrupt, propagates; that record and the later ones are released.
         """
         try:
             while records := self._polled(idle_ms, self._limit):
@@ -179,7 +180,7 @@ class ShareConsumer:
     def _handled(self, handler: Handler, record: ShareRecord, on_error: OnError) -> AcknowledgeType:
         try:
             handler(record)
-        except Exception as error:  # noqa: BLE001  what it means is the user's choice
+        except Exception as error:  # noqa: BLE001  the user chooses how to handle it
             return verdict(on_error, record, error)
         return AcknowledgeType.ACCEPT
 
@@ -189,7 +190,7 @@ class ShareConsumer:
             self._do(self._shell.flush)
 
     def wakeup(self) -> None:
-        """End a running poll(), or the next one, with WakeupError, and run() without an error. Any
+        """Make a running poll(), or the next one, raise WakeupError, and make run() return. Any
         thread may call it.
         """
         self._shell.wakeup()
@@ -257,14 +258,14 @@ class ShareConsumer:
                 self._callback(result)
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record is held before it is released; None until a broker has answered."""
+        """How long a record is held before it is released; None until the broker has answered."""
         return self._shell.lock_timeout_ms
 
-    # ---- the end ----
+    # ---- close ----
 
     def close(self, timeout_ms: float = CLOSE_MS) -> None:
         """Send the acknowledgements, release the other records, leave the group, close the
-        connections. Calling it again is harmless.
+        connections. Calling it again has no effect.
         """
         if self._thread.is_closed:
             return
@@ -276,7 +277,7 @@ class ShareConsumer:
             self._thread.close()
 
 
-# ---- what AIOShareConsumer has in common ----
+# ---- shared with AIOShareConsumer ----
 
 
 def share_settings(
@@ -294,14 +295,14 @@ def share_settings(
 
 
 def names_of(topics: Items[str]) -> list[str]:
-    """Topic names; TypeError for one string, and for a regular expression, which share groups do
-    not have.
+    """Topic names. Raises TypeError for a single string, and for a regular expression, which share
+    groups do not support.
     """
     return items_of("topics", topics, str, "topic names (share groups have no patterns)")
 
 
 def shown(rows: list[Held], deserializers: Deserializers) -> list[ShareRecord]:
-    """As the user sees them."""
+    """The records as the user gets them."""
     records: list[Any] = [row.record for row in rows]
     if deserializers:
         records = deserializers.on_consume(records)
@@ -311,7 +312,7 @@ def shown(rows: list[Held], deserializers: Deserializers) -> list[ShareRecord]:
 
 
 def verdict(on_error: OnError, record: ShareRecord, error: Exception) -> AcknowledgeType:
-    """What becomes of a record whose handler raised."""
+    """The acknowledgement of a record whose handler raised."""
     kind = acknowledge_type(on_error(record, error) if callable(on_error) else on_error)
     _log.error("%r: its handler raised; %s", record, kind.name.lower(), exc_info=error)
     return kind
@@ -323,7 +324,7 @@ def place_of(record: ShareRecord) -> tuple[TopicPartition, int]:
 
 
 def _forgetting(shell: ShareShell) -> Callable[[], Coroutine[Any, Any, None]]:
-    """It must not hold the consumer."""
+    """The function that closes a forgotten consumer. It has no reference to the consumer."""
     return lambda: shell.close(FORGOTTEN_MS)
 
 

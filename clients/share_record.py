@@ -1,4 +1,4 @@
-"""What share consumers hand out, take and tell."""
+"""What share consumers return: records and acknowledgement results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kstore.types import Header, TopicPartition
 __all__ = ["AcknowledgementCallback", "AcknowledgementResult", "OnError", "ShareRecord", "told"]
 
 OnError = AcknowledgeType | str | Callable[["ShareRecord", Exception], "AcknowledgeType | str"]
-"""What becomes of a record whose handler raised, or a function that says it."""
+"""How to acknowledge a record whose handler raised, or a function that returns it."""
 
 
 class AcknowledgementResult(NamedTuple):
@@ -29,7 +29,7 @@ AcknowledgementCallback = Callable[[AcknowledgementResult], object]
 
 
 def told(result: Acknowledged) -> AcknowledgementResult:
-    """As the user sees it."""
+    """The result in the user's form."""
     return AcknowledgementResult(result.tp, tuple(spans(result.types)), result.error)
 
 
@@ -44,7 +44,7 @@ class ShareRecord:
         self.record = record
         """The ConsumerRecord, or DeserializedRecord."""
         self.delivery_count = delivery_count
-        """How often it was delivered, this time included."""
+        """The delivery count, including this delivery."""
 
     @property
     def topic(self) -> str:
@@ -94,7 +94,7 @@ class ShareRecord:
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch in which it was written, -1 for unknown."""
+        """The leader epoch in which it was written, -1 if unknown."""
         epoch: int = self.record.leader_epoch
         return epoch
 

@@ -1,8 +1,8 @@
-"""OpenTelemetry traces that go with records: interceptors that put `traceparent` into the headers
-of records that are sent, and find it in records that are received.
+"""OpenTelemetry traces of records: interceptors that add the header `traceparent` to records that
+are sent, and read it from received records.
 
-Only importing this module loads OpenTelemetry (the extra kstore[otel]). The application's own
-TracerProvider decides which spans are kept and where they are sent.
+Only this module imports OpenTelemetry (the extra kstore[otel]). The application's TracerProvider
+decides which spans are kept and where they are sent.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ NAME = "kstore.clients"
 
 class TracingProducerInterceptor:
     """Creates a span for each record that is sent, as a child of the caller's current span, and
-    puts it into the record's headers. ``provider``: None for the application's global one.
+    adds it to the record's headers. ``provider``: None for the application's global one.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer(NAME, tracer_provider=provider)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record with the span in its headers; it replaces a span that was there."""
+        """The record with the span in its headers; it replaces an existing one."""
         span = self._tracer.start_span(
             f"send {record.topic}",
             kind=SpanKind.PRODUCER,
@@ -73,15 +73,15 @@ class TracingConsumerInterceptor:
         return records
 
     def on_commit(self, offsets: Mapping[Any, Any]) -> None:
-        """Nothing: a commit belongs to no record."""
+        """Does nothing: a commit belongs to no record."""
 
     def close(self) -> None:
-        """Nothing: the provider is the application's."""
+        """Does nothing: the provider belongs to the application."""
 
 
 def context_of(record: ConsumerRecord) -> Context:
-    """The context that a received record carries, for spans of code that handles it; an empty
-    context if it carries none.
+    """The context of a received record, for spans of code that handles it; an empty context if it
+    has none.
     """
     carrier = {
         key: value.decode("ascii", "replace")

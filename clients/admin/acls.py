@@ -1,4 +1,4 @@
-"""ACLs: create, describe, delete. What a rule is made of is kstore.acls'.
+"""ACLs: create, describe, delete. kstore.acls has the types.
 
 A broker without an authorizer answers SecurityDisabledError.
 """
@@ -46,7 +46,7 @@ class AclsAdmin(AdminBase):
     async def create_acls(
         self, acls: Items[Acl], *, raise_errors: bool = True
     ) -> Results[Acl, None]:
-        """Create ACLs; an ACL that exists already is no error."""
+        """Create ACLs; an existing ACL is not an error."""
         acls = items_of("acls", acls, Acl, "Acl")
 
         async def ask(node_id: int, wanted: list[Acl]) -> dict[Acl, KafkaError | None]:

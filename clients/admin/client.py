@@ -1,4 +1,4 @@
-"""AIOAdminClient, and AdminClient, which runs the very same on a loop in a thread of its own."""
+"""AIOAdminClient, and AdminClient, which runs it on a loop in its own thread."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def _blocking(
 
 
 class AdminClient:
-    """AIOAdminClient for programs without asyncio: the same methods, which wait.
+    """AIOAdminClient for programs without asyncio: the same methods, but they block.
 
-    Several threads may use it. It has a thread of its own until it is closed.
+    Several threads may use it. It has its own thread until it is closed.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections and end the thread. Calling it again has no effect."""
+        """Close the connections and stop the thread. Calling it again has no effect."""
         if not self._thread.is_closed:
             self._thread.run(self._client.close())
             self._thread.close()

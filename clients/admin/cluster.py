@@ -1,4 +1,4 @@
-"""The cluster itself: its brokers and controller, and the features that it has agreed on."""
+"""The cluster: its brokers and controller, and its features."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeaturesDescription:
-    """Features by name: what the asked broker supports, and what the cluster has agreed on.
+    """Features by name: what the broker that answered supports, and the cluster's finalized
+    versions.
 
-    epoch: that of the agreement, -1 for none (KIP-584).
+    epoch: the epoch of the finalized versions, -1 for none (KIP-584).
     """
 
     supported: Mapping[str, FeatureRange]
@@ -115,7 +116,7 @@ class ClusterAdmin(AdminBase):
         return await self._one(AnyBroker(self._cluster), ask)
 
     async def describe_features(self) -> FeaturesDescription:
-        """What a broker supports and what the cluster has agreed on."""
+        """The features that a broker supports, and the cluster's finalized versions."""
 
         async def ask(node_id: int) -> FeaturesDescription | KafkaError:
             request = ApiVersionsRequest(
@@ -164,7 +165,7 @@ class ClusterAdmin(AdminBase):
     ) -> Results[str, None]:
         """Raise or lower finalized features; a plain number raises a feature to it.
 
-        All or nothing: if one is refused, the others are not changed.
+        All or nothing: if one change is refused, no feature changes.
         """
         rows = {
             name: FeatureUpdate(update) if isinstance(update, int) else update

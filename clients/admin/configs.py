@@ -48,7 +48,7 @@ VALUE_TYPES = (
 
 
 class ConfigSource(KafkaNumber):
-    """Where a value comes from, with Kafka's numbers."""
+    """The source of a value, with Kafka's numbers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -62,14 +62,14 @@ class ConfigSource(KafkaNumber):
 
 
 class ConfigResource(NamedTuple):
-    """What configs belong to; the broker "" is the default of all brokers."""
+    """The resources that have configs; the broker "" is the default of all brokers."""
 
     kind: ResourceKind
     name: str
 
 
 class ConfigSynonym(NamedTuple):
-    """One of the places that a value may come from, by precedence."""
+    """A source that a value may come from, by precedence."""
 
     name: str
     value: str | None
@@ -78,7 +78,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config: its value (None: sensitive or unset), where it comes from, and its type.
+    """A config: its value (None: sensitive or unset), its source, and its type.
 
     synonyms and documentation are present if they were requested.
     """
@@ -161,7 +161,7 @@ class ConfigsAdmin(AdminBase):
         self, changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]], *,
         validate_only: bool = False, raise_errors: bool = True,
     ) -> Results[ConfigResource, None]:  # fmt: skip
-        """Set single configs of several resources; the other configs stay."""
+        """Set single configs of several resources; other configs do not change."""
         mapping_of("changes", changes, "ConfigResource -> configs")
         for configs in changes.values():
             mapping_of("configs", configs, "config -> value")
@@ -201,7 +201,7 @@ class ConfigsAdmin(AdminBase):
         return await self._one(AnyBroker(self._cluster), ask)
 
     def _route(self) -> Broker:
-        """A broker's own configs are asked of itself, the others of the controller."""
+        """A broker's configs are requested from the broker itself, others from the controller."""
         return Broker(self._cluster, _broker_of)
 
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials of users (KIP-554). A password is salted and hashed here: it never leaves."""
+"""SCRAM credentials of users (KIP-554). Passwords are salted and hashed here and never sent."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class CredentialsAdmin(AdminBase):
 
 
 def _upsertion(change: ScramUpsertion) -> ScramCredentialUpsertion:
-    """Hash the password as RFC 5802 says (Hi), so that the broker never sees it."""
+    """Hash the password (Hi of RFC 5802), so that the broker never sees it."""
     salt = secrets.token_bytes(SALT_BYTES) if change.salt is None else change.salt
     salted = hashlib.pbkdf2_hmac(HASHES[change.mechanism], change.password, salt, change.iterations)
     return ScramCredentialUpsertion(

@@ -24,7 +24,7 @@ from kstore.protocol.security.delegation_tokens import (
 __all__ = ["DelegationToken", "DelegationTokensAdmin"]
 
 LONGEST = -1
-"""As long as the broker's settings allow."""
+"""Use the longest time that the broker's settings allow."""
 AT_ONCE = -1
 
 
@@ -45,7 +45,7 @@ class DelegationToken:
     renewers: tuple[str, ...]
     issue_timestamp_ms: int
     expiry_timestamp_ms: int
-    """It ends then, unless it is renewed."""
+    """The token expires then, unless it is renewed."""
     max_timestamp_ms: int
     """It cannot be renewed beyond this time."""
 
@@ -107,8 +107,9 @@ class DelegationTokensAdmin(AdminBase):
     async def renew_delegation_token(
         self, token: DelegationToken | bytes, *, period_ms: int | None = None
     ) -> int:
-        """Put off a token's end (token: itself, or its HMAC), to period_ms from now; None: the
-        broker's delegation.token.expiry.time.ms, the longest. Returns the new end in ms since 1970.
+        """Extend a token's lifetime (token: the token, or its HMAC) to period_ms from now; None:
+        the broker's delegation.token.expiry.time.ms, the maximum. Returns the new expiry time in ms
+        since 1970.
         """
 
         async def ask(node_id: int) -> int | KafkaError:
@@ -123,8 +124,8 @@ class DelegationTokensAdmin(AdminBase):
     async def expire_delegation_token(
         self, token: DelegationToken | bytes, *, period_ms: int | None = None
     ) -> int:
-        """Set a token's end (token: itself, or its HMAC) to period_ms from now; None: it ends at
-        once and is removed. Returns the end in ms since 1970.
+        """Set a token's expiry time (token: the token, or its HMAC) to period_ms from now; None:
+        the token expires and is removed at once. Returns the expiry time in ms since 1970.
         """
 
         async def ask(node_id: int) -> int | KafkaError:
@@ -175,7 +176,9 @@ class DelegationTokensAdmin(AdminBase):
 def _principal(what: str, text: str) -> tuple[str, str]:
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):
-        raise ValueError(f"{what}: {text!r} is no principal; write its type and name: User:alice")
+        raise ValueError(
+            f"{what}: {text!r} is not a principal; write its type and name: User:alice"
+        )
     return kind, name
 
 

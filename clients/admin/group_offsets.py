@@ -37,7 +37,7 @@ from kstore.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["GroupOffsetsAdmin"]
 
-# The last versions that name topics; the next ones have only ids.
+# The last versions that name topics; later ones have only ids.
 LAST_BY_NAME = 9
 
 
@@ -174,7 +174,7 @@ def _errors(
     group_id: str,
     topics: Iterable[OffsetCommitResponseTopic | OffsetDeleteResponseTopic],
 ) -> dict[TopicPartition, KafkaError | None]:
-    """What became of each partition of an answer."""
+    """The result of each partition of a response."""
     found: dict[TopicPartition, KafkaError | None] = {}
     for topic in topics:
         for row in topic.partitions:

@@ -1,7 +1,7 @@
-"""What an administrator is told of groups: of the classic protocol, of KIP-848's, of Streams, and
-of share groups.
+"""Descriptions of groups: classic groups, consumer groups (KIP-848), streams groups and share
+groups.
 
-Only shapes, and how they are read out of answers.
+Only types, and how they are read from responses.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group; what its kind of group does not have is None or empty.
+    """A member of a group; fields that its type of group does not have are None or empty.
 
-    assignment is what it has now, target_assignment what it is to have (KIP-848). Members of
-    streams groups have tasks instead.
+    assignment is its current assignment, target_assignment the one that it should reach (KIP-848).
+    Members of streams groups have tasks instead.
     """
 
     member_id: str
@@ -125,7 +125,7 @@ def _classic_member(protocol_type: str, row: group_admin.DescribedGroupMember) -
     topics: tuple[str, ...] = ()
     assigned: tuple[TopicPartition, ...] = ()
     if protocol_type == "consumer":
-        # Members of other protocols (connect, sr, ...) carry bytes that only they can read.
+        # Members of other protocols (connect, sr, ...) have bytes that only they can read.
         topics = _subscription(row.member_metadata)
         assigned = _assignment(row.member_assignment)
     return MemberDescription(
@@ -139,7 +139,7 @@ def _classic_member(protocol_type: str, row: group_admin.DescribedGroupMember) -
 
 
 def _version(data: bytes, newest: int) -> int:
-    """The version that opens a member's bytes; a newer one is read as the newest known."""
+    """The version of a member's bytes; a newer one is read as the newest known one."""
     return min(int.from_bytes(data[:2], "big"), newest)
 
 

@@ -1,4 +1,4 @@
-"""Whether the log still has what a group has processed."""
+"""Checks that the log still has the records that a group has processed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["GroupVerification"]
 
 CONSUMER_REPLICA_ID = -1
 FIRST_FOR_CONSUMERS = 3
-"""The version of OffsetForLeaderEpoch from which on others than brokers may ask."""
+"""The first version of OffsetForLeaderEpoch that clients may send."""
 
 
 class GroupVerification(OffsetsAdmin, GroupOffsetsAdmin):
-    """Requests about offsets, of partitions and of groups, and what compares the two."""
+    """Requests about offsets of partitions and groups, and a comparison of the two."""
 
     async def verify_group_offsets(
         self, group_id: str, *, raise_errors: bool = True
@@ -70,8 +70,9 @@ class GroupVerification(OffsetsAdmin, GroupOffsetsAdmin):
     async def _epoch_ends(
         self, epochs: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, int]
     ) -> Results[TopicPartition, tuple[int, int]]:
-        """For each leader epoch: the largest one in the log that is not above, and its end; in the
-        partitions of these partition epochs (-1: unknown), and no others of their names.
+        """For each leader epoch: the largest epoch in the log that is not above it, and its end
+        offset. Only partitions of these partition epochs (-1: unknown) answer, not other partitions
+        of the same names.
         """
 
         async def ask(

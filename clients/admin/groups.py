@@ -49,7 +49,7 @@ Described = dict[str, "GroupDescription | KafkaError"]
 
 
 class GroupMember(NamedTuple):
-    """A member to remove: a static one by its instance id, another by its member id."""
+    """A member to remove: a static member by its instance id, any other by its member id."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -87,7 +87,9 @@ class GroupsAdmin(AdminBase):
         authorized_operations: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, GroupDescription]:
-        """State and members of groups, whichever their type; GroupIdNotFoundError for none."""
+        """State and members of groups of any type. Raises GroupIdNotFoundError for a group that
+        does not exist.
+        """
         group_ids = items_of("group_ids", group_ids, str, "group ids")
 
         async def ask(node_id: int, wanted: list[str]) -> Described:
@@ -104,7 +106,8 @@ class GroupsAdmin(AdminBase):
                     answers = await describe(node_id, left, authorized_operations)
                 except UnsupportedVersionError:
                     continue
-                # "Not found" of the first kind asked says least; any kind that knows it says more.
+                # "Not found" from the first type says little; a type that knows the group says
+                # more.
                 found |= {
                     each: answer
                     for each, answer in answers.items()
@@ -134,7 +137,7 @@ class GroupsAdmin(AdminBase):
         for row in answer.groups:
             code = row.error_code
             if code == ErrorCode.NONE and row.group_state == "Dead":
-                code = ErrorCode.GROUP_ID_NOT_FOUND  # how brokers before version 6 say it
+                code = ErrorCode.GROUP_ID_NOT_FOUND  # the answer of brokers before version 6
             error = item_error(_what(row.group_id), code)
             found[row.group_id] = error or classic_group(row, node_id)
         return found

@@ -1,4 +1,4 @@
-"""Offsets of partitions: look-up by time, and deletion of the records before one."""
+"""Offsets of partitions: lookup by time, and deletion of records below an offset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kstore.types import TopicPartition
 
 __all__ = ["OFFSET_SPECS", "ListedOffset", "OffsetsAdmin"]
 
-# ListOffsets' special timestamps, by the version that has them first.
+# ListOffsets' special timestamps, with the first version that has each.
 OFFSET_SPECS = {
     "latest": -1,
     "earliest": -2,
@@ -52,28 +52,28 @@ class ListedOffset(NamedTuple):
     @property
     def offset_epoch(self) -> bytes | None:
         """As in OffsetAndMetadata: a commit of an offset with it is refused if the topic was
-        deleted since.
+        deleted in the meantime.
         """
         return encode_known(self.partition_epoch, -1)
 
 
 class _PresentLeader(Leader):
-    """The leader of the partition that has the name now, whichever had it before."""
+    """The current leader of the partition of this name, even if the topic was created again."""
 
     async def prepare(self, items: Sequence[TopicPartition], *, again: bool) -> None:
-        """Learn who leads, in any case."""
+        """Look up the leader in any case."""
         if again:
             self._cluster.doubt()
         await self._cluster.refresh({tp.topic for tp in items})
 
 
 class _NamedLeader(Leader):
-    """The leader of the partition of that name that metadata knows. Where a broker says that it was
-    deleted since, newer metadata is asked for.
+    """The leader of the partition in the known metadata. If a broker reports that it was deleted,
+    newer metadata is requested.
     """
 
     def may_retry(self, error: KafkaError, waited_s: float) -> bool:
-        """Also a topic that was made again."""
+        """Also retries for a topic that was created again."""
         is_other = error.code == ErrorCode.UNKNOWN_TOPIC_ID
         return is_other or super().may_retry(error, waited_s)
 
@@ -84,7 +84,7 @@ class OffsetsAdmin(AdminBase):
     async def _known_epochs(
         self, node_id: int, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The partition epochs (KIP-232) to send to a broker, -1 for one that does not check."""
+        """The partition epochs (KIP-232) to send to a broker, -1 if it does not check them."""
         connection = await self._cluster.connection(node_id)
         if not connection.versions.has("kstore.kip232"):
             return dict.fromkeys(wanted, -1)
@@ -100,7 +100,7 @@ class OffsetsAdmin(AdminBase):
         """Offsets by a name of OFFSET_SPECS or a time in ms since 1970.
 
         For a time, the first offset whose record is not older; -1 if there is none. Only a response
-        about the topic that has the name now is used, never one about a deleted topic.
+        about the current topic of this name is used, never one about a deleted topic.
         """
         wanted_specs = by_partition("specs", specs, "a name of OFFSET_SPECS or a timestamp")
         timestamps = {tp: _timestamp(spec) for tp, spec in wanted_specs.items()}
@@ -156,7 +156,8 @@ class OffsetsAdmin(AdminBase):
         meantime; no record of the new topic is deleted.
         """
         before = by_partition("offsets", offsets, "offset", int)
-        # Those that were there at first: a topic that is created again meanwhile keeps its records.
+        # The partitions of the first lookup: a topic that is created again meanwhile keeps its
+        # records.
         meant: dict[TopicPartition, int] = {}
 
         async def ask(

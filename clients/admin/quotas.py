@@ -22,7 +22,7 @@ from kstore.protocol.quotas import (
 __all__ = ["QuotaEntity", "QuotasAdmin", "quota_entity"]
 
 # (type, name) pairs in the order of their types: "client-id", "ip", "user". The name None is the
-# default of the type. It is made by quota_entity().
+# default of the type. Created by quota_entity().
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 EXACT, DEFAULT, ANY_NAME = 0, 1, 2
 

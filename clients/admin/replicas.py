@@ -82,7 +82,7 @@ class ReplicaSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log dir: its error (None: none), its replicas, and its volume's bytes.
+    """A log dir: its error (None: none), its replicas, and the size of its volume in bytes.
 
     total_bytes and usable_bytes are -1 if the broker does not send them (KIP-827).
     """
@@ -180,8 +180,8 @@ class ReplicasAdmin(AdminBase):
     ) -> Results[TopicPartition, None]:
         """Elect the preferred leaders (or, unclean, any live replica) of partitions (None: of all).
 
-        A partition that has the preferred leader already is an ElectionNotNeededError if it was
-        named, and omitted if not. An unclean election may lose records.
+        A partition that already has its preferred leader is an ElectionNotNeededError if it was
+        named, and omitted otherwise. An unclean election may lose records.
         """
         named = None if partitions is None else partitions_of("partitions", partitions)
         errors: dict[TopicPartition, KafkaError] = {}

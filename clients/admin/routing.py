@@ -1,7 +1,7 @@
-"""How an admin request finds the broker that can answer it, and what happens to each item of it.
+"""How an admin request finds the brokers that can answer it, and how each of its items is retried.
 
-A request is about items (topics, groups, partitions...). Each is sent to its own broker; what may
-be tried again is, for that item alone, until default.api.timeout.ms is over.
+A request has items (topics, groups, partitions...). Each item is sent to its own broker. An item
+with a retriable error is sent again, without the others, until default.api.timeout.ms is over.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ K_contra = TypeVar("K_contra", contravariant=True)
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-# How long a topic that the brokers do not know is asked for again: it may have just been created.
+# How long to ask again for a topic that the brokers do not know: it may be new.
 UNKNOWN_TOPIC_WAIT_S = 2.0
 
-# What an item may get because the wrong broker was asked, or the right one too early. Kafka marks
-# more errors as retriable; the others are answers to an administrator.
+# Errors of an item that went to the wrong broker, or to the right one too early. Kafka marks more
+# errors as retriable; for an administrator the others are results.
 TRY_AGAIN = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -89,26 +89,26 @@ class Results(dict[K, T]):
 
 
 class Route(Protocol[K_contra]):
-    """Which broker an item is sent to."""
+    """The broker that an item is sent to."""
 
     async def prepare(self, items: Sequence[K_contra], *, again: bool) -> None:
-        """Learn what `node` needs; `again`: what was known has turned out wrong."""
+        """Look up what `node` needs; `again`: the last result was wrong."""
 
     async def node(self, item: K_contra) -> int:
-        """The broker's id, or ANY. Raises KafkaError where there is none at the moment."""
+        """The broker's id, or ANY. Raises KafkaError if there is none at the moment."""
 
     def may_retry(self, error: KafkaError, waited_s: float) -> bool:
-        """Whether an item that got the error is asked for again."""
+        """Whether an item with this error is sent again."""
 
 
 class AnyBroker:
-    """Any broker answers."""
+    """Any broker can answer."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
     async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
-        """Nothing has to be known, but that the one asked before was of no use."""
+        """Nothing to look up; only avoid the broker that was asked before."""
         if again:
             self._cluster.elsewhere()
 
@@ -117,15 +117,15 @@ class AnyBroker:
         return ANY
 
     def may_retry(self, error: KafkaError, waited_s: float) -> bool:
-        """What says that the wrong broker was asked, or too early."""
+        """Errors that mean the wrong broker, or the right one too early."""
         return error.code in TRY_AGAIN
 
 
 class Controller(AnyBroker):
-    """The controller, or any broker where none is known: brokers hand such requests on."""
+    """The controller, or any broker if the controller is unknown: brokers forward such requests."""
 
     async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
-        """Learn who the controller is; once that was wrong, of another broker."""
+        """Look up the controller; if the last result was wrong, ask another broker."""
         if again:
             self._cluster.doubt()
         if again or not self._cluster.view.brokers:
@@ -139,7 +139,7 @@ class Controller(AnyBroker):
 
 
 class Broker(AnyBroker):
-    """The broker that the item is about; `node_of` tells its id (ANY: the controller)."""
+    """The broker that the item belongs to; `node_of` returns its id (ANY: the controller)."""
 
     def __init__(self, cluster: ClusterClient, node_of: Callable[[Any], int]) -> None:
         super().__init__(cluster)
@@ -147,11 +147,11 @@ class Broker(AnyBroker):
         self._controller = Controller(cluster)
 
     async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
-        """Learn which brokers there are."""
+        """Look up the brokers."""
         await self._controller.prepare(items, again=again)
 
     async def node(self, item: Any) -> int:
-        """The broker, if it is there."""
+        """The broker, if it exists."""
         node_id = self._node_of(item)
         if node_id == ANY:
             return await self._controller.node(item)
@@ -167,8 +167,8 @@ class Leader(AnyBroker):
     """The leader of a partition."""
 
     async def prepare(self, items: Sequence[TopicPartition], *, again: bool) -> None:
-        """Learn who leads; once that was wrong, of another broker: the one that told it may be cut
-        off from the controller.
+        """Look up the leader. If the last result was wrong, ask another broker: the one that
+        reported it may be cut off from the controller.
         """
         if again:
             self._cluster.doubt()
@@ -181,12 +181,12 @@ class Leader(AnyBroker):
         return self._cluster.view.leader(item)
 
     def may_retry(self, error: KafkaError, waited_s: float) -> bool:
-        """Also a topic that is not known yet, for a moment."""
+        """Also retries for a topic that is not known yet, for a short time."""
         return super().may_retry(error, waited_s) or _may_be_new(error, waited_s)
 
 
 class Coordinator(AnyBroker):
-    """The coordinator of a group or a transactional id; `key_of` takes it from the item."""
+    """The coordinator of a group or a transactional id; `key_of` returns the key of the item."""
 
     def __init__(
         self, cluster: ClusterClient, kind: int, key_of: Callable[[Any], str] = str
@@ -196,17 +196,19 @@ class Coordinator(AnyBroker):
         self._key_of = key_of
 
     async def prepare(self, items: Sequence[Any], *, again: bool) -> None:
-        """Forget those that have turned out wrong."""
+        """Forget coordinators that were wrong."""
         if again:
             for key in {self._key_of(item) for item in items}:
                 self._cluster.forget_coordinator(self._kind, key)
 
     async def node(self, item: Any) -> int:
-        """The coordinator, asked for where it is not known."""
+        """The coordinator; looks it up if it is unknown."""
         return await self._cluster.coordinator(self._kind, self._key_of(item))
 
     def may_retry(self, error: KafkaError, waited_s: float) -> bool:
-        """Also a topic (of committed offsets) that is not known yet, for a moment."""
+        """Also retries for a topic (of committed offsets) that is not known yet, for a short
+        time.
+        """
         return super().may_retry(error, waited_s) or _may_be_new(error, waited_s)
 
 
@@ -219,19 +221,19 @@ Ask = Callable[[int, list[K]], Awaitable[Mapping[K, "T | KafkaError"]]]
 
 
 class AdminBase:
-    """What the families of admin requests share: the cluster, and asking item by item."""
+    """The base of all families of admin requests: the cluster, and requests with items."""
 
     def __init__(self, cluster: ClusterClient, settings: Mapping[str, Any]) -> None:
         self._cluster = cluster
         self._timeout_ms: int = settings["default.api.timeout.ms"]
-        # How long a broker may take over a request, as the request itself says.
+        # The time that a broker may take for a request, as the request states it.
         self._request_timeout_ms: int = min(settings["request.timeout.ms"], self._timeout_ms)
 
     async def _ask(
         self, node_id: int, request: Message, response: type[M], *, at_least: int = 0,
         at_most: int = 32767,
     ) -> M:  # fmt: skip
-        """One request to one broker (or ANY); its answer is of the class given."""
+        """Send a request to one broker (or ANY) and check the type of its response."""
         answer = await self._cluster.ask(node_id, request, at_least=at_least, at_most=at_most)
         if not isinstance(answer, response):
             raise TypeError(f"expected {response.__name__}, got {type(answer).__name__}")
@@ -240,9 +242,9 @@ class AdminBase:
     async def _each(
         self, items: Iterable[K], route: Route[K], ask: Ask[K, T], *, raise_errors: bool
     ) -> Results[K, T]:
-        """Ask for all items, each where its route says, until each has a result or its last error.
+        """Send all items along the route, until each has a result or its last error.
 
-        `ask(node_id, items)` gives a result or an error for each. raise_errors: raise the first
+        `ask(node_id, items)` returns a result or an error for each. raise_errors: raise the first
         error, in the order of the items, instead of returning it.
         """
         wanted = list(dict.fromkeys(items))
@@ -270,10 +272,10 @@ class AdminBase:
     async def _every_broker(
         self, ask: Callable[[int], Awaitable[T | KafkaError]], brokers: Iterable[int] | None = None
     ) -> dict[int, T]:
-        """Ask each of the brokers (None: all that are alive); the first error is raised.
+        """Ask each of the brokers (None: all live ones); raises the first error.
 
-        Of all that are alive, one that leaves the cluster meanwhile is not missed: what it had is
-        the others' then, and they are asked again.
+        With None, a broker that leaves the cluster meanwhile is no error: other brokers have taken
+        over, and they are asked again.
         """
 
         async def ask_one(node_id: int, items: list[int]) -> Mapping[int, T | KafkaError]:
@@ -292,7 +294,7 @@ class AdminBase:
                 found.raise_first()
 
     async def _alive(self) -> list[int]:
-        """The brokers that serve. Metadata may name those too that have just left."""
+        """The live brokers. Metadata may also contain brokers that have just left."""
         try:
             answer = await self._ask(ANY, DescribeClusterRequest(), DescribeClusterResponse)
         except UnsupportedVersionError:
@@ -305,9 +307,9 @@ class AdminBase:
 
 
 class _Rounds(Generic[K, T]):
-    """The rounds of asking for items; each round asks for those that may be tried again.
+    """The rounds of one request. Each round sends the items that may be retried.
 
-    An answer counts when it comes, so that a broker that stands still takes no others' away.
+    A result counts when it arrives, so a broker that hangs does not delay the items of others.
     """
 
     def __init__(self, items: list[K], route: Route[K], ask: Ask[K, T]) -> None:
@@ -320,7 +322,7 @@ class _Rounds(Generic[K, T]):
         self._again = False
 
     async def run(self) -> None:
-        """One round; raises the error of an item that may be tried again."""
+        """One round; raises the error of an item that may be retried."""
         if not self._pending:
             return
         again, self._again = self._again, True
@@ -337,7 +339,7 @@ class _Rounds(Generic[K, T]):
             raise self.failed[next(iter(self._pending))]
 
     def give_up(self, error: KafkaError) -> None:
-        """What is still pending has failed; with its own last error, where it has one."""
+        """All pending items have failed, each with its last error if it has one."""
         for item in self._pending:
             self.failed.setdefault(item, error)
 
@@ -355,17 +357,17 @@ class _Rounds(Generic[K, T]):
         try:
             answers = await self._ask(node_id, items)
         except (NetworkError, RequestTimedOutError) as error:
-            self.failed |= dict.fromkeys(items, error)  # and they stay pending
+            self.failed |= dict.fromkeys(items, error)  # the items stay pending
         except KafkaError as error:
             for item in items:
                 self._settle(item, error)
         else:
             for item in items:
-                missing = UnknownServerError(f"the broker's answer does not name {item}")
+                missing = UnknownServerError(f"the broker's answer does not include {item}")
                 self._settle(item, answers.get(item, missing))
 
     def _settle(self, item: K, answer: T | KafkaError) -> None:
-        """Take an answer, unless it is one that may be asked for again."""
+        """Take a result, unless it may be retried."""
         if not isinstance(answer, KafkaError):
             self.found[item] = answer
             self.failed.pop(item, None)
@@ -378,14 +380,14 @@ class _Rounds(Generic[K, T]):
 
 
 def item_error(what: str, code: int, message: str | None = None) -> KafkaError | None:
-    """The error of an item of an answer, which says what it is about; None for code 0."""
+    """The error of an item in a response, with the item's name; None for code 0."""
     if code == ErrorCode.NONE:
         return None
     return error_for(code, f"{what}: {message or type(error_for(code)).description}")
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition indexes by topic, as most requests have them."""
+    """Partition indexes by topic, the form of most requests."""
     found: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found.setdefault(topic, []).append(partition)

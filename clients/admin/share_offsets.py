@@ -30,9 +30,9 @@ __all__ = ["ShareGroupOffset", "ShareOffsetsAdmin"]
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
-    """Where a share group is in a partition: all before start_offset is done, and some after it
-    may be, since brokers move it by batches. leader_epoch is the
-    partition's when that was noted, lag the number of records that are not done; None: not known.
+    """The state of a share group in a partition: all records before start_offset are done, and some
+    after it may be, because brokers move it by batches. leader_epoch is the partition's epoch when
+    the offset was stored. lag is the number of records that are not done; None if unknown.
     """
 
     start_offset: int
@@ -50,9 +50,7 @@ class ShareOffsetsAdmin(AdminBase):
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, ShareGroupOffset]:
-        """A share group's start offsets (None: of all that it has); partitions without one are left
-        out.
-        """
+        """A share group's start offsets (None: all); partitions without one are omitted."""
         topics = None
         if partitions is not None:
             topics = [
@@ -99,9 +97,9 @@ class ShareOffsetsAdmin(AdminBase):
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Set start offsets of a share group without members. Its acknowledgements after them are
-        discarded. Only the offset and the epoch of an OffsetAndMetadata are used; it is refused if
-        it belongs to a deleted topic of that name.
+        """Set start offsets of a share group without members. Acknowledgements after them are
+        discarded. Only the offset and the epoch of an OffsetAndMetadata are used. The request is
+        refused if the offset belongs to a deleted topic of that name.
         """
         given = {
             tp: committed_position(

@@ -1,4 +1,4 @@
-"""Topics and partitions: create, delete, list, describe, grow."""
+"""Topics and partitions: create, delete, list, describe, expand."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class NewTopic:
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
     """The total number of partitions that a topic should have; replicas: broker ids of each new
-    one. may_shrink: the total may be smaller than today's (KIP-253): in the end the partitions from
-    there on are deleted.
+    one. may_shrink: the total may be smaller than the current one (KIP-253): the partitions above
+    it are deleted when they are empty.
     """
 
     total: int
@@ -66,9 +66,9 @@ class NewPartitions:
 class PartitionDescription:
     """A partition's leader (-1: none), its epoch, and its replicas by broker id.
 
-    partition_epoch is KIP-232's, -1 if the broker does not send it. elr are the replicas outside
-    the ISR that can become leader, last_known_elr the last leader of a partition without an ISR
-    (KIP-966). Both are None if the broker does not send them.
+    partition_epoch is the partition epoch (KIP-232), -1 if the broker does not send it. elr are the
+    replicas outside the ISR that can become leader, last_known_elr is the last leader of a
+    partition without an ISR (KIP-966). Both are None if the broker does not send them.
     """
 
     partition: int
@@ -173,7 +173,7 @@ class TopicsAdmin(AdminBase):
         """Raise the number of partitions of one topic to total, or of several topics.
 
         replicas: the broker ids of each new partition. may_shrink: the total may be smaller than
-        today's, with kstore's brokers; see docs/documents/kip-253.md.
+        the current one, with kstore's brokers; see docs/documents/kip-253.md.
         """
         if isinstance(topic, str):
             if total is None:
@@ -244,7 +244,9 @@ class TopicsAdmin(AdminBase):
     async def _with_eligible(
         self, node_id: int, found: list[TopicDescription], names: list[str]
     ) -> list[TopicDescription]:
-        """The topics, those of these names as DescribeTopicPartitions tells them, if it does."""
+        """The topics. Those with these names come from DescribeTopicPartitions if the broker
+        supports it.
+        """
         rows: dict[tuple[uuid.UUID, int], DescribeTopicPartitionsResponsePartition] = {}
         request = DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name=name) for name in sorted(names)]

@@ -1,5 +1,5 @@
-"""Transactions (KIP-664): list them, describe them and the producers on a partition, and end
-them.
+"""Transactions (KIP-664): list and describe them, describe the producers of a partition, and abort
+transactions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "TransactionsAdmin",
 ]
 
-# transaction.max.timeout.ms: nobody may keep one open for longer.
+# transaction.max.timeout.ms: no transaction may stay open for longer.
 MAX_TIMEOUT_MS = 900_000
 ENDED_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
@@ -60,7 +60,9 @@ class TransactionListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator knows of a transactional id; start_time_ms: -1 between transactions."""
+    """What the coordinator knows about a transactional id; start_time_ms: -1 between
+    transactions.
+    """
 
     transactional_id: str
     state: str
@@ -73,7 +75,7 @@ class TransactionDescription:
 
 
 class ProducerState(NamedTuple):
-    """What a partition's leader knows about a producer; -1 for nothing.
+    """What a partition's leader knows about a producer; -1 for unknown values.
 
     txn_start_offset is the first offset of its open transaction.
     """
@@ -87,7 +89,7 @@ class ProducerState(NamedTuple):
 
 
 class AbortSpec(NamedTuple):
-    """Which transaction to end on a partition, from its ProducerState."""
+    """Which transaction to abort on a partition, from its ProducerState."""
 
     partition: TopicPartition
     producer_id: int
@@ -96,7 +98,7 @@ class AbortSpec(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that is open on a partition and that no coordinator will ever end."""
+    """A transaction that is open on a partition and that no coordinator will end."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -176,7 +178,7 @@ class TransactionsAdmin(AdminBase):
     async def describe_producers(
         self, partitions: Items[TopicPartition], *, raise_errors: bool = True
     ) -> Results[TopicPartition, list[ProducerState]]:
-        """The producers that the leaders of partitions have state of, by producer id."""
+        """The producers whose state the leaders of partitions have, by producer id."""
         partitions = partitions_of("partitions", partitions)
 
         async def ask(

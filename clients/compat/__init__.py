@@ -1,5 +1,5 @@
-"""Clients under other libraries' names, on kstore's own clients: programs that were written for
-those libraries run with one import changed.
+"""kstore's clients under other libraries' names: programs that were written for those libraries run
+with one changed import.
 
 May import: nothing of kstore.
 """

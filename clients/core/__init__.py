@@ -1,4 +1,4 @@
-"""What the clients decide, without sockets, clocks and threads: versions, metadata, batches.
+"""Decisions of the clients, without sockets, clocks and threads: versions, metadata, batches.
 
 May import: kstore._fast.record, kstore.errors, kstore.protocol, kstore.record, kstore.types.
 """

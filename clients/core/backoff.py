@@ -1,7 +1,7 @@
-"""Pauses between tries: they double up to a limit, spread by a fifth to either side so that many
-clients don't come back at one time (KIP-580); and the age at which metadata is asked for again.
+"""Pauses between retries: they double up to a limit, with a jitter of a fifth, so that clients do
+not all return at the same time (KIP-580); and the age at which metadata is fetched again.
 
-Randomness comes in as a number from 0 to 1.
+Randomness is passed in as a number from 0 to 1.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 __all__ = ["pause_ms", "refresh_age_ms"]
 
 _JITTER = 0.2
-_DOUBLINGS = 30  # beyond it any limit is reached
+_DOUBLINGS = 30  # larger exponents reach any limit
 
 
 def pause_ms(failures: int, first_ms: int, max_ms: int, chance: float) -> float:
-    """The pause after so many failures in a row (1: the first)."""
+    """The pause after so many consecutive failures (1: the first)."""
     grown = min(first_ms * 2.0 ** min(max(failures, 1) - 1, _DOUBLINGS), max(first_ms, max_ms))
     return grown * (1 - _JITTER + 2 * _JITTER * chance)
 

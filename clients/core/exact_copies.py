@@ -1,8 +1,8 @@
-"""An exact copy of a log (`kstore replicate --exact`): its batches as they are, with markers,
-producers and leader epochs, at their offsets.
+"""An exact copy of a log (`kstore replicate --exact`): unchanged batches with markers, producers
+and leader epochs, at their offsets.
 
-Whether the copy is still one is decided by the last batch that it has: the source has the same one,
-and did not end that batch's leader epoch before the copy's end.
+The last batch of the copy decides whether it is still a copy: the source must have the same batch,
+and the batch's leader epoch must not end before the copy's end in the source.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PIECE_BYTES = 1 << 20
 
 
 class ExactPlan(NamedTuple):
-    """What came of one fetched buffer, and the largest producer id in it."""
+    """The pieces of a fetched buffer, and the largest producer id in it."""
 
     plan: Plan
     largest_producer_id: int
 
 
 class BatchHeader(NamedTuple):
-    """What compaction leaves of a batch, and what it may change."""
+    """The parts of a batch that compaction keeps, and those that it may change."""
 
     base_offset: int
     last_offset: int
@@ -54,8 +54,8 @@ def header_of(batch: BatchView) -> BatchHeader:
 
 
 def unlike(source: BatchHeader, copy: BatchHeader) -> bool:
-    """Whether these, which have an offset in common, are two batches. Compaction of one side may
-    have taken records out of a batch, or written into it when its tombstones or its marker may go.
+    """Whether two batches that share an offset differ. Compaction of one side may have removed
+    records of a batch, or written the time at which its tombstones or its marker may be deleted.
     """
     if source[:-3] != copy[:-3]:
         return True
@@ -67,13 +67,13 @@ def unlike(source: BatchHeader, copy: BatchHeader) -> bool:
 def plan_exact(
     data: bytes | bytearray | memoryview, position: int, *, piece_bytes: int = PIECE_BYTES
 ) -> ExactPlan:
-    """A fetched buffer from `position` on, in pieces of whole batches. InvalidBatchError for one
-    that is damaged.
+    """A fetched buffer from `position` on, in pieces of whole batches. Raises InvalidBatchError for
+    a damaged batch.
     """
     view = memoryview(data)
     pieces: list[Piece] = []
     largest = -1
-    at = start = 0  # in the buffer, of the batch and of the piece
+    at = start = 0  # positions in the buffer, of the batch and of the piece
     base = end = -1
     records = 0
     for batch in batches(data, verify=True):
@@ -97,23 +97,23 @@ def plan_exact(
 
 
 class ExactCopy(PartitionCopy):
-    """One partition on its way to be the same log in the target."""
+    """The progress of one partition's exact copy."""
 
     log_start = -1
-    """What of the copy is known to be deleted, as in the source."""
+    """The log start offset of the copy, as far as known."""
 
     def cut(self, piece: Piece, position: int) -> Piece:
-        """The batches that are not below the position. One that the position lies in stays whole:
-        the target has another one there then, which is found before it is sent.
+        """The batches that do not end below the position. A batch around the position stays whole:
+        in that case the target has another batch there, and the check before sending finds it.
         """
         return plan_exact(piece.data, position, piece_bytes=len(piece.data)).plan.pieces[0]
 
     def refetch(self) -> None:
-        """What was fetched may not be the source's any more: look where the copy stands, and
-        whether the source still has that.
+        """What was fetched may not be in the source any more: check the copy's end, and whether the
+        source still has it.
         """
         self._forget(-1)
         self.locate()
 
     def _halves(self, piece: Piece) -> list[Piece]:
-        return []  # a batch stays as it is
+        return []  # a batch is never cut

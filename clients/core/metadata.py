@@ -1,7 +1,7 @@
-"""What a client knows of the cluster: brokers, topics, and who leads which partition.
+"""A client's view of the cluster: brokers, topics, and the leaders of partitions.
 
-Filled from Metadata responses, and never made older by one (KIP-232; where a broker has no
-partition epochs, KIP-320's leader epochs). It asks nobody and never expires by itself.
+Metadata responses fill it, and never replace newer state by older (KIP-232; if a broker has no
+partition epochs, by KIP-320's leader epochs). It sends nothing and does not expire.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Broker:
 class PartitionView:
     """A partition's leader (-1: none), replicas and in-sync replicas, by broker id.
 
-    ``partition_epoch`` is this life of the partition, unique in the cluster (KIP-232); -1 where the
-    broker doesn't say.
+    ``partition_epoch`` identifies the incarnation of the partition, unique in the cluster
+    (KIP-232); -1 if the broker does not send it.
     """
 
     partition: int
@@ -50,16 +50,16 @@ class PartitionView:
     partition_epoch: int = -1
 
     def is_older_than(self, partition_epoch: int, leader_epoch: int) -> bool:
-        """Whether these epochs prove that somebody has seen a later state; -1 proves nothing."""
+        """Whether these epochs prove a later state; -1 proves nothing."""
         return _is_older(self.partition_epoch, self.leader_epoch, partition_epoch, leader_epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic's id (zero where the broker has none), and its partitions in order.
+    """A topic's id (zero if the broker has none), and its partitions in order.
 
-    ``remaining`` is how many of them, the first ones, producers distribute over while the topic
-    shrinks (KIP-253); -1: all.
+    ``remaining`` is the number of its first partitions that producers use while the topic shrinks
+    (KIP-253); -1: all.
     """
 
     name: str
@@ -70,16 +70,15 @@ class TopicView:
 
     @property
     def count(self) -> int:
-        """How many partitions producers distribute over."""
+        """The number of partitions that producers use."""
         return len(self.partitions) if self.remaining < 0 else self.remaining
 
 
 @dataclass(slots=True)
 class ClusterView:
-    """Brokers and topics as the newest Metadata responses gave them.
+    """Brokers and topics of the newest Metadata responses.
 
-    ``uses_partition_epochs`` is the setting kstore.kip232.enable. Whole numbers that nobody has
-    told are -1.
+    ``uses_partition_epochs`` is the setting kstore.kip232.enable. Unknown numbers are -1.
     """
 
     uses_partition_epochs: bool = True
@@ -90,13 +89,13 @@ class ClusterView:
     topics: dict[str, TopicView] = field(default_factory=dict)
     topic_errors: dict[str, int] = field(default_factory=dict)
 
-    # ---- filling ----
+    # ---- updates ----
 
     def update(self, response: MetadataResponse, interest: Collection[str] | None = None) -> bool:
-        """Take over a response; topics that it does not name stay as they are.
+        """Apply a response; topics that it does not contain do not change.
 
-        False, and nothing changes, if it is outdated about a topic of interest (None: all): then
-        ask again after a pause, best another broker.
+        Returns False, and changes nothing, if the response is outdated for a topic of interest
+        (None: all): then ask again after a pause, preferably another broker.
         """
         self._meet(response.cluster_id)
         if self.is_outdated(response, interest):
@@ -124,9 +123,10 @@ class ClusterView:
     def is_outdated(
         self, response: MetadataResponse, interest: Collection[str] | None = None
     ) -> bool:
-        """Whether a response is older than what is known, by KIP-232's rule: its largest partition
-        epoch is smaller, or for a partition of interest the partition epoch, or at the same one the
-        leader epoch. Where one side has no partition epoch, the rule says nothing.
+        """Whether a response is older than the view, by KIP-232's rule: its largest partition epoch
+        is smaller, or, for a partition of interest, the partition epoch is smaller, or with the
+        same partition epoch the leader epoch is smaller. If one side has no partition epoch, the
+        rule does not apply.
         """
         if not self.uses_partition_epochs:
             return False
@@ -151,7 +151,7 @@ class ClusterView:
         return False
 
     def _meet(self, cluster_id: str | None) -> None:
-        """Another cluster under the same addresses: nothing that is known means anything there."""
+        """Another cluster answers at the same addresses: drop everything."""
         if cluster_id and self.cluster_id and cluster_id != self.cluster_id:
             self.max_partition_epoch = -1
             self.topics.clear()
@@ -167,7 +167,9 @@ class ClusterView:
         return replace(view, partitions=tuple(rows))
 
     def hear_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """A leader that an error told (KIP-951); taken, and True, if its epoch is newer."""
+        """A leader from an error response (KIP-951); applied if its epoch is newer. Returns whether
+        it was.
+        """
         topic = self.topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions) or leader < 0:
             return False
@@ -180,15 +182,15 @@ class ClusterView:
         return True
 
     def hear_broker(self, broker: Broker) -> None:
-        """A broker's address that another answer than Metadata's told."""
+        """A broker's address from a response other than Metadata."""
         known = self.brokers.get(broker.node_id)
         if known is None or (known.host, known.port) != (broker.host, broker.port):
             self.brokers[broker.node_id] = broker
 
-    # ---- look-up ----
+    # ---- lookup ----
 
     def topic(self, name: str) -> TopicView:
-        """The topic, or the exception for what the broker said about it."""
+        """The topic, or the exception for the broker's error about it."""
         view = self.topics.get(name)
         if view is not None:
             return view
@@ -206,11 +208,11 @@ class ClusterView:
         return topic.partitions[tp.partition]
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has; raises what `topic` raises."""
+        """The number of partitions of a topic; raises what `topic` raises."""
         return len(self.topic(topic).partitions)
 
     def leader(self, tp: TopicPartition) -> int:
-        """The broker id of a partition's leader; raises where there is no partition or leader."""
+        """The broker id of a partition's leader; raises if there is no partition or leader."""
         leader = self.partition(tp).leader
         if leader not in self.brokers:
             raise LeaderNotAvailableError(f"partition {tp} has no leader at the moment")
@@ -227,8 +229,8 @@ class ClusterView:
         return -1 if row is None else row.partition_epoch
 
     def is_behind(self, tp: TopicPartition, partition_epoch: int, leader_epoch: int) -> bool:
-        """Whether these epochs, of a committed offset or one kept elsewhere, are newer than what is
-        known of the partition: a consumer then waits for newer metadata (KIP-232, 6 and 7).
+        """Whether these epochs, of a committed offset or one stored elsewhere, are newer than the
+        view of the partition: a consumer then waits for newer metadata (KIP-232, 6 and 7).
         """
         if not self.uses_partition_epochs or partition_epoch < 0:
             return False
@@ -238,13 +240,13 @@ class ClusterView:
         return row.is_older_than(partition_epoch, leader_epoch)
 
     def is_another_life(self, tp: TopicPartition, partition_epoch: int) -> bool:
-        """Whether an offset of this partition epoch belongs to a partition that was deleted, and
-        made again since (KIP-232).
+        """Whether an offset of this partition epoch belongs to a deleted topic of the same name
+        (KIP-232).
         """
         return -1 < partition_epoch < self.partition_epoch(tp)
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
-        """The name that belongs to a topic id, if it is known."""
+        """The name of a topic id, if it is known."""
         return next((t.name for t in self.topics.values() if t.topic_id == topic_id), None)
 
     def topic_id(self, name: str) -> uuid.UUID:
@@ -271,8 +273,8 @@ def _is_older(
 
 
 def _newer(new: PartitionView, old: PartitionView) -> PartitionView:
-    """Of two states of one partition of one topic: an older leader epoch is not taken (KIP-320),
-    and a broker that tells no partition epoch takes none away.
+    """Chooses between two states of a partition of one topic: an older leader epoch is ignored
+    (KIP-320), and a response without a partition epoch does not remove a known one.
     """
     if -1 < new.leader_epoch < old.leader_epoch:
         return old

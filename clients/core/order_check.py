@@ -1,7 +1,7 @@
-"""Checks that records of one key come in the order of their numbers, none twice, none missing.
+"""Checks that records of one key arrive in the order of their numbers, without duplicates or gaps.
 
-A writer gives each key its own numbers, one after the other. The checker takes records in the order
-in which somebody saw them. It reads nothing and prints nothing.
+A writer numbers the records of each key in sequence. The checker gets records in the order in which
+a consumer saw them. It reads nothing and prints nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     tp: TopicPartition | None
     offset: int
     after: int
-    """The largest number of the key that was seen before."""
+    """The largest earlier number of the key."""
 
     def __str__(self) -> str:
         key = self.key.decode("utf-8", "backslashreplace")
@@ -33,22 +33,22 @@ class Finding(NamedTuple):
             span = (
                 f"{self.number}" if self.number == self.until else f"{self.number} to {self.until}"
             )
-            return f"key {key!r}: {span} did not come"
+            return f"key {key!r}: {span} did not arrive"
         where = "" if self.tp is None else f" at {self.tp} offset {self.offset}"
         if self.kind == "duplicate":
-            return f"key {key!r}: {self.number} came again{where}"
-        return f"key {key!r}: {self.number} came after {self.after}{where}"
+            return f"key {key!r}: {self.number} arrived again{where}"
+        return f"key {key!r}: {self.number} arrived after {self.after}{where}"
 
 
 class Ranges:
-    """A set of integers as rising ranges: small where they come nearly in order."""
+    """A set of integers as ascending ranges: small if they arrive nearly in order."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []  # exclusive
 
     def add(self, number: int) -> bool:
-        """Put a number in; False if it was there."""
+        """Add a number; returns False if it was in the set."""
         starts, ends = self._starts, self._ends
         if ends and number == ends[-1]:
             ends[-1] += 1
@@ -71,7 +71,7 @@ class Ranges:
         return True
 
     def gaps(self, first: int | None = None) -> list[tuple[int, int]]:
-        """What is missing below the largest number, from `first` (None: the smallest) on, as
+        """The missing numbers below the largest one, from `first` (None: the smallest) on, as
         inclusive ranges.
         """
         if not self._starts:
@@ -92,7 +92,7 @@ class Ranges:
 
 @dataclass(slots=True)
 class OrderReport:
-    """What was found. `findings` are the first ones of each kind."""
+    """The result. `findings` are the first ones of each kind."""
 
     records: int = 0
     keys: int = 0
@@ -104,7 +104,7 @@ class OrderReport:
     findings: list[Finding] = field(default_factory=list)
 
     def is_good(self, *, duplicates_allowed: bool = False, gaps_allowed: bool = False) -> bool:
-        """Whether nothing was found that is not allowed."""
+        """Whether there are only allowed findings."""
         return (
             not self.out_of_order
             and (duplicates_allowed or not self.duplicates)
@@ -129,9 +129,9 @@ class _Key:
 
 
 class OrderChecker:
-    """`by_partition`: the order of each log, for a topic that is read as it lies there; else the
-    order in which the records are handed in, as a consumer saw them. Duplicates and gaps always
-    count over all partitions. `first` is each key's first number, None: whichever comes.
+    """`by_partition`: check the order of each partition's log; otherwise the order in which the
+    records are passed in, as a consumer saw them. Duplicates and gaps always count over all
+    partitions. `first` is each key's first number; None: any.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class OrderChecker:
         self._report = OrderReport()
 
     def see(self, key: bytes, number: int, tp: TopicPartition | None, offset: int) -> None:
-        """The next record."""
+        """Check the next record."""
         report = self._report
         report.records += 1
         state = self._keys.get(key)
@@ -165,19 +165,19 @@ class OrderChecker:
             state.last[scope] = number
 
     def see_end(self, key: bytes, count: int) -> None:
-        """The key's numbers are 0 to before `count`: those that have not come by now are gaps."""
+        """The key's numbers are 0 to below `count`: those that have not arrived by now are gaps."""
         self._keys.setdefault(key, _Key()).count = count
 
     def unreadable(self) -> None:
-        """A record without key or number."""
+        """Count a record without key or number."""
         self._report.unreadable += 1
 
     def numbers_seen(self) -> int:
-        """How many different numbers were seen, over all keys."""
+        """The number of different numbers, over all keys."""
         return self._report.records - self._report.duplicates
 
     def report(self) -> OrderReport:
-        """All that was found so far; what is missing below a key's largest number is a gap."""
+        """The findings so far; missing numbers below a key's largest number are gaps."""
         found = self._report
         found.keys = len(self._keys)
         gaps = [

@@ -1,5 +1,5 @@
-"""Where in a record its key and its number are, for checks of order: value, key, a field of JSON or
-a header. It reads nothing but the record that it is given.
+"""Finds the key and the number of a record for order checks: in the value, the key, a JSON field or
+a header.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PLACES = "value, key, json:FIELD or header:NAME"
 
 
 class HasFields(Protocol):
-    """A record, as far as keys and numbers are looked for in it."""
+    """The fields of a record that can contain keys and numbers."""
 
     @property
     def key(self) -> bytes | None:
@@ -32,8 +32,8 @@ class HasFields(Protocol):
 
 
 def field_reader(place: str) -> Callable[[HasFields], bytes | None]:
-    """What reads a record's value, key, JSON field (of the value) or header; None: it has none.
-    Raises ValueError for a place that is none of these.
+    """A function that returns a record's value, key, JSON field (of the value) or header; None if
+    the record has none. Raises ValueError for any other place.
     """
     kind, colon, name = place.partition(":")
     if place == "value":
@@ -60,7 +60,7 @@ def _json_field(value: bytes | None, name: str) -> bytes | None:
 
 
 def number_of(text: bytes | None) -> int | None:
-    """The number that a field holds as text; None: it is none."""
+    """The number in a field's text; None if it is not a number."""
     try:
         return None if text is None else int(text)
     except ValueError:

@@ -1,6 +1,7 @@
-"""A limit on bytes per second: who has sent too much waits, who has not may send what it likes.
+"""A limit on bytes per second: a sender that has sent too much waits; otherwise it may send any
+amount.
 
-Time comes in, in seconds.
+Time is passed in, in seconds.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ __all__ = ["RateLimit"]
 
 
 class RateLimit:
-    """`bytes_per_s` None: no limit. Up to a second's worth may go out at once."""
+    """`bytes_per_s` None: no limit. Up to one second's worth may be sent at once."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         if bytes_per_s is not None and bytes_per_s <= 0:
-            raise ValueError(f"a rate limit of {bytes_per_s} bytes per second lets nothing pass")
+            raise ValueError(f"a rate limit of {bytes_per_s} bytes per second allows nothing")
         self._rate = bytes_per_s
         self._credit = bytes_per_s or 0.0
         self._at: float | None = None
@@ -28,5 +29,5 @@ class RateLimit:
         return max(0.0, -self._credit / self._rate)
 
     def sent(self, size_bytes: int) -> None:
-        """So much was sent; it may be more than there was credit for."""
+        """So much was sent; it may be more than the credit."""
         self._credit -= size_bytes

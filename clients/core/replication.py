@@ -1,10 +1,10 @@
-"""What a replicator sends: fetched batches of a source become batches for given offsets (KIP-391).
+"""Converts fetched batches of a source to batches for given offsets (KIP-391).
 
-A batch without gaps is taken as it is, but for its producer's id and sequence, which mean nothing
-in another cluster. One with gaps (compacted, or begun before the position) is cut into runs of
-consecutive offsets; a short run is not compressed. Markers, aborted records and empty batches are
-left out: their offsets stay gaps. Batches that are not compressed go together, so that a log of
-many small ones does not take a request for each.
+A batch without gaps is used unchanged, except for its producer's id and sequence, which have no
+meaning in another cluster. A batch with gaps (compacted, or begun before the position) is split
+into runs of consecutive offsets; a short run is not compressed. Markers, aborted records and empty
+batches are omitted: their offsets stay gaps. Uncompressed batches are combined, so that a log of
+many small ones does not need a request for each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from kstore.types import TopicPartition
 
 __all__ = ["PartitionCopy", "Piece", "Plan", "Step", "cut", "grouped", "plan_pieces"]
 
-# Where these fields stand in a record batch of magic 2; the CRC covers all from the attributes on.
+# The positions of these fields in a record batch of magic 2; the CRC covers everything from the
+# attributes on.
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _PRODUCER_AT = 43
@@ -38,7 +39,7 @@ _COMPRESSION_BITS = 0x07
 _NO_PRODUCER = _PRODUCER.pack(-1, -1, -1)
 _SHORT_RUN = 64  # records
 GROUP_BYTES = 128 << 10
-"""What one piece holds at most, unless it is one batch."""
+"""The maximum size of a piece, unless it is one batch."""
 
 
 class Piece(NamedTuple):
@@ -50,16 +51,16 @@ class Piece(NamedTuple):
     end_offset: int
     data: bytes | bytearray | memoryview
     gaps: int = 0
-    """Offsets in between that no record has."""
+    """The number of offsets in between without a record."""
 
     @property
     def records(self) -> int:
-        """How many records it holds."""
+        """The number of records."""
         return self.end_offset - self.base_offset - self.gaps
 
 
 class Plan(NamedTuple):
-    """What came of one fetched buffer: pieces in order, and the offset to fetch next."""
+    """The pieces of a fetched buffer in order, and the offset to fetch next."""
 
     pieces: list[Piece]
     next_offset: int
@@ -72,8 +73,8 @@ def plan_pieces(
 ) -> Plan:
     """The pieces of a fetched buffer from `position` on.
 
-    `aborted` are (producer id, first offset) pairs of the Fetch answer: their records are left out;
-    None takes them along (read_uncommitted). Raises InvalidBatchError for a buffer that is damaged.
+    `aborted` are (producer id, first offset) pairs of the Fetch response: their records are
+    omitted; None includes them (read_uncommitted). Raises InvalidBatchError for a damaged buffer.
     """
     pieces: list[Piece] = []
     next_offset = position
@@ -89,7 +90,7 @@ def plan_pieces(
 
 
 def cut(piece: Piece, position: int) -> Piece:
-    """What of a piece is at or behind the position, which lies within it."""
+    """The part of a piece at or after the position, which lies within it."""
     rest: list[Piece] = []
     for batch in batches(piece.data, verify=False):
         if batch.base_offset >= position:
@@ -101,7 +102,7 @@ def cut(piece: Piece, position: int) -> Piece:
 
 
 def grouped(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The same batches in fewer pieces: those that are not compressed go together."""
+    """The same batches in fewer pieces: uncompressed ones are combined."""
     group: list[Piece] = []
     size = 0
     for piece in pieces:
@@ -129,7 +130,7 @@ def _joined(pieces: list[Piece]) -> Piece:
 
 
 class _Transactions:
-    """Which of the batches, seen in order, belong to aborted transactions."""
+    """Whether each batch, in order, belongs to an aborted transaction."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
         self._waiting = sorted(aborted or (), key=lambda row: row[1], reverse=True)
@@ -150,7 +151,7 @@ class _Transactions:
 
 def _pieces(batch: BatchView, position: int) -> Iterator[Piece]:
     dense = batch.records_count == batch.next_offset - batch.base_offset
-    # What a broker may not take from a client: its own append time, its own deletion horizon.
+    # Attributes that a broker may refuse from a client: its own append time and delete horizon.
     plain = batch.timestamp_type == 0 and batch.delete_horizon_ms is None
     if dense and plain and batch.base_offset >= position:
         yield Piece(batch.base_offset, batch.next_offset, _without_producer(batch))
@@ -174,7 +175,7 @@ def _codec(data: bytes | bytearray | memoryview) -> int:
 
 
 def _runs(records: Iterable[Record], compression: int) -> Iterator[Piece]:
-    """Records of rising offsets as batches of consecutive ones."""
+    """Records of ascending offsets as batches of consecutive ones."""
     builder = RecordBatchBuilder(compression=compression)
     base = expected = -1
     for record in records:
@@ -192,28 +193,28 @@ def _runs(records: Iterable[Record], compression: int) -> Iterator[Piece]:
 
 
 class Step:
-    """What a partition's copy needs next."""
+    """The next step of a partition's copy."""
 
     LOCATE = "locate"
-    """To learn the target's end offset, under a leader epoch."""
+    """Look up the target's end offset, with a leader epoch."""
     CHECK = "check"
-    """To see that the target's last record is the source's of that offset."""
+    """Check that the target's last record is the source's record at that offset."""
     COPY = "copy"
-    """To fetch and to produce."""
+    """Fetch and produce."""
     STOPPED = "stopped"
-    """Nothing: it failed, or its topic is gone."""
+    """Nothing: it failed, or its topic was deleted."""
 
 
 class PartitionCopy:
-    """One partition on its way: where the target stands, what is fetched, what is under way.
+    """The progress of one partition: the target's end, what is fetched, what is in flight.
 
-    The position is the target's log end offset, as its leader told it under `leader_epoch`; every
-    Produce carries that epoch (KIP-359), so that a leader which knows of less can't be sent what
-    comes behind a hole. One piece is under way at a time for the same reason.
+    The position is the target's log end offset, as its leader reported it with `leader_epoch`.
+    Every Produce has that epoch (KIP-359), so that a leader that has fewer records never gets
+    records after a gap. For the same reason only one piece is in flight at a time.
     """
 
     source_epoch = -1
-    """The source's leader epoch under which is fetched, where that matters."""
+    """The source's leader epoch of fetches, where it matters."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -231,21 +232,21 @@ class PartitionCopy:
         self._queue: list[Piece] = []
         self._head = 0
 
-    # ---- where the target stands ----
+    # ---- the target's end ----
 
     def locate(self) -> None:
-        """The target's end is not known any more: its leader changed, or an answer is lost."""
+        """The target's end is unknown: its leader changed, or a response was lost."""
         self.under_way = None
         if self.step != Step.STOPPED:
             self.step = Step.LOCATE
 
     def located(self, end_offset: int, leader_epoch: int) -> None:
-        """The target's leader told its end offset under this epoch."""
+        """The target's leader reported its end offset with this epoch."""
         self.leader_epoch = leader_epoch
         if self.step != Step.STOPPED:
             self.step = Step.CHECK
         if self.fetch_offset < 0 or end_offset < self.position:
-            self._forget(end_offset)  # what was known of it is gone
+            self._forget(end_offset)  # its earlier state is lost
         self._go_on_from(end_offset)
 
     def checked(self) -> None:
@@ -254,7 +255,7 @@ class PartitionCopy:
             self.step = Step.COPY
 
     def stop(self, problem: Exception) -> None:
-        """Give it up."""
+        """Fail the partition."""
         self.step = Step.STOPPED
         self.problem = problem
         self._forget(self.fetch_offset)
@@ -276,13 +277,15 @@ class PartitionCopy:
         self.fetch_offset = max(self.fetch_offset, position)
 
     def cut(self, piece: Piece, position: int) -> Piece:
-        """What is still to be sent of a piece."""
+        """The part of a piece that is still to be sent."""
         return cut(piece, position)
 
     # ---- from the source ----
 
     def fetched(self, plan: Plan, source_end: int) -> None:
-        """A fetch from `fetch_offset` brought this; `source_end` is up to where could be read."""
+        """The result of a fetch from `fetch_offset`; `source_end` is the end of what can be
+        read.
+        """
         for piece in plan.pieces:
             self._queue.append(piece)
             self.buffered_bytes += len(piece.data)
@@ -290,11 +293,11 @@ class PartitionCopy:
         self.source_end = source_end
 
     def skip_to(self, offset: int) -> None:
-        """The source begins only there; what was fetched before is still written."""
+        """The source starts only at this offset; earlier fetched data is still written."""
         self.fetch_offset = max(offset, self.fetch_offset)
 
     def has_copied(self, end_offset: int) -> bool:
-        """Whether all that the source has below this offset is in the target."""
+        """Whether the target has everything that the source has below this offset."""
         return (
             self.step == Step.COPY
             and self.fetch_offset >= end_offset
@@ -304,33 +307,35 @@ class PartitionCopy:
     # ---- to the target ----
 
     def next_piece(self) -> Piece | None:
-        """The piece to send now, which is then under way; None: nothing, or one is."""
+        """The piece to send now, which is then in flight; None: there is none, or one is in
+        flight.
+        """
         if self.step != Step.COPY or self.under_way is not None:
             return None
         self.under_way = self._first()
         return self.under_way
 
     def peek(self) -> int:
-        """Bytes of what `next_piece` would give, 0 for nothing."""
+        """The size in bytes of what `next_piece` would return; 0 for nothing."""
         if self.step != Step.COPY or self.under_way is not None:
             return 0
         head = self._first()
         return 0 if head is None else len(head.data)
 
     def acknowledged(self) -> None:
-        """All in-sync replicas of the target have what was under way."""
+        """All in-sync replicas of the target have the piece that was in flight."""
         piece = self.under_way
         self.under_way = None
         if piece is None or piece is not self._first():
-            return  # meanwhile the target was found to stand elsewhere
+            return  # meanwhile the target's end turned out to be elsewhere
         self._drop()
         self.position = piece.end_offset
         self.copied_records += piece.records
         self.copied_bytes += len(piece.data)
 
     def refused(self, log_end_offset: int) -> None:
-        """INVALID_PRODUCE_OFFSET: what was under way is there already, by a lost answer or by
-        another replicator; continue behind it, once it has been looked at.
+        """INVALID_PRODUCE_OFFSET: the target already has the piece, from a request whose response
+        was lost or from another replicator; continue after it, once it has been checked.
         """
         piece = self.under_way
         self.under_way = None
@@ -344,7 +349,9 @@ class PartitionCopy:
         self._go_on_from(log_end_offset)
 
     def split(self) -> bool:
-        """What was under way is too large for the target: halve it. False: it is one record."""
+        """The piece in flight is too large for the target: halve it. Returns False if it is one
+        record.
+        """
         piece = self.under_way
         self.under_way = None
         if piece is None or piece is not self._first():

@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a broker, from what it said in ApiVersions."""
+"""Chooses the version of an API for a broker, by its ApiVersions response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kstore.protocol.registry import APIS
 __all__ = ["BrokerVersions"]
 
 OWN_APIS = {"kstore.kip253": 25300, "kstore.copybatches": 25301}
-"""Features that tell of kstore's own APIs (LeaderEpochForPartition, CopyBatches)."""
+"""Features that announce kstore's own APIs (LeaderEpochForPartition, CopyBatches)."""
 
 
 class BrokerVersions:
@@ -24,20 +24,20 @@ class BrokerVersions:
         }
 
         self.levels = {row.name: row.max_version_level for row in response.finalized_features}
-        """Levels of features in force in the cluster, "transaction.version" say (KIP-584)."""
+        """Finalized feature levels of the cluster, such as "transaction.version" (KIP-584)."""
 
         for feature, key in OWN_APIS.items():
             if self.has(feature):
-                # Not listed by itself: some clients keep the keys of APIs in an array.
+                # Not listed separately: some clients keep the keys of APIs in an array.
                 self._ranges.setdefault(key, (0, 0))
 
     def has(self, feature: str) -> bool:
-        """Whether the broker supports version 1 of a feature (KIP-584), "kstore.kip232" say."""
+        """Whether the broker supports version 1 of a feature (KIP-584), such as "kstore.kip232"."""
         low, high = self.features.get(feature, (1, 0))
         return low <= 1 <= high
 
     def offers(self, api_key: int) -> bool:
-        """Whether the broker serves the API at all."""
+        """Whether the broker has the API."""
         return api_key in self._ranges
 
     def choose(self, api_key: int, *, at_least: int = 0, at_most: int = 32767) -> int:

@@ -151,6 +151,6 @@ def test_settings_of_the_classic_protocol_mean_it(
 def test_a_setting_of_the_other_protocol_is_refused(
     protocol: str, setting: str, value: Any
 ) -> None:
-    with pytest.raises(ConfigError, match="leave out one of the two") as refused:
+    with pytest.raises(ConfigError, match="remove one of the two") as refused:
         Consumer("localhost:1", group_id="g", group_protocol=protocol, **{setting: value})
     assert refused.value.key == setting.replace("_", ".")

@@ -1,6 +1,6 @@
-"""confluent-kafka's API on kstore's clients: `from kstore.clients.compat.confluent import Producer`
-in place of `from confluent_kafka import Producer`. The administration is in .admin, serializers in
-.serialization, their errors in .error, as there.
+"""confluent-kafka's API on kstore's clients: use `from kstore.clients.compat.confluent import
+Producer` instead of `from confluent_kafka import Producer`. As there, .admin has the admin client,
+.serialization the serializers, .error their errors.
 
 May import: kstore._fast.clients, kstore._fast.record, kstore.clients, kstore.config,
     kstore.errors, kstore.types.
@@ -87,6 +87,6 @@ def version() -> str:
 
 
 def libversion() -> tuple[str, int]:
-    """As librdkafka tells its own: text, and a number of a byte each."""
+    """librdkafka's version format: text, and a number with one byte per part."""
     major, minor, fix = VERSION
     return version(), major << 24 | minor << 16 | fix << 8 | 0xFF

@@ -1,4 +1,4 @@
-"""What Producer, Consumer and AdminClient share: how they are made, the cluster, and the end."""
+"""The base of Producer, Consumer and AdminClient: settings, cluster metadata, close."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def made(make: Callable[[Settings], T], settings: Settings) -> T:
-    """kstore's client of these settings; what is wrong with them is confluent-kafka's error."""
+    """kstore's client with these settings; raises confluent-kafka's errors for invalid ones."""
     try:
         return make(settings)
     except (ConfigError, ValueError) as error:
@@ -33,7 +33,7 @@ class Client:
 
     _CLOSED = "the client is closed"
     _CREATES_TOPICS = False
-    """Whether asking for a topic's metadata makes the topic, where brokers allow it."""
+    """Whether a metadata request creates a missing topic, if brokers allow it."""
     _thread: LoopThread
     _cluster: ClusterClient
     _events: Events
@@ -51,7 +51,7 @@ class Client:
         self._leave()
 
     def _leave(self) -> None:
-        """The end of a with block."""
+        """Leave a with block."""
         raise NotImplementedError
 
     def _attach(

@@ -1,5 +1,5 @@
-"""Consumer as confluent-kafka has it: messages one by one, errors as messages, rebalance callbacks
-that may choose the offsets, and offsets that are stored first and committed later.
+"""Consumer with confluent-kafka's API: one message at a time, errors as messages, rebalance
+callbacks that may choose the offsets, and offsets that are stored first and committed later.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST = 1_000_000
 
 
 class Consumer(Client):
-    """Takes librdkafka's settings in a dict, or as keywords. For one thread."""
+    """Takes librdkafka's settings in a dict, or as keywords. Use it from one thread."""
 
     _CLOSED = "Consumer closed"
 
@@ -57,9 +57,9 @@ class Consumer(Client):
         self._stores: bool = self._own["enable.auto.offset.store"]
         self._positions: dict[Pair, TopicPartition] = {}
         self._ends: dict[Pair, int] = {}
-        """At which offset the end of a partition was told."""
+        """The offset at which the end of a partition was last reported."""
         self._unknown: set[str] = set()
-        """Topics subscribed to that it is not known whether they exist."""
+        """Subscribed topics that may not exist."""
         cluster = self._consumer._shell.cluster
         self._attach("consumer", self._own, self._consumer._thread, cluster)
         self._stored = StoredOffsets(self._consumer, self._own, self._events)
@@ -77,8 +77,8 @@ class Consumer(Client):
         on_revoke: Rebalance = None,
         on_lost: Rebalance = None,
     ) -> None:
-        """Topics by name; one that begins with ^ is a regular expression. The callbacks get this
-        consumer and a list of partitions, inside poll().
+        """Subscribe to topics by name; a name that begins with ^ is a regular expression. The
+        callbacks get this consumer and a list of partitions; poll() calls them.
         """
         self._check()
         if not isinstance(topics, list) or not all(isinstance(name, str) for name in topics):
@@ -101,8 +101,8 @@ class Consumer(Client):
         self._unknown = set()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, from their offsets (none: from the committed ones). Inside
-        on_assign it sets the offsets of what is assigned.
+        """Read these partitions, from their offsets (none: from the committed offsets). Inside
+        on_assign it sets the offsets of the assigned partitions.
         """
         self._check()
         given = pairs_of(partitions)
@@ -113,7 +113,7 @@ class Consumer(Client):
         self._seek_all(given)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """As assign, beside what is assigned already."""
+        """As assign, in addition to the assigned partitions."""
         self._check()
         given = pairs_of(partitions)
         if self._callbacks.assigned_by_user(given):
@@ -123,7 +123,7 @@ class Consumer(Client):
         self._seek_all(given)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions no more."""
+        """Stop reading these partitions."""
         self._check()
         gone = {row.pair for row in pairs_of(partitions)}
         if self._callbacks.is_running:
@@ -158,8 +158,8 @@ class Consumer(Client):
     # ---- messages ----
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """The next message, or None after timeout seconds. One with an error() is none of a topic.
-        Callbacks run in here.
+        """The next message, or None after timeout seconds. A message with an error() has no record.
+        Callbacks run inside this call.
         """
         self._check()
         found = self._take(1, timeout)
@@ -210,7 +210,7 @@ class Consumer(Client):
         return Message.of(record)
 
     def _failure(self, error: Exception) -> Message:
-        """As a message: the consumer continues."""
+        """The error as a message: the consumer continues."""
         if self._callbacks.raised is error:
             self._callbacks.raised = None
             raise error
@@ -222,7 +222,7 @@ class Consumer(Client):
         return Message(error=found, value=found.str().encode(), timestamp=(0, -1))
 
     def _told(self) -> Message | None:
-        """What there is to tell while no message comes: a missing topic, the end of a partition."""
+        """A message about a missing topic or the end of a partition, if there is no record."""
         view = self._consumer._shell.cluster.view
         for topic in sorted(self._unknown & (set(view.topics) | set(view.topic_errors))):
             self._unknown.discard(topic)
@@ -248,7 +248,7 @@ class Consumer(Client):
     # ---- positions ----
 
     def seek(self, partition: TopicPartition) -> None:
-        """Read on from an offset of an assigned partition."""
+        """Continue at an offset of an assigned partition."""
         self._check()
         if not isinstance(partition, TopicPartition):
             raise TypeError("expected TopicPartition")
@@ -267,7 +267,9 @@ class Consumer(Client):
             self._call(lambda: self._consumer.seek(row.pair, row.offset))
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """After the last message that was handed out, by partition; OFFSET_INVALID: none was."""
+        """The offset after the last message that was returned, by partition; OFFSET_INVALID for
+        none.
+        """
         self._check()
         found = []
         for row in pairs_of(partitions):
@@ -277,13 +279,13 @@ class Consumer(Client):
         return found
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Hand out nothing of these partitions."""
+        """Return no messages of these partitions."""
         self._check()
         assigned = set(self._consumer.assignment())
         self._consumer.pause(*[r.pair for r in pairs_of(partitions) if r.pair in assigned])
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Hand out messages of these partitions again."""
+        """Return messages of these partitions again."""
         self._check()
         assigned = set(self._consumer.assignment())
         self._consumer.resume(*[r.pair for r in pairs_of(partitions) if r.pair in assigned])
@@ -293,7 +295,7 @@ class Consumer(Client):
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Have the offset after a message, or these, committed at the next commit. Needs
+        """Store the offset after a message, or these offsets, for the next commit. Needs
         enable.auto.offset.store=false.
         """
         self._check()
@@ -312,8 +314,8 @@ class Consumer(Client):
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit the offset after a message, these offsets, or what is stored. Not asynchronous: a
-        list of what was committed, or KafkaException.
+        """Commit the offset after a message, these offsets, or the stored ones. If not
+        asynchronous: returns the list of committed offsets, or raises KafkaException.
         """
         self._check()
         if message is not None and message.error() is not None:
@@ -332,7 +334,7 @@ class Consumer(Client):
     def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """What the group has committed; OFFSET_INVALID for nothing."""
+        """The group's committed offsets; OFFSET_INVALID for none."""
         self._check()
         wanted = [row.pair for row in pairs_of(partitions)]
         found = self._call(lambda: self._consumer.committed(wanted, timeout_ms(timeout)))
@@ -359,8 +361,8 @@ class Consumer(Client):
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """The first offset at or after the moment (ms) that each partition's offset says; -1, the
-        end, if there is none.
+        """The first offset at or after the time (ms) in each partition's offset; -1, the end, if
+        there is none.
         """
         self._check()
         wanted = {row.pair: row.offset for row in pairs_of(partitions)}
@@ -372,7 +374,7 @@ class Consumer(Client):
             rows.append(TopicPartition(tp.topic, tp.partition, offset, None, epoch))
         return rows
 
-    # ---- the group, the cluster, the end ----
+    # ---- the group, the cluster, close ----
 
     def memberid(self) -> str:
         """This member's id in the group."""
@@ -385,8 +387,8 @@ class Consumer(Client):
         return self._consumer.group_metadata()
 
     def close(self) -> None:
-        """Commit what is stored (enable.auto.commit), leave the group. Calling it again is
-        harmless.
+        """Commit the stored offsets (enable.auto.commit), and leave the group. Calling it again has
+        no effect.
         """
         if self._is_closed:
             return

@@ -1,5 +1,5 @@
-"""KafkaError and KafkaException as confluent-kafka has them, what kstore's errors become, and the
-exceptions of serializers and of DeserializingConsumer.
+"""KafkaError and KafkaException with confluent-kafka's API, the conversion of kstore's errors, and
+the exceptions of serializers and of DeserializingConsumer.
 """
 
 from __future__ import annotations
@@ -120,19 +120,19 @@ class KafkaException(Exception):  # noqa: N818
 
 
 class IllegalStateException(RuntimeError):  # noqa: N818
-    """The call does not fit what the client is doing."""
+    """The call is not valid in the client's state."""
 
 
 class ConcurrentModificationException(RuntimeError):  # noqa: N818
-    """Two threads use one consumer at one time."""
+    """Two threads use a consumer at the same time."""
 
 
 class SerializationError(KafkaException):
-    """What a serializer was given does not fit."""
+    """The argument of a serializer is not valid."""
 
 
 class ThrottleEvent:
-    """A broker made this client wait: what throttle_cb is called with."""
+    """A broker throttled this client; the argument of throttle_cb."""
 
     def __init__(self, broker_name: str, broker_id: int, throttle_time: float) -> None:
         self.broker_name = broker_name
@@ -146,7 +146,7 @@ class ThrottleEvent:
 
 
 class _MessageException(KafkaException):
-    """An exception about a message, with the exception behind it."""
+    """An exception about a message, with its cause."""
 
     code: int
 
@@ -170,7 +170,7 @@ class _MessageException(KafkaException):
 
 
 class ConsumeError(_MessageException):
-    """A message could not be read: ``kafka_message`` has what is known of it."""
+    """A message could not be read: ``kafka_message`` has the known parts of it."""
 
     code = KafkaError.UNKNOWN
 
@@ -237,11 +237,11 @@ _CLIENT_CODES = {
     ErrorCode.INVALID_PRODUCER_EPOCH: KafkaError._FENCED,
     ErrorCode.SASL_AUTHENTICATION_FAILED: KafkaError._AUTHENTICATION,
 }
-"""Errors that librdkafka tells under a number of its own."""
+"""Errors that have librdkafka's own numbers."""
 
 
 def error_of(error: BaseException, *, timed_out: int = KafkaError._TIMED_OUT) -> KafkaError:
-    """What an exception of kstore's clients is here."""
+    """Convert an exception of kstore's clients."""
     if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):
         return error.args[0]
     if isinstance(error, ProtocolKafkaError):
@@ -256,5 +256,5 @@ def error_of(error: BaseException, *, timed_out: int = KafkaError._TIMED_OUT) ->
 
 
 def raised_as(error: BaseException) -> KafkaException:
-    """The KafkaException to raise for it."""
+    """The KafkaException to raise for an exception."""
     return error if isinstance(error, KafkaException) else KafkaException(error_of(error))

@@ -1,5 +1,5 @@
-"""What waits for a user's poll(): callbacks, each to be called once in the caller's thread; and the
-callbacks about the client itself, of errors and statistics.
+"""Pending callbacks for a user's poll(), each called once in the caller's thread; and the callbacks
+about the client: errors and statistics.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kstore.clients.io.loop_thread import LoopThread
 __all__ = ["Events"]
 
 DOWN_S = 1.0
-"""How often it is looked whether any broker can be reached."""
+"""How often to check whether any broker can be reached."""
 
 
 class Events:
-    """Calls that are due. `put` is for any thread, `serve` for the user's."""
+    """Pending calls. Any thread may call `put`; the user's thread calls `serve`."""
 
     def __init__(
         self,
@@ -47,16 +47,17 @@ class Events:
         return len(self._due)
 
     def put(self, call: Callable[[], object]) -> None:
-        """It is due."""
+        """Add a call."""
         with self._bell:
             self._due.append(call)
             self._bell.notify()
 
     def serve(self, timeout: float | None = 0) -> int:
-        """Call what is due, after waiting up to so many seconds (below 0: forever) for the first;
-        how many calls. What one raises goes to the caller, and the rest stays.
+        """Call the pending callbacks, after waiting up to so many seconds (below 0: forever) for
+        the first; returns their number. An exception propagates to the caller, and the remaining
+        calls stay.
         """
-        if timeout == 0:  # as it is between messages
+        if timeout == 0:  # the usual case between messages
             self.look()
             return self._call_all() if self._due else 0
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
@@ -81,7 +82,7 @@ class Events:
         return called
 
     def look(self) -> None:
-        """Statistics that are due, and whether all brokers are down."""
+        """Emits statistics, and reports when all brokers are down."""
         now = time.monotonic()
         if self._stats_cb is not None and self._stats_s and now >= self._stats_at + self._stats_s:
             self._stats_at = now
@@ -133,5 +134,5 @@ class Events:
         }  # fmt: skip
 
     def close(self) -> None:
-        """Nothing is due any more."""
+        """Stop."""
         self._due.clear()

@@ -1,4 +1,4 @@
-"""What list_topics gives: the cluster's brokers, topics and partitions."""
+"""Results of list_topics: the cluster's brokers, topics and partitions."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ClusterMetadata:
 
 
 class GroupMember:
-    """A member of a group, as list_groups has it."""
+    """A member of a group, in the form of list_groups."""
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -105,7 +105,7 @@ class GroupMember:
 
 
 class GroupMetadata:
-    """A group, as list_groups has it."""
+    """A group, in the form of list_groups."""
 
     def __init__(self) -> None:
         self.broker: BrokerMetadata | None = None
@@ -124,7 +124,7 @@ class GroupMetadata:
 
 
 def timeout_ms(timeout_s: float | None) -> float:
-    """Of seconds; below 0, and None, mean forever."""
+    """A timeout in seconds; below 0, and None, mean forever."""
     return FOR_EVER_MS if timeout_s is None or timeout_s < 0 else timeout_s * 1000
 
 
@@ -136,7 +136,7 @@ def list_topics(
     *,
     create: bool,
 ) -> ClusterMetadata:
-    """Ask for the metadata of one topic, or of all. KafkaException when time is up."""
+    """Request the metadata of one topic, or of all. Raises KafkaException after the timeout."""
     names = None if topic is None else [topic]
 
     async def ask() -> ClusterMetadata:
@@ -192,7 +192,7 @@ def _topic(view: ClusterView, name: str) -> TopicMetadata:
 
 
 def group_metadata(listing: Any, broker: BrokerMetadata | None) -> GroupMetadata:
-    """A group out of kstore's listing."""
+    """A group from kstore's description."""
     found = GroupMetadata()
     found.id, found.state = listing.group_id, listing.state
     found.protocol_type, found.broker = listing.protocol_type, broker

@@ -1,4 +1,4 @@
-"""The values of confluent-kafka: TopicPartition, Message, Uuid, Node and the like, the constants
+"""The value types of confluent-kafka: TopicPartition, Message, Uuid, Node and others, the constants
 and the enumerations.
 """
 
@@ -45,7 +45,7 @@ TIMESTAMP_NOT_AVAILABLE, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME = 0, 1
 
 @functools.total_ordering
 class TopicPartition:
-    """A partition, with an offset and an error; equal to another by topic and partition alone."""
+    """A partition, with an offset and an error; compared by topic and partition only."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class TopicPartition:
 
     @property
     def pair(self) -> TopicPartitionPair:
-        """As kstore's clients have it."""
+        """In the form of kstore's clients."""
         return TopicPartitionPair(self.topic, self.partition)
 
     @property
@@ -75,7 +75,7 @@ class TopicPartition:
 
     @classmethod
     def at(cls, pair: TopicPartitionPair, row: OffsetAndMetadata | None) -> TopicPartition:
-        """A partition and what is committed for it."""
+        """A partition and its committed offset."""
         if row is None:
             return cls(pair.topic, pair.partition)
         return cls(pair.topic, pair.partition, row.offset, row.metadata or None, row.leader_epoch)
@@ -97,7 +97,7 @@ class TopicPartition:
 
 
 def pairs_of(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The list, checked. TypeError for anything else."""
+    """The list, after a check. Raises TypeError for anything else."""
     found = list(partitions) if isinstance(partitions, (list, tuple)) else None
     if found is None or not all(isinstance(each, TopicPartition) for each in found):
         raise TypeError("requires list of TopicPartition")
@@ -105,7 +105,7 @@ def pairs_of(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 class Message:
-    """A record that came or was sent, or an error in place of one."""
+    """A record that was received or sent, or an error."""
 
     __slots__ = (
         "_delivery_count", "_error", "_headers", "_key", "_latency", "_leader_epoch", "_offset",
@@ -134,7 +134,7 @@ class Message:
 
     @classmethod
     def of(cls, record: ConsumerRecord) -> Message:
-        """A record that came."""
+        """A received record."""
         kind = TIMESTAMP_LOG_APPEND_TIME if record.timestamp_type else TIMESTAMP_CREATE_TIME
         stamp = (kind, record.timestamp) if record.timestamp >= 0 else (0, -1)
         epoch = record.leader_epoch
@@ -161,7 +161,7 @@ class Message:
         return self._key
 
     def value(self) -> Any:
-        """The value; the text of the error, where this is one."""
+        """The value, or the text of the error."""
         return self._value
 
     deserialized_key = key
@@ -172,7 +172,7 @@ class Message:
         return self._headers
 
     def error(self) -> KafkaError | None:
-        """Why there is no record."""
+        """The error, if there is no record."""
         return self._error
 
     def timestamp(self) -> tuple[int, int]:
@@ -180,7 +180,7 @@ class Message:
         return self._timestamp
 
     def latency(self) -> float | None:
-        """Seconds from produce() to the broker's answer."""
+        """Seconds from produce() to the broker's response."""
         return self._latency
 
     def leader_epoch(self) -> int | None:
@@ -188,7 +188,7 @@ class Message:
         return self._leader_epoch
 
     def delivery_count(self) -> int | None:
-        """Of share consumers alone."""
+        """Only for share consumers."""
         return self._delivery_count
 
     def set_topic(self, topic: str) -> None:
@@ -230,14 +230,14 @@ class Message:
 
 
 class Uuid:
-    """A topic's id, in two halves of 64 bits; as text it is Kafka's base64."""
+    """A topic's id, in two halves of 64 bits; its text is Kafka's base64."""
 
     def __init__(self, most_significant_bits: int, least_significant_bits: int) -> None:
         self._halves = (most_significant_bits, least_significant_bits)
 
     @classmethod
     def of(cls, given: uuid.UUID) -> Uuid:
-        """Of Python's."""
+        """From Python's UUID."""
         high, low = given.int >> 64, given.int & 0xFFFFFFFFFFFFFFFF
         return cls(*(half - (1 << 64) if half >> 63 else half for half in (high, low)))
 
@@ -314,7 +314,7 @@ class _Ordered(Enum):
 
 
 class ConsumerGroupState(_Ordered):
-    """What a group is doing."""
+    """The state of a group."""
 
     UNKNOWN = 0
     PREPARING_REBALANCING = 1
@@ -333,7 +333,7 @@ class ConsumerGroupType(_Ordered):
 
 
 class IsolationLevel(_Ordered):
-    """Which records are read."""
+    """The isolation level."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -347,7 +347,9 @@ class ElectionType(_Ordered):
 
 
 def enum_of(kind: type[Enum], given: Any) -> Any:
-    """A member, given as itself, its name or its value. ValueError for others."""
+    """A member of an enumeration from itself, its name or its value. Raises ValueError for
+    others.
+    """
     if isinstance(given, str):
         try:
             return kind[given.upper()]

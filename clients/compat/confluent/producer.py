@@ -1,5 +1,5 @@
-"""Producer as confluent-kafka has it: produce() does not wait, and what became of a message is told
-by callbacks that run inside poll() and flush(), in the caller's thread.
+"""Producer with confluent-kafka's API: produce() does not wait, and callbacks report the delivery
+of messages. poll() and flush() call them in the caller's thread.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["Producer"]
 
 Callback = Callable[[KafkaError | None, Message], object] | None
 FULL, GATE = 2, 3
-"""Accumulator.obstacle: no memory, no transaction open."""
+"""The values of Accumulator.obstacle: no memory, no open transaction."""
 NO_PARTITION = (KafkaError._INVALID_ARG, KafkaError.UNKNOWN_TOPIC_OR_PART)
 SLICE_S = 0.05
 
 
 class _Sent:
-    """A message on its way: what its delivery report is made of."""
+    """A message that was produced: the data of its delivery report."""
 
     __slots__ = ("callback", "headers", "key", "partition", "since", "timestamp", "topic", "value")
 
@@ -58,7 +58,7 @@ class _Sent:
         self.since = time.monotonic()
 
     def message(self, error: KafkaError | None, partition: int, offset: int) -> Message:
-        """The report."""
+        """Queue the report."""
         return Message(
             self.topic, partition, None if offset < 0 else offset, self.key, self.value,
             self.headers, error, (TIMESTAMP_CREATE_TIME, self.timestamp),
@@ -90,7 +90,7 @@ class Producer(Client):
         self.close()
 
     def __len__(self) -> int:
-        """Messages that wait, and reports that were not served."""
+        """The number of messages that wait, and of reports that were not served."""
         return self._unserved + len(self._events)
 
     def __bool__(self) -> bool:
@@ -111,7 +111,7 @@ class Producer(Client):
     ) -> None:
         """Add a message; on_delivery(error, message) is called from poll() or flush().
 
-        BufferError: too many messages wait. KafkaException: the message can't be sent.
+        Raises BufferError if too many messages wait, KafkaException if the message can't be sent.
         """
         self._check()
         if not isinstance(topic, str):
@@ -162,7 +162,9 @@ class Producer(Client):
         return KafkaException(KafkaError(found.code(), f"Unable to produce message: {found.str()}"))
 
     def _wait_for(self, sent: _Sent) -> None:
-        """With the lock: the topic is not known yet. A thread waits in place of the caller."""
+        """Call with the lock: the topic is not known yet. A thread waits for it instead of the
+        caller.
+        """
         self._waiting.append(sent)
         if self._waiter is None:
             self._waiter = threading.Thread(
@@ -198,7 +200,7 @@ class Producer(Client):
         return lambda delivery: self._delivered(sent, delivery)
 
     def _delivered(self, sent: _Sent, delivery: Delivery) -> None:
-        """On the loop of the client."""
+        """Runs on the client's loop."""
         error = delivery.error
         found = None if error is None else _undelivered(error)
         self._report(sent, found, delivery.partition, delivery.offset)
@@ -220,7 +222,9 @@ class Producer(Client):
         callback: Callback = None,
         on_delivery: Callback = None,
     ) -> int:
-        """produce() for each; how many were taken. One that was not has its error in `_error`."""
+        """Call produce() for each message; returns the number of accepted ones. Each other message
+        has its error in `_error`.
+        """
         taken = 0
         for row in messages:
             told = row.get("callback") or row.get("on_delivery") or callback or on_delivery
@@ -237,13 +241,15 @@ class Producer(Client):
         return taken
 
     def poll(self, timeout: float = -1) -> int:
-        """Call the callbacks that are due, waiting up to so many seconds for one; how many."""
+        """Call the pending callbacks, after waiting up to so many seconds for one; returns their
+        number.
+        """
         self._check()
         return self._events.serve(timeout)
 
     def flush(self, timeout: float = -1) -> int:
-        """Send all that waits and call the callbacks; how many messages are left after timeout
-        seconds.
+        """Send all waiting messages and call the callbacks; returns the number of messages that are
+        left after timeout seconds.
         """
         self._check()
         return self._flush(timeout)
@@ -262,13 +268,13 @@ class Producer(Client):
             try:
                 self._producer.flush(slice_s, raise_errors=False)
             except TimeoutError:
-                continue  # callbacks come first, then it continues
+                continue  # callbacks run first, then it continues
             with self._lock:
                 if self._unserved and not len(self._events):
                     self._lock.wait(slice_s)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up the messages whose topic is not known yet; those in batches are sent."""
+        """Discard the messages whose topic is not known yet; messages in batches are sent."""
         self._check()
         with self._lock:
             given_up = list(self._waiting)[1:] if in_queue else []
@@ -280,7 +286,7 @@ class Producer(Client):
     # ---- transactions ----
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """As Kafka's: once, before the first transaction."""
+        """As Kafka's: call it once, before the first transaction."""
         self._transact(lambda transactions: transactions.init(), timeout)
 
     def begin_transaction(self) -> None:
@@ -288,29 +294,31 @@ class Producer(Client):
         self._transact(lambda transactions: transactions.begin())
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Send what waits, then commit. After a time-out call it again."""
+        """Send waiting messages, then commit. After a timeout call it again."""
         self._transact(lambda transactions: transactions.commit(), timeout)
         self._producer._shell.take_error()
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Abort; what was not sent fails. After a time-out call it again."""
+        """Abort; messages that were not sent fail. After a timeout call it again."""
         self._transact(lambda transactions: transactions.abort(), timeout)
 
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
     ) -> None:
-        """Commit a consumer's offsets with the transaction. group_metadata is that of
+        """Commit a consumer's offsets with the transaction. group_metadata is the result of
         Consumer.consumer_group_metadata.
         """
         offsets = {row.pair: row.committable for row in positions if row.offset >= 0}
         if not isinstance(group_metadata, ConsumerGroupMetadata):
-            raise TypeError("group_metadata is not what consumer_group_metadata() gave")
+            raise TypeError("group_metadata is not the result of consumer_group_metadata()")
         self._transact(lambda each: each.send_offsets(offsets, group_metadata), timeout)
 
     def _transact(
         self, call: Callable[[Transactions], Coroutine[Any, Any, None]], timeout: float | None = -1
     ) -> None:
-        """Do it within timeout seconds; below 0, and None, mean as long as the settings say."""
+        """Run the operation within timeout seconds; below 0, and None, mean the time of the
+        settings.
+        """
         self._check()
         if not self._is_transactional:
             text = "The Transactional API requires transactional.id to be configured"
@@ -328,7 +336,7 @@ class Producer(Client):
         try:
             self._producer._thread.run(run())
         except TimeoutError:
-            text = f"the call did not end within {limit} s; it may be called again"
+            text = f"the call did not complete within {limit} s; it may be called again"
             raise KafkaException(
                 KafkaError(KafkaError._TIMED_OUT, text, False, True, False)
             ) from None
@@ -340,22 +348,22 @@ class Producer(Client):
                 KafkaError(found.code(), found.str(), found.fatal(), found.retriable(), aborts)
             ) from None
 
-    # ---- the cluster, the end ----
+    # ---- the cluster, close ----
 
     def close(self, timeout: float = -1) -> bool:
-        """Flush, and end; whether nothing was left."""
+        """Flush and close; returns whether nothing was left."""
         if self._is_closed:
             return True
         left = self._flush(timeout)
         self._is_closed = True
         self._events.close()
-        with contextlib.suppress(ProtocolKafkaError, TimeoutError):  # the reports have told of them
+        with contextlib.suppress(ProtocolKafkaError, TimeoutError):  # the reports have the errors
             self._producer.close(0 if left else None)
         return not left
 
 
 def _undelivered(error: Exception) -> KafkaError:
-    """Why a message was given up: where brokers could not be reached, its time was over."""
+    """Why a message failed: a timeout, if brokers could not be reached."""
     found = error_of(error, timed_out=KafkaError._MSG_TIMED_OUT)
     if found == KafkaError._TRANSPORT:
         return KafkaError(KafkaError._MSG_TIMED_OUT, found.str())

@@ -1,4 +1,4 @@
-"""The rebalance callbacks of a confluent-kafka consumer, as a listener of kstore's."""
+"""The rebalance callbacks of a confluent-kafka consumer, as a listener of kstore's consumer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Call = Callable[[Any, list[TopicPartition]], object] | None
 
 
 class Callbacks(RebalanceListener):
-    """Calls on_assign, on_revoke and on_lost with the user's consumer. Inside on_assign, assign()
-    of the user's says from where to read.
+    """Calls on_assign, on_revoke and on_lost with the user's consumer. Inside on_assign, the user's
+    assign() sets where to start.
     """
 
     def __init__(
@@ -32,16 +32,16 @@ class Callbacks(RebalanceListener):
         self._on_revoke: Call = None
         self._on_lost: Call = None
         self.is_running = False
-        """A callback runs: partitions are changing hands."""
+        """A callback runs during a rebalance."""
         self.raised: BaseException | None = None
-        """What a callback raised; poll() raises it."""
+        """The exception of a callback; poll() raises it."""
 
     def set(self, on_assign: Call, on_revoke: Call, on_lost: Call) -> None:
-        """Those of the last subscribe()."""
+        """The callbacks of the last subscribe()."""
         self._on_assign, self._on_revoke, self._on_lost = on_assign, on_revoke, on_lost
 
     def assigned_by_user(self, given: Collection[TopicPartition]) -> bool:
-        """In a callback: take over the offsets that the user wants. False outside of one."""
+        """Inside a callback: take the user's offsets. Returns False outside of one."""
         if not self.is_running:
             return False
         mine = set(self._consumer.assignment())

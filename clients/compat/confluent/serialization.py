@@ -1,5 +1,5 @@
-"""Serializers and deserializers: callables of a value and a SerializationContext, as
-confluent-kafka has them. Those of its schema registry client work here too.
+"""Serializers and deserializers with confluent-kafka's API: callables of a value and a
+SerializationContext. The serializers of its schema registry client also work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class MessageField(StrEnum):
-    """Which part of a message is meant."""
+    """The part of a message."""
 
     NONE = "none"
     KEY = "key"
@@ -35,7 +35,7 @@ class MessageField(StrEnum):
 
 
 class SerializationContext:
-    """Where what is serialized goes, or comes from."""
+    """The topic, and the part of the message that is serialized."""
 
     def __init__(self, topic: str | None, field: str, headers: Any = None) -> None:
         self.topic = topic
@@ -44,18 +44,18 @@ class SerializationContext:
 
 
 class Serializer:
-    """Makes bytes of an object."""
+    """Converts an object to bytes."""
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """The bytes; None of None. SerializationError for what does not fit."""
+        """The bytes; None for None. Raises SerializationError for an invalid object."""
         raise NotImplementedError
 
 
 class Deserializer:
-    """Makes an object of bytes."""
+    """Converts bytes to an object."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """The object; None of None. SerializationError for what can't be read."""
+        """The object; None for None. Raises SerializationError for invalid bytes."""
         raise NotImplementedError
 
 
@@ -92,7 +92,7 @@ class DoubleSerializer(_Packer):
 
 
 class DoubleDeserializer(_Unpacker):
-    """A float of 8 bytes."""
+    """A float from 8 bytes."""
 
     form = ">d"
 
@@ -104,13 +104,13 @@ class IntegerSerializer(_Packer):
 
 
 class IntegerDeserializer(_Unpacker):
-    """An int of 4 bytes."""
+    """An int from 4 bytes."""
 
     form = ">i"
 
 
 class StringSerializer(Serializer):
-    """Text, by default as UTF-8."""
+    """Text to bytes, by default UTF-8."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec
@@ -127,7 +127,7 @@ class StringSerializer(Serializer):
 
 
 class StringDeserializer(Deserializer):
-    """Text, by default of UTF-8."""
+    """Bytes to text, by default UTF-8."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec

@@ -41,7 +41,9 @@ class SerializingProducer(Producer):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """As Producer.produce, with objects. KeySerializationError, ValueSerializationError."""
+        """As Producer.produce, with objects. Raises KeySerializationError or
+        ValueSerializationError.
+        """
         context = SerializationContext(topic, MessageField.KEY, headers)
         if self._key_serializer is not None:
             try:
@@ -58,8 +60,8 @@ class SerializingProducer(Producer):
 
 
 class DeserializingConsumer(Consumer):
-    """A Consumer whose settings have key.deserializer and value.deserializer. An error is raised,
-    and no message with it returned.
+    """A Consumer whose settings have key.deserializer and value.deserializer. It raises errors and
+    does not return messages with errors.
     """
 
     def __init__(self, conf: dict[str, Any]) -> None:
@@ -69,7 +71,7 @@ class DeserializingConsumer(Consumer):
         super().__init__(rest)
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """As Consumer.poll, with objects. ConsumeError, KeyDeserializationError,
+        """As Consumer.poll, with objects. Raises ConsumeError, KeyDeserializationError or
         ValueDeserializationError.
         """
         message = super().poll(timeout)

@@ -1,5 +1,5 @@
-"""librdkafka's settings as kstore's clients take them: other names, other defaults, and the
-callbacks, which stay here.
+"""Converts librdkafka's settings to those of kstore's clients: other names and defaults. The
+callbacks stay here.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ OWN: dict[str, Any] = {
     "enable.partition.eof": False, "enable.auto.commit": True, "auto.commit.interval.ms": 5_000,
     "partitioner": "consistent_random",
 }  # fmt: skip
-"""What these classes do themselves, with the values that hold where nothing is said."""
+"""Settings that these classes implement, with their defaults."""
 DEFAULTS: dict[ClientKind, dict[str, Any]] = {
     "producer": {"linger.ms": 5, "delivery.timeout.ms": 300_000},
     "consumer": {"isolation.level": "read_committed", "allow.auto.create.topics": False},
     "admin": {},
 }
-"""Librdkafka's defaults that show, where they are not Kafka's."""
+"""librdkafka's visible defaults that differ from Kafka's."""
 WITHOUT_EFFECT = frozenset({
     "api.version.fallback.ms", "api.version.request", "api.version.request.timeout.ms",
     "auto.commit.enable", "batch.num.messages", "broker.address.family", "broker.address.ttl",
@@ -71,14 +71,14 @@ WITHOUT_EFFECT = frozenset({
     "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.fast.interval.ms",
     "topic.metadata.refresh.sparse",
 })  # fmt: skip
-"""Tuning of librdkafka's insides, which would change nothing here."""
+"""Tuning of librdkafka's internals, without effect here."""
 RESETS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest",
           "error": "none"}  # fmt: skip
 Chooser = Callable[[str, Any, Any, int], int]
 
 
 class Settings(dict[str, Any]):
-    """Of kstore's clients, by dotted names; `own` has those of this package."""
+    """The settings of kstore's client, by dotted names; `own` has the settings of this package."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,8 @@ class Settings(dict[str, Any]):
 def settings_of(kind: ClientKind, given: tuple[Any, ...], keywords: Mapping[str, Any]) -> Settings:
     """The settings of a constructor's arguments.
 
-    TypeError without a mapping; KafkaException with _INVALID_ARG for an unknown name.
+    Raises TypeError if the argument is not a mapping; KafkaException with _INVALID_ARG for an
+    unknown name.
     """
     if len(given) > 1 or not (given or keywords) or (given and not isinstance(given[0], dict)):
         raise TypeError("expected configuration dict")
@@ -130,7 +131,7 @@ def _put(found: Settings, kind: ClientKind, typed: str, value: Any) -> None:
 
 
 def _belongs_elsewhere(name: str) -> bool:
-    """As librdkafka, which warns of a consumer's setting that a producer was given."""
+    """Warn, as librdkafka does, of a consumer's setting in a producer."""
     return name in NO_EFFECT or any(name in rows for rows in CLIENT_CONFIGS.values())
 
 
@@ -141,7 +142,7 @@ def _typed(default: Any, value: Any) -> Any:
 
 
 def _adapt(found: Settings, kind: ClientKind) -> None:
-    """Values that are said in other words."""
+    """Convert values that have other names."""
     if kind == "producer":
         found["partitioner.class"] = _partitioner(found.own["partitioner"])
         found["max.block.ms"] = found["delivery.timeout.ms"] = int(found["delivery.timeout.ms"])
@@ -153,7 +154,7 @@ def _adapt(found: Settings, kind: ClientKind) -> None:
         if "acks" in found:
             found["acks"] = {"-1": "all"}.get(str(found["acks"]), str(found["acks"]))
         return
-    found["enable.auto.commit"] = False  # these classes commit what was stored
+    found["enable.auto.commit"] = False  # these classes commit stored offsets
     reset = found.get("auto.offset.reset")
     if reset is not None:
         found["auto.offset.reset"] = RESETS.get(str(reset), reset)
@@ -168,7 +169,7 @@ def _token_source(callback: Callable[[str], Any], found: Settings) -> Callable[[
 
 
 def _partitioner(name: Any) -> Chooser | str:
-    """Librdkafka's partitioners, and kstore's by their names."""
+    """librdkafka's partitioners, and kstore's by their names."""
     text = str(name)
     hashes = {"consistent": consistent, "murmur2": murmur2_partition, "fnv1a": fnv1a}
     hashed = hashes.get(text.removesuffix("_random"))
@@ -198,7 +199,7 @@ def consistent(key: bytes, partitions: int) -> int:
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """The partition of a key as Java's producer has it."""
+    """The partition of a key as in Java's producer."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

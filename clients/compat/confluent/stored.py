@@ -1,5 +1,5 @@
-"""Offsets that are stored for the next commit, by partition, and their commits: now, soon, or every
-auto.commit.interval.ms.
+"""Offsets that are stored for the next commit, by partition, and the commits: synchronous,
+asynchronous, or every auto.commit.interval.ms.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ _log = logging.getLogger("kstore.clients.compat")
 
 
 class StoredOffsets:
-    """What was stored and not committed yet. For the consumer's thread."""
+    """Offsets that were stored and not committed yet. Used in the consumer's thread."""
 
     def __init__(self, consumer: Consumer, own: Mapping[str, Any], events: Events) -> None:
         self._consumer, self._events = consumer, events
         self.rows: dict[Pair, TopicPartition] = {}
-        """What the next commit has."""
+        """The offsets of the next commit."""
         self._is_automatic: bool = own["enable.auto.commit"]
         self._interval_s = own["auto.commit.interval.ms"] / 1000
         self._due_s = time.monotonic() + self._interval_s
         self._on_commit = own["on_commit"]
 
     def store(self, row: TopicPartition) -> None:
-        """Commit it next time."""
+        """Include an offset in the next commit."""
         self.rows[row.pair] = row
 
     def drop(self, tp: Pair) -> None:
-        """The partition is gone."""
+        """The partition was revoked."""
         self.rows.pop(tp, None)
 
     def pending(self) -> list[TopicPartition]:
-        """What is to be committed."""
+        """Take the offsets to commit."""
         return list(self.rows.values())
 
     def commit_now(self, rows: Collection[TopicPartition]) -> None:
-        """Commit, and wait for it."""
+        """Commit and wait."""
         self._consumer.commit({row.pair: row.committable for row in rows})
         self._done(rows)
 
     def commit_soon(self, rows: Collection[TopicPartition]) -> None:
-        """Commit without waiting; on_commit hears of it in a later poll()."""
+        """Commit without waiting; a later poll() calls on_commit."""
         if not rows:
             return
         self._done(rows)
@@ -76,13 +76,13 @@ class StoredOffsets:
                 del self.rows[row.pair]
 
     def commit_if_due(self) -> None:
-        """The automatic commit, now and then."""
+        """The automatic commit, if it is due."""
         if self._is_automatic and self.rows and time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + self._interval_s
             self.commit_soon(self.pending())
 
     def commit_at_end(self, gone: Collection[Pair] | None = None) -> None:
-        """The automatic commit before partitions (None: all) go."""
+        """The automatic commit before partitions (None: all) are revoked."""
         rows = [row for row in self.pending() if gone is None or row.pair in gone]
         if not self._is_automatic or not rows:
             return

@@ -1,8 +1,8 @@
-"""Committed offsets of a group: requests from offsets, and what the answers mean. Who waits, tries
-again and asks the coordinator is the shell (io/coordinator).
+"""Committed offsets of a group: builds requests and interprets responses. The shell
+(io/coordinator) sends, waits and retries.
 
-With KIP-232 a commit carries the partition epoch that the offset belongs to, beside the leader
-epoch, and what was committed comes back with both.
+With KIP-232 a commit has the partition epoch of the offset in addition to the leader epoch, and
+OffsetFetch returns both.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 
 R = TypeVar("R", OffsetCommitRequestPartition, "TxnOffsetCommitRequestPartition")
 BY_TOPIC_ID = 10
-"""The version of OffsetCommit and OffsetFetch from which on topics go by id."""
+"""The first version of OffsetCommit and OffsetFetch that names topics by id."""
 RETRIED = COORDINATOR_LOADING | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -79,7 +79,7 @@ NO_MEMBER = {
 
 
 class Commit(NamedTuple):
-    """What is committed for a partition: between what users give and what goes by the wire."""
+    """The committed offset of a partition: converts between the users' form and the protocol's."""
 
     position: Position
     metadata: str = ""
@@ -88,7 +88,7 @@ class Commit(NamedTuple):
 def commits_of(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, Commit]:
-    """Of the users' form; ValueError for an unreadable offset epoch."""
+    """From the users' form. Raises ValueError for an unreadable offset epoch."""
     return {
         tp: Commit(committed_position(given, uses_partition_epochs=True), given.metadata)
         for tp, given in offsets.items()
@@ -96,8 +96,8 @@ def commits_of(
 
 
 def commit_row(row: type[R], partition: int, commit: Commit, *, partition_epochs: bool) -> R:
-    """A partition's row of OffsetCommit or TxnOffsetCommit. ``partition_epochs``: the broker knows
-    KIP-232.
+    """A partition's row of OffsetCommit or TxnOffsetCommit. ``partition_epochs``: the broker
+    supports KIP-232.
     """
     position = commit.position
     return row(
@@ -110,14 +110,14 @@ def commit_row(row: type[R], partition: int, commit: Commit, *, partition_epochs
 
 
 def fetched_offset(row: OffsetFetchResponsePartitions) -> OffsetAndMetadata:
-    """The users' form of what OffsetFetch says of a partition."""
+    """The users' form of a partition's row of OffsetFetch."""
     position = Position(row.committed_offset, row.committed_leader_epoch, row.partition_epoch)
     return committable(position, row.metadata or "")
 
 
 def request_version(names: Iterable[str], topic_ids: Mapping[str, UUID]) -> int:
-    """The newest version of OffsetCommit and OffsetFetch that may be used: by id only if all of
-    the topics have one.
+    """The newest version of OffsetCommit and OffsetFetch that may be used: by id only if all topics
+    have one.
     """
     known = all(topic_ids.get(name, ZERO_UUID) != ZERO_UUID for name in names)
     return BY_TOPIC_ID if known else BY_TOPIC_ID - 1
@@ -131,8 +131,8 @@ def commit_request(
     *,
     partition_epochs: bool,
 ) -> OffsetCommitRequest:
-    """A request for all offsets; ValueError for a negative one. ``partition_epochs``: the broker
-    knows KIP-232.
+    """A request for all offsets. Raises ValueError for a negative offset. ``partition_epochs``: the
+    broker supports KIP-232.
     """
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, commit in sorted(commits.items()):
@@ -161,28 +161,28 @@ def commit_request(
 
 
 class Verdict(Enum):
-    """What follows from an answer."""
+    """What to do after a response."""
 
     DONE = "done"
     RETRY = "retry"
     MOVED = "moved"
-    """Look the coordinator up again, then try again."""
+    """Look up the coordinator again, then retry."""
     FAILED = "failed"
 
 
 class CommitVerdict(NamedTuple):
-    """What an OffsetCommit answer means as a whole."""
+    """The result of an OffsetCommit response as a whole."""
 
     verdict: Verdict
     error: KafkaError | None = None
     membership_code: int = 0
-    """Not 0: the member has to be told (its `commit_failed`)."""
+    """If not 0, the member must know it (its `commit_failed`)."""
     taken: frozenset[TopicPartition] = frozenset()
-    """The partitions whose offsets were stored."""
+    """The partitions whose offsets were committed."""
 
 
 def commit_verdict(request: OffsetCommitRequest, response: OffsetCommitResponse) -> CommitVerdict:
-    """The worst of the partitions' errors: one that can't be retried, then one that can."""
+    """The worst error of the partitions: one that is not retriable, else one that is."""
     names = {topic.topic_id: topic.name for topic in request.topics}
     found: dict[TopicPartition, int] = {}
     for topic in response.topics:
@@ -219,7 +219,7 @@ def _refused(
     elif code in NO_MEMBER:
         error = CommitFailedError(
             f"the commit was refused ({error_for(code).error_name}): the partitions may have been "
-            "given to other members. Poll more often, or hand out fewer records (max.poll.records)"
+            "given to other members. Poll more often, or take fewer records (max.poll.records)"
         )
     elif code == ErrorCode.FENCED_INSTANCE_ID:
         error = error_for(code)
@@ -231,13 +231,13 @@ def _refused(
 def _about_offsets(code: int, names: str) -> KafkaError:
     if code == ErrorCode.INVALID_PARTITION_EPOCH:
         return InvalidPartitionEpochError(
-            f"the offsets of {names} belong to an earlier life of the partition: the topic was "
+            f"the offsets of {names} are of an earlier topic of this name: the topic was "
             "deleted and created again; seek to where you want to continue, then commit"
         )
     if code == ErrorCode.INVALID_LEADER_EPOCH:
         return InvalidLeaderEpochError(
-            f"the offsets of {names} are of an older leader than what is committed: somebody who "
-            "has seen more has committed since, or the log was truncated"
+            f"the offsets of {names} have an older leader epoch than the committed ones: a member "
+            "with newer metadata has committed since, or the log was truncated"
         )
     return error_for(code, f"commit of {names}: {error_for(code).description}")
 
@@ -249,9 +249,9 @@ def fetch_request(
     topic_ids: Mapping[str, UUID],
     partition_epoch: Callable[[TopicPartition], int] | None = None,
 ) -> OffsetFetchRequest:
-    """Asks for committed offsets (version 8 and later). ``claim`` is that of a member of the
-    consumer protocol: who is not that member any more is told so. ``partition_epoch`` tells which
-    partitions are meant where topics go by name (KIP-232), if the broker checks that.
+    """A request for committed offsets (version 8 and later). ``claim`` is the claim of a member of
+    the consumer protocol: a former member gets an error. ``partition_epoch`` identifies the
+    partitions if topics are named (KIP-232), if the broker checks it.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for tp in sorted(partitions):
@@ -277,7 +277,7 @@ def fetch_request(
 def fetched_offsets(
     request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> dict[TopicPartition, OffsetAndMetadata | None] | KafkaError:
-    """The offsets, None where nothing is committed; or the error of the answer."""
+    """The offsets, None for partitions without one; or the error of the response."""
     group = response.groups[0]
     if group.error_code != ErrorCode.NONE:
         return error_for(group.error_code)
@@ -297,7 +297,9 @@ def fetched_offsets(
 
 
 class AutoCommit:
-    """When enable.auto.commit commits: each auto.commit.interval.ms, in a poll; one at a time."""
+    """When enable.auto.commit commits: every auto.commit.interval.ms, in a poll; one commit at a
+    time.
+    """
 
     def __init__(self, interval_ms: int, backoff_ms: int) -> None:
         self._interval_ms = interval_ms
@@ -312,12 +314,12 @@ class AutoCommit:
         return not self._under_way and now_ms >= self._next_ms
 
     def begin(self, now_ms: int) -> None:
-        """A commit is sent."""
+        """A commit was sent."""
         self._under_way = True
         self._next_ms = now_ms + self._interval_ms
 
     def end(self, now_ms: int, *, retry: bool) -> None:
-        """It is done; ``retry``: it failed, and may work after retry.backoff.ms."""
+        """The commit is done; ``retry``: it failed, and may succeed after retry.backoff.ms."""
         self._under_way = False
         if retry:
             self._next_ms = now_ms + self._backoff_ms

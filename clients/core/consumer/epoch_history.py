@@ -1,5 +1,5 @@
-"""Under which leader epochs the records below a position were written, as far as a consumer has
-fetched them itself. A commit has the last of these epochs only.
+"""The leader epochs of the records below a position, as far as the consumer has fetched the
+records. A commit has only the last of these epochs.
 """
 
 from __future__ import annotations
@@ -7,12 +7,12 @@ from __future__ import annotations
 __all__ = ["EpochHistory"]
 
 LONGEST = 1000
-"""Entries that are kept; the oldest are forgotten then."""
+"""The number of entries that are kept; the oldest are dropped."""
 
 
 class EpochHistory:
-    """The leader epochs of one partition's records, each with the offset from which on they are in
-    it. Both grow from entry to entry. Nothing is known of what lies below the first.
+    """The leader epochs of one partition's records, each with its first offset. Both increase from
+    entry to entry. The epochs below the first entry are unknown.
     """
 
     __slots__ = ("entries",)
@@ -21,13 +21,13 @@ class EpochHistory:
         self.entries: list[tuple[int, int]] = []
 
     def note(self, leader_epoch: int, start_offset: int) -> None:
-        """Records from an offset on, which follow all that were noted before."""
+        """Note records from an offset on, which follow the earlier ones."""
         if not self.entries or leader_epoch > self.entries[-1][0]:
             self.entries.append((leader_epoch, start_offset))
             del self.entries[:-LONGEST]
 
     def cut(self, end_offset: int) -> None:
-        """Forget what lies at or above an offset."""
+        """Drop the entries at or above an offset."""
         while self.entries and self.entries[-1][1] >= end_offset:
             self.entries.pop()
 

@@ -1,7 +1,7 @@
-"""What to fetch next and from whom, and what an answer means for a partition.
+"""Decides what to fetch next and from which broker, and interprets each partition's response.
 
-Fetches run ahead of the user, one request per broker at a time, as long as what waits stays within
-bounds. Nothing is sent from here; time comes in, in ms.
+Fetches run ahead of the user, one request per broker at a time, while the fetched data stays within
+limits. Nothing is sent from here; time is passed in, in ms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kstore.types import TopicPartition
 
 __all__ = ["Asked", "FetchLimits", "FetchPlan", "Outcome", "Progress", "Round"]
 
-# The partition is led by somebody else, or the broker or this client lags behind.
+# Another broker leads the partition, or the broker or this client has old metadata.
 STALE_METADATA = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -52,7 +52,7 @@ STALE_METADATA = frozenset(
 
 
 class FetchLimits(NamedTuple):
-    """Bytes: asked of one partition, waiting of one partition, waiting in all."""
+    """Limits in bytes: per partition in a request, per partition fetched ahead, and in total."""
 
     partition_bytes: int
     waiting_partition_bytes: int
@@ -60,7 +60,7 @@ class FetchLimits(NamedTuple):
 
 
 class Progress:
-    """How far ahead one partition has been fetched, under one version of its row."""
+    """How far ahead a partition has been fetched, for one version of its row."""
 
     __slots__ = (
         "after_taken",
@@ -81,11 +81,11 @@ class Progress:
     def __init__(self, row: AssignedPartition) -> None:
         self.row = row
         self.put_bytes = 0
-        """Grows as answers come; written by the loop."""
+        """Increases with each response; the loop writes it."""
         self.taken_bytes = 0
-        """Grows as they are handed out or thrown away; written by the user's thread."""
+        """Increases as records are returned or discarded; the user's thread writes it."""
         self.asked_of: int | None = None
-        """The broker that has a request for it."""
+        """The broker that has a request for this partition."""
         self.replica: int | None = None
         """The follower to read from (KIP-392)."""
         self.replica_until_ms = 0.0
@@ -93,7 +93,7 @@ class Progress:
         self.restart()
 
     def restart(self) -> None:
-        """Begin at the position of the row's version."""
+        """Start at the position of the row's version."""
         position = self.row.position or Position(0)
         self.version = self.row.version
         self.offset, self.leader_epoch, self.partition_epoch = position
@@ -101,16 +101,16 @@ class Progress:
         self.blocked = False
         """An error waits to be raised."""
         self.after_taken = False
-        """To be asked for again once all that came before was handed out."""
+        """Fetch again when all earlier records were returned."""
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that came and were not handed out."""
+        """Bytes that were fetched and not returned yet."""
         return self.put_bytes - self.taken_bytes
 
 
 class Asked(NamedTuple):
-    """One partition in a request under way."""
+    """A partition in an outstanding request."""
 
     progress: Progress
     version: int
@@ -119,36 +119,36 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Round:
-    """What can be asked now."""
+    """The fetches that can be sent now."""
 
     requests: dict[int, dict[TopicPartition, Wanted]] = field(default_factory=dict)
     """By broker."""
     unknown: set[str] = field(default_factory=set)
-    """Topics with partitions whose leader is not known."""
+    """Topics with partitions whose leader is unknown."""
     is_held: bool = False
-    """Something is not asked for because too much waits for the user."""
+    """Some partitions are skipped because too much data waits for the user."""
     wake_ms: float | None = None
-    """When a pause after an error is over."""
+    """When the pause after an error is over."""
 
 
 class Outcome(NamedTuple):
-    """What an answer means for one partition; all false: nothing."""
+    """What to do for a partition after a response; all false: nothing."""
 
     records: FetchedRecords | None = None
     error: Exception | None = None
     refresh: bool = False
-    """Metadata is to be fetched again."""
+    """Fetch the metadata again."""
     pause: bool = False
-    """The partition is to be left alone for a while."""
+    """Do not fetch the partition for a while."""
     place: bool = False
-    """The position is to be looked up or validated."""
+    """Look up or validate the position."""
 
 
 NOTHING = Outcome()
 
 
 class FetchPlan:
-    """The progress of all partitions of a subscription."""
+    """The fetch progress of all partitions of a subscription."""
 
     def __init__(
         self,
@@ -170,15 +170,15 @@ class FetchPlan:
         self._uses_partition_epochs = uses_partition_epochs
         self._progress: dict[TopicPartition, Progress] = {}
 
-    # ---- asking ----
+    # ---- requests ----
 
     def next_round(
         self, view: ClusterView, busy: Iterable[int], waiting_bytes: int, now_ms: float
     ) -> Round:
-        """What to ask of brokers that are not busy.
+        """What to fetch from brokers that are not busy.
 
-        A broker whose next request could not name a partition, because much of it waits, is not
-        asked at all: its answer could be held back for fetch.max.wait.ms, and that partition too.
+        A broker gets no request if the request had to omit a partition because much of it waits:
+        the response could be delayed for fetch.max.wait.ms, and that partition with it.
         """
         found = Round()
         if waiting_bytes >= self._limits.waiting_bytes:
@@ -214,7 +214,7 @@ class FetchPlan:
     def ask(
         self, node: int, wanted: Mapping[TopicPartition, Wanted]
     ) -> dict[TopicPartition, Asked]:
-        """Note that a request to a broker names these partitions."""
+        """Note that a request to a broker contains these partitions."""
         asked = {}
         for tp, row in wanted.items():
             progress = self._progress[tp]
@@ -223,7 +223,7 @@ class FetchPlan:
         return asked
 
     def forget(self) -> None:
-        """Drop what is known of partitions that are no longer assigned."""
+        """Drop the progress of partitions that are no longer assigned."""
         rows = self._subscription.partitions
         self._progress = {tp: p for tp, p in self._progress.items() if rows.get(tp) is p.row}
 
@@ -252,10 +252,10 @@ class FetchPlan:
             progress.after_taken and waiting > 0
         )
 
-    # ---- answers ----
+    # ---- responses ----
 
     def failed(self, asked: Mapping[TopicPartition, Asked]) -> None:
-        """No answer came. Whoever was read from instead of the leader is read from no longer."""
+        """The request failed. A follower that was read from is no longer used."""
         for row in asked.values():
             row.progress.asked_of = None
             row.progress.replica = None
@@ -263,7 +263,7 @@ class FetchPlan:
     def answered(
         self, asked: Asked, data: PartitionData, view: ClusterView, now_ms: float
     ) -> Outcome:
-        """What an answer says of a partition that was asked for."""
+        """Interpret a partition's row of a response."""
         progress = asked.progress
         row = progress.row
         progress.asked_of = None
@@ -307,7 +307,7 @@ class FetchPlan:
         if records.end_offset == progress.offset:
             if records.is_cut_off:
                 return Outcome(error=_too_large(progress, records.size_bytes))
-            progress.after_taken = True  # it can't be read, as the user will be told
+            progress.after_taken = True  # it can't be read; the user gets the error
         for epoch, start_offset in records.epoch_starts:
             row.epochs.note(epoch, start_offset)
         progress.offset = records.end_offset
@@ -316,23 +316,25 @@ class FetchPlan:
         return Outcome(records=records)
 
     def taken(self, records: FetchedRecords) -> None:
-        """Records are out of the way; in the user's thread."""
+        """Records were returned or discarded; called in the user's thread."""
         progress = self._progress.get(records.tp)
         if progress is not None and progress.row is records.owner:
             progress.taken_bytes += records.size_bytes
 
     def raised(self, row: AssignedPartition) -> None:
-        """The user has seen a partition's error, and will see it again if it is still there."""
+        """The user has seen a partition's error, and gets it again if it is still there."""
         progress = self._progress.get(row.tp)
         if progress is not None and progress.row is row:
             progress.blocked = False
 
     def block(self, row: AssignedPartition) -> None:
-        """Don't fetch it before its error was raised."""
+        """Do not fetch the partition until its error was raised."""
         self._of(row).blocked = True
 
     def _other_life(self, progress: Progress, data: PartitionData) -> Exception | None:
-        """KIP-232: the partition is another one of the same name. Else take over its epoch."""
+        """KIP-232: the error if the response is about another partition of the same name. Otherwise
+        takes the partition's epoch.
+        """
         epoch = data.partition_epoch if self._uses_partition_epochs else -1
         if epoch < 0:
             return None
@@ -385,5 +387,5 @@ class FetchPlan:
 def _too_large(progress: Progress, size_bytes: int) -> Exception:
     return RecordListTooLargeError(
         f"partition {progress.row.tp}, offset {progress.offset}: the broker sends {size_bytes} "
-        "bytes, which hold no whole batch; raise max.partition.fetch.bytes and fetch.max.bytes"
+        "bytes, which is less than a batch; raise max.partition.fetch.bytes and fetch.max.bytes"
     )

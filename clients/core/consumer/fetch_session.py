@@ -1,7 +1,7 @@
-"""A fetch session with one broker (KIP-227): requests name only what has changed since the last.
+"""A fetch session with one broker (KIP-227): requests contain only what has changed since the last.
 
-The broker keeps the rest. Whatever goes wrong, the next request names everything again. Also what a
-request says of one partition.
+The broker remembers the rest. After any failure, the next request contains everything again. Also
+has the request's row of one partition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SESSION_ERRORS = frozenset(
 
 
 class Wanted(NamedTuple):
-    """What is asked of one partition; the epoch is that of the leader as metadata has it."""
+    """The request for one partition; the epoch is the leader epoch in the metadata."""
 
     topic_id: UUID
     offset: int
@@ -43,23 +43,23 @@ class Wanted(NamedTuple):
 
 
 class FetchSession:
-    """One broker's session. A request has to be answered, or given up, before the next one."""
+    """One broker's session. There is one outstanding request at a time."""
 
     def __init__(self) -> None:
         self.session_id = NO_SESSION
         self._epoch = NEW_SESSION_EPOCH
         self._known: dict[TopicPartition, Wanted] = {}
-        """What the broker knows of the session; empty before a full request."""
+        """What the broker knows in this session; empty before a full request."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker keeps a session that should be closed in the end."""
+        """Whether the broker has a session that should be closed."""
         return self.session_id != NO_SESSION
 
     def fill(
         self, request: FetchRequest, wanted: Mapping[TopicPartition, Wanted], *, by_id: bool
     ) -> None:
-        """Put into a request what has to be said for exactly these partitions to be fetched.
+        """Fill a request so that exactly these partitions are fetched.
 
         `by_id`: topics by id, as from version 13 on.
         """
@@ -80,14 +80,15 @@ class FetchSession:
         self._known = dict(wanted)
 
     def fill_last(self, request: FetchRequest) -> None:
-        """Make a request that closes the session."""
+        """Fill a request that closes the session."""
         request.session_id, request.session_epoch = self.session_id, LAST_EPOCH
         self.session_id, self._epoch, self._known = NO_SESSION, NEW_SESSION_EPOCH, {}
 
     def answered(self, response: FetchResponse) -> bool:
-        """Take note of an answer; False if the session is gone, and the request is to be repeated.
+        """Process a response. Returns False if the session does not exist any more and the request
+        must be sent again.
 
-        Any other top-level error leaves the session to `failed`.
+        Any other top-level error is left to `failed`.
         """
         if response.error_code in SESSION_ERRORS:
             self.session_id, self._epoch, self._known = NO_SESSION, NEW_SESSION_EPOCH, {}
@@ -103,7 +104,7 @@ class FetchSession:
         return True
 
     def failed(self) -> None:
-        """No answer came: start again, in place of what the broker may still keep."""
+        """The request failed: start a new session, which replaces the old one at the broker."""
         self._epoch, self._known = NEW_SESSION_EPOCH, {}
 
 

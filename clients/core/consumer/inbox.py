@@ -1,5 +1,5 @@
-"""What was fetched and waits for the user: whole answers of partitions, in the order in which they
-came. `put` and `fail` are the loop's; all else is the user's, who needs no lock for it.
+"""Fetched data that waits for the user: whole responses of partitions, in order of arrival. The
+loop calls `put` and `fail`; the user calls everything else, without a lock.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kstore.types import TopicPartition
 __all__ = ["CorruptRecordError", "Failure", "Inbox", "Loss", "OnTruncation"]
 
 OnTruncation = Callable[[LostRecords], object]
-"""What a consumer calls in poll() when records below its position no longer exist."""
+"""Called in poll() when records below the position no longer exist."""
 
 
 class CorruptRecordError(InvalidBatchError):
     """A batch can't be read: its checksum, compression or framing is wrong.
 
-    `partition` and `offset`, the position, say where. `next_offset` is the offset after the batch,
-    None if its header is unreadable too: `consumer.seek(error.partition, error.next_offset)` goes
-    on behind it.
+    `partition` and `offset` (the position) say where. `next_offset` is the offset after the batch,
+    None if its header is also unreadable: `consumer.seek(error.partition, error.next_offset)`
+    continues after it.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class CorruptRecordError(InvalidBatchError):
 
 
 class Failure:
-    """Something to raise in the user's poll(), when all that came before it was handed out.
+    """An error to raise in the user's poll(), after all earlier records were returned.
 
-    With an owner it is dropped once that has been sought, reset or revoked; `others` are partitions
-    that it is about, too.
+    With an owner it is dropped when the owner was sought, reset or revoked; `others` are more
+    partitions that the error is about.
     """
 
     __slots__ = ("error", "others", "owner", "version")
@@ -58,10 +58,10 @@ class Failure:
 
 
 class Loss:
-    """Lost records to tell the user of, before any record that follows; never dropped.
+    """Lost records to report to the user before any following record; never dropped.
 
-    ``source`` is what was being handed out when the loss was found: the user may have taken more of
-    it meanwhile.
+    ``source`` is what was being returned when the loss was found: the user may have taken more of
+    it since.
     """
 
     __slots__ = ("_event", "_source")
@@ -71,7 +71,7 @@ class Loss:
         self._source = source
 
     def event(self) -> LostRecords:
-        """What is lost of all that was handed out. In the user's thread."""
+        """The lost records among those that were returned. Called in the user's thread."""
         event, source = self._event, self._source
         if source is None or source.next_offset <= event.last_offset + 1:
             return event
@@ -81,8 +81,8 @@ class Loss:
 
 
 class Inbox:
-    """`taken` is called in the user's thread after each answer that was handed out or thrown away,
-    and with None for one that is kept aside while its partition is paused. `put_bytes` minus
+    """`taken` is called in the user's thread after each response that was returned or discarded,
+    and with None for one that is set aside while its partition is paused. `put_bytes` minus
     `taken_bytes` and `parked_bytes` is what waits. `on_truncation` is called in the user's thread.
     """
 
@@ -94,7 +94,7 @@ class Inbox:
         self.put_bytes = 0
         self.taken_bytes = 0
         self.parked_bytes = 0
-        """Of these belong to partitions that are paused."""
+        """The bytes of paused partitions."""
         self._taken = taken
         self._on_truncation = on_truncation
         self._items: deque[FetchedRecords | Failure | Loss] = deque()
@@ -102,27 +102,27 @@ class Inbox:
         self._current: FetchedRecords | None = None
 
     def put(self, records: FetchedRecords) -> None:
-        """Records of a partition, which follow those put before."""
+        """Add records of a partition, which follow the earlier ones."""
         self.put_bytes += records.size_bytes
         self._items.append(records)
 
     def fail(self, failure: Failure) -> None:
-        """An error to raise."""
+        """Add an error to raise."""
         self._items.append(failure)
 
     def lose(self, loss: Loss) -> None:
-        """Records that the user has had do not exist any more."""
+        """Add a loss: records that the user has had do not exist any more."""
         self._items.append(loss)
 
     def tell_losses(self) -> None:
-        """Tell the user of all losses now, for there is no other poll."""
+        """Report all losses now, because there is no further poll."""
         losses = [item for item in self._items if isinstance(item, Loss)]
         for item in losses:
             self._items.remove(item)
             self._on_truncation(item.event())
 
     def failure_of(self, row: AssignedPartition) -> Exception | None:
-        """The error that waits to be raised about a partition; it is not raised by a poll then."""
+        """Take the waiting error of a partition, so that no poll raises it."""
         for item in list(self._items):
             if isinstance(item, Failure) and (item.owner is row or row in item.others):
                 self._items.remove(item)
@@ -132,17 +132,17 @@ class Inbox:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that nothing but the user's next polls holds up."""
+        """The bytes that only the user's next polls can free."""
         return self.put_bytes - self.taken_bytes - self.parked_bytes
 
     def __bool__(self) -> bool:
-        """Whether something may be there."""
+        """Whether something may be available."""
         return bool(self._items or self._current is not None or self._parked)
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Up to so many records of whatever partitions came first.
+        """Up to so many records, from the partitions that arrived first.
 
-        Raises a Failure's error, or CorruptRecordError, when there is nothing before it.
+        Raises a Failure's error, or CorruptRecordError, if no records are before it.
         """
         out: list[ConsumerRecord] = []
         while len(out) < max_records:
@@ -158,8 +158,8 @@ class Inbox:
         return out
 
     def head(self, *, raising: bool = True) -> FetchedRecords | None:
-        """What to hand out of next; None if there is nothing. Failures stay where they are unless
-        they may be raised.
+        """The next source of records; None if there is nothing. Failures stay unless they may be
+        raised.
         """
         if self._parked:
             self._unpark()
@@ -199,13 +199,13 @@ class Inbox:
         else:
             position = row.position
             if position.offset > item.next_offset:
-                # A take that was under way when what came before was thrown away has moved it on.
+                # A take that ran while earlier data was discarded has moved it on.
                 item.skip_to(position.offset)
             row.begin_handing_out(item)
             self._current = item
 
     def _put_aside(self, current: FetchedRecords) -> None:
-        """What is handed out no longer: at its end, thrown away, or paused."""
+        """Drop sources that are at their end, discarded, or paused."""
         self._current = None
         if current.owner.source is current:
             current.owner.end_handing_out()
@@ -240,6 +240,6 @@ def _is_current(item: FetchedRecords | Failure) -> bool:
 
 
 def corrupt(records: FetchedRecords, error: InvalidBatchError) -> CorruptRecordError:
-    """The error that names the place."""
+    """The error with the position."""
     after = records.offset_after_failure
     return CorruptRecordError(error, records.tp, records.next_offset, after)

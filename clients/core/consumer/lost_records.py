@@ -1,7 +1,7 @@
-"""Which of the records below a position no longer exist, after an unclean election: where two
-histories of one partition part, from what a consumer knows of its own and what the leader answers.
+"""Finds which records below a position no longer exist after an unclean election: where two
+histories of a partition diverge, from the consumer's known epochs and the leader's answers.
 
-Decides on answers to OffsetForLeaderEpoch; it asks nobody.
+It interprets responses to OffsetForLeaderEpoch and sends no requests.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ __all__ = ["Divergence", "LostRecords", "lost_records"]
 
 
 class LostRecords(NamedTuple):
-    """Offsets below a consumer's position, or a committed one, whose records no longer exist: the
-    log was cut there, and other records may have these offsets now.
+    """Offsets below a consumer's position, or below a committed offset, whose records no longer
+    exist: the log was truncated there, and other records may have these offsets now.
     """
 
     topic: str
     partition: int
     first_offset: int
-    """The first offset that is certainly lost; -1 if the leader knows no common part."""
+    """The first offset that is certainly lost; -1 if no common part is known."""
     last_offset: int
     """The offset before the position."""
     first_leader_epoch: int
-    """The leader epoch of the first lost record, as far as it is known; otherwise -1."""
+    """The leader epoch of the first lost record if known; otherwise -1."""
     last_leader_epoch: int
     """The leader epoch of the last lost record."""
     partition_epoch: int
-    """The partition epoch of the position (KIP-232), -1 if it is unknown."""
+    """The partition epoch of the position (KIP-232), -1 if unknown."""
     current_leader_epoch: int
     """The leader epoch in which the loss was found."""
     is_exact: bool
     """Whether first_offset is the first lost offset. Otherwise, records below it may be lost too:
-    nobody knows all leader epochs of what was processed before a commit.
+    not all leader epochs of the records before a commit are known.
     """
 
     def __str__(self) -> str:
@@ -50,31 +50,33 @@ class LostRecords(NamedTuple):
 
 
 class Divergence:
-    """Looks for the offset at which the history of a position and the leader's log part.
+    """Finds the offset at which the history of a position and the leader's log diverge.
 
-    Ask the leader where the epoch ``ask`` ends, tell it to ``heard``, until ``ask`` is -1. A log
-    has the records of an epoch from that epoch's one leader, so two logs that have one epoch are
-    equal up to where it ends in either of them. Records of epochs that the leader's log does not
-    have are lost: the search continues with the epoch before them.
+    Ask the leader for the end of the epoch ``ask`` and pass the answer to ``heard``, until ``ask``
+    is -1. Each epoch has one leader, so two logs that have the same epoch are equal up to its end
+    in either of them. Records of epochs that the leader's log does not have are lost: the search
+    continues with the epoch before them.
     """
 
     def __init__(self, position: Position, history: EpochHistory) -> None:
         self.position = position
         self.ask = position.leader_epoch
         self.offset = position.offset
-        """What is at or above it is lost; the position's: nothing is. -1: unknown."""
+        """Records at or above it are lost; the position means that none are. -1: unknown."""
         self.leader_epoch = position.leader_epoch
-        """Of the last record that both have."""
+        """The leader epoch of the last record that both have."""
         self.is_exact = False
         self._entries = [row for row in history.entries if row[1] < position.offset]
 
     @property
     def is_lost(self) -> bool:
-        """Whether something below the position does not exist."""
+        """Whether records below the position are lost."""
         return self.offset != self.position.offset
 
     def heard(self, leader_epoch: int, end_offset: int) -> None:
-        """The largest leader epoch in the log that is not above the asked one, and its end."""
+        """The leader's answer: the largest leader epoch in the log that is not above the asked one,
+        and its end.
+        """
         asked, self.ask = self.ask, -1
         if end_offset < 0 or leader_epoch < 0:
             self.leader_epoch = -1

@@ -1,6 +1,7 @@
-"""What logs say of committed offsets: whether a group has processed records that no longer exist.
+"""Compares committed offsets with the logs: whether a group has processed records that no longer
+exist.
 
-Decides on what brokers answered; it asks nobody.
+It interprets responses and sends no requests.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ NO_EPOCHS = EpochHistory()
 
 
 class OffsetFinding(Enum):
-    """What the log says of one committed offset."""
+    """The result for one committed offset."""
 
     IN_LOG = "in log"
-    """The log has what was below it when it was committed, as far as it was not deleted."""
+    """The log has the records that were below it when it was committed, except deleted ones."""
     LOST = "lost"
-    """The log was cut below it, in an unclean leader election."""
+    """The log was truncated below it, in an unclean leader election."""
     BEYOND_END = "beyond end"
-    """It is above the end of the log, and has no leader epoch by which to find out why."""
+    """It is above the end of the log, and has no leader epoch to find out why."""
     OTHER_TOPIC = "other topic"
     """It belongs to a deleted topic of the same name (KIP-232)."""
     UNCHECKED = "unchecked"
@@ -34,7 +35,7 @@ class OffsetFinding(Enum):
 
 
 class OffsetCheck(NamedTuple):
-    """One committed offset and what the log says of it."""
+    """A committed offset and the result of its comparison."""
 
     committed: OffsetAndMetadata
     end_offset: int
@@ -59,7 +60,7 @@ def check_offset(
 ) -> OffsetCheck:
     """Compare a committed offset with its partition: the high watermark, the partition epoch (-1:
     unknown), the leader's epoch and its answer to OffsetForLeaderEpoch for the commit's leader
-    epoch; None for a commit without one, and for a leader that does not know.
+    epoch; None for a commit without one, and for a leader that has no answer.
     """
     position = committed_position(committed, uses_partition_epochs=True)
     finding, lost = OffsetFinding.UNCHECKED, None

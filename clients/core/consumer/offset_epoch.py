@@ -1,7 +1,7 @@
-"""The opaque bytes that go with an offset (KIP-232): which life of the partition, and which leader,
-it belongs to. Users keep them beside the offset and hand them back to `seek`.
+"""The opaque bytes of an offset (KIP-232): the partition epoch and the leader epoch that it belongs
+to. Users store them with the offset and pass them to `seek`.
 
-One byte of version, then both epochs; another version may have another length.
+One byte is the version, then both epochs follow; another version may have another length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LAYOUT = struct.Struct(">Bii")
 
 
 class OffsetEpoch(NamedTuple):
-    """The epochs inside; -1 for unknown."""
+    """The two epochs; -1 if unknown."""
 
     partition_epoch: int
     leader_epoch: int
@@ -33,25 +33,23 @@ def encode(partition_epoch: int, leader_epoch: int) -> bytes:
 
 
 def encode_known(partition_epoch: int, leader_epoch: int) -> bytes | None:
-    """As `encode`; None where the partition epoch is not known."""
+    """As `encode`; None if the partition epoch is unknown."""
     return None if partition_epoch < 0 else encode(partition_epoch, leader_epoch)
 
 
 def partition_epoch_of(offset: OffsetAndMetadata) -> int:
-    """Which life of its partition a committed offset belongs to; -1: not known. ValueError as for
-    `decode`.
-    """
+    """The partition epoch of a committed offset; -1: unknown. Raises ValueError as `decode`."""
     return -1 if offset.offset_epoch is None else decode(offset.offset_epoch).partition_epoch
 
 
 def decode(offset_epoch: bytes) -> OffsetEpoch:
-    """The epochs inside. Raises ValueError for bytes that `encode` didn't make."""
+    """Decode the epochs. Raises ValueError for bytes that `encode` did not create."""
     if not isinstance(offset_epoch, (bytes, bytearray, memoryview)):
         raise ValueError(f"an offset epoch is bytes, not {type(offset_epoch).__name__}")
     if len(offset_epoch) != _LAYOUT.size or offset_epoch[0] != _VERSION:
         raise ValueError(
             f"{bytes(offset_epoch[:32])!r} is not an offset epoch that this version of kstore can "
-            "read; pass the bytes that position_and_offset_epoch or a commit gave, unchanged"
+            "read; pass the bytes that position_and_offset_epoch or a commit returned, unchanged"
         )
     _, partition_epoch, leader_epoch = _LAYOUT.unpack(offset_epoch)
     if partition_epoch < -1 or leader_epoch < -1:

@@ -1,6 +1,6 @@
-"""Where a consumer begins and whether it may continue: resets, and logs that were cut (KIP-320).
+"""Where a consumer starts and whether it may continue: resets, and truncated logs (KIP-320).
 
-Decides on what brokers said; it asks nobody.
+It interprets responses and sends no requests.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _UNIT_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds"
 class LogTruncationError(
     OffsetOutOfRangeError, code=ErrorCode.OFFSET_OUT_OF_RANGE, client_only=True
 ):
-    """The log was cut below the position: records that were read are gone (KIP-320).
+    """The log was truncated below the position: records that were read no longer exist (KIP-320).
 
-    `positions` are the positions at which that was found; `divergent_offsets` where the logs part,
-    for as many as the leader could tell: a place to seek to.
+    `positions` are the positions at which it was found; `divergent_offsets` are the offsets at
+    which the logs diverge, as far as the leader knew: places to seek to.
     """
 
     def __init__(
@@ -57,16 +57,17 @@ class LogTruncationError(
         for tp, offset in sorted(positions.items()):
             known = divergent_offsets.get(tp)
             where = "at an unknown offset" if known is None else f"from offset {known.offset} on"
-            parts.append(f"partition {tp}, position {offset}: the log was cut, {where}")
+            parts.append(f"partition {tp}, position {offset}: the log was truncated {where}")
         super().__init__("; ".join(parts))
         self.positions = dict(positions)
         self.divergent_offsets = dict(divergent_offsets)
 
 
 def parse_reset(text: str) -> Reset | None:
-    """auto.offset.reset: earliest, latest, none (None), by_duration:P1DT2H and the like (KIP-1106).
+    """Parse auto.offset.reset: earliest, latest, none (None), by_duration:P1DT2H and the like
+    (KIP-1106).
 
-    ValueError for anything else.
+    Raises ValueError for anything else.
     """
     kind, _, duration = text.partition(":")
     if not duration and kind in {"earliest", "latest", "none"}:
@@ -82,13 +83,13 @@ def parse_reset(text: str) -> Reset | None:
 
 
 def reset_timestamp(reset: Reset, now_ms: int) -> int:
-    """The timestamp to ask ListOffsets for."""
+    """The timestamp for ListOffsets."""
     return reset.timestamp if reset.duration_ms < 0 else max(now_ms - reset.duration_ms, 0)
 
 
 def committed_position(offset: OffsetAndMetadata, *, uses_partition_epochs: bool) -> Position:
-    """Where a committed offset, or one kept elsewhere, lets a consumer begin. ValueError for an
-    offset epoch that can't be read.
+    """The start position for a committed offset, or for one stored elsewhere. Raises ValueError for
+    an offset epoch that can't be read.
     """
     epoch = -1 if offset.leader_epoch is None else offset.leader_epoch
     if offset.offset_epoch is None:
@@ -100,32 +101,30 @@ def committed_position(offset: OffsetAndMetadata, *, uses_partition_epochs: bool
 
 
 def committable(position: Position, metadata: str = "") -> OffsetAndMetadata:
-    """A position as a commit has it."""
+    """A position in the form of a commit."""
     epochs = encode_known(position.partition_epoch, position.leader_epoch)
     return OffsetAndMetadata(position.offset, metadata, position.leader_epoch, epochs)
 
 
 @dataclass(slots=True)
 class Needs:
-    """What stands between partitions and being fetched."""
+    """What partitions need before they can be fetched."""
 
     commits: list[AssignedPartition] = field(default_factory=list)
-    """To be begun at the group's committed offset."""
+    """They start at the group's committed offset."""
     resets: list[AssignedPartition] = field(default_factory=list)
-    """To be looked up by timestamp."""
+    """They need a lookup by timestamp."""
     metadata: list[AssignedPartition] = field(default_factory=list)
-    """Metadata is older than their position (KIP-232)."""
+    """The metadata is older than their position (KIP-232)."""
     validations: list[AssignedPartition] = field(default_factory=list)
-    """To be checked against the leader's log."""
+    """Their position must be validated against the leader's log."""
 
     def __bool__(self) -> bool:
         return bool(self.commits or self.resets or self.metadata or self.validations)
 
 
 def needs(rows: Iterable[AssignedPartition], view: ClusterView) -> Needs:
-    """Sort the partitions that are being read by what they need; those that need nothing are left
-    out.
-    """
+    """Sort the assigned partitions by what they need; partitions that need nothing are omitted."""
     found = Needs()
     for row in rows:
         if not row.reading or row.revoking:
@@ -138,8 +137,8 @@ def needs(rows: Iterable[AssignedPartition], view: ClusterView) -> Needs:
         elif view.is_behind(row.tp, position.partition_epoch, position.leader_epoch):
             found.metadata.append(row)
         elif view.is_another_life(row.tp, position.partition_epoch):
-            row.validated = True  # not a log that was cut: the fetch will tell
-            row.leader_epoch = view.leader_epoch(row.tp)  # they begin at 0 again
+            row.validated = True  # not a truncated log: the fetch returns the error
+            row.leader_epoch = view.leader_epoch(row.tp)  # they start at 0 again
         else:
             watch_leader(row, view)
             if not row.validated:
@@ -148,8 +147,8 @@ def needs(rows: Iterable[AssignedPartition], view: ClusterView) -> Needs:
 
 
 def watch_leader(row: AssignedPartition, view: ClusterView) -> None:
-    """A new leader's log may differ: what was fetched from the old one and not handed out is thrown
-    away, and the position is to be validated if its leader epoch is known.
+    """A new leader's log may differ: discard what was fetched from the old leader and not returned,
+    and validate the position if its leader epoch is known.
     """
     epoch = view.leader_epoch(row.tp)
     if epoch <= row.leader_epoch:
@@ -165,8 +164,8 @@ def watch_leader(row: AssignedPartition, view: ClusterView) -> None:
 def cut_off(
     row: AssignedPartition, found: Divergence, reset: Reset | None
 ) -> LogTruncationError | None:
-    """The log was cut below a position: continue where the logs part, or the error to raise if
-    there is no reset policy.
+    """The log was truncated below a position: continue where the logs diverge, or return the error
+    to raise if there is no reset policy.
     """
     position = found.position
     known = found.offset >= 0

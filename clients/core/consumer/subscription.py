@@ -1,12 +1,13 @@
-"""What a consumer reads: its subscription, its partitions, and where it stands in each of them.
+"""What a consumer reads: its subscription, its partitions, and its position in each of them.
 
-Shared by the consumer's shell, which fetches and hands out, and the group client, which brings
-assignments. It asks nobody, waits for nothing and calls no listener; see "Hand-over" below.
+The consumer's shell, which fetches and returns records, and the group client, which brings
+assignments, share it. It sends nothing, waits for nothing and calls no listener; see "Hand-over"
+below.
 
-**Threads.** All of it is changed on the loop, with one exception: handing records out moves
-`AssignedPartition.position` in the user's thread. What is read of it is one immutable value.
+**Threads.** Only the loop changes it, with one exception: returning records moves
+`AssignedPartition.position` in the user's thread. Readers get one immutable value.
 
-**Hand-over** of an assignment, as the group client does it (the shell gives it a `Handover`):
+**Hand-over** of an assignment, by the group client (the shell gives it a `Handover`):
 
     subscription.begin_revoking(revoked)        # none of their records is handed out any more
     done = await handover.safe_point()          # the user is in poll(): done up to these positions
@@ -19,14 +20,15 @@ assignments. It asks nobody, waits for nothing and calls no listener; see "Hand-
     subscription.begin_reading(added)           # now the shell places and fetches them
     subscription.let_go(tp)                     # KIP-253: the gate is open
 
-Lost partitions (fenced, session over) go without a commit: `begin_revoking`, `handover.lost`,
-`take_away`. Listeners run in the user's thread inside `poll()` (sync), or on the loop while the
-user is in `poll()` (AIO); what they raise is raised by that `poll()`, after the hand-over is done.
+Lost partitions (fenced, or the session expired) are removed without a commit: `begin_revoking`,
+`handover.lost`, `take_away`. Listeners run in the user's thread inside `poll()` (sync), or on the
+loop while the user is in `poll()` (AIO); that `poll()` raises their exceptions after the hand-over
+is done.
 
 **What the shell asks of the group client**: `committed(tps)` for partitions that are being read and
 have no position; `on_poll(now_ms)` at the beginning of each `poll()`, in the user's thread, when
-all that was handed out before counts as consumed: max.poll.interval.ms and the automatic commit
-(of `subscription.consumed()` at that moment, sent on the loop) begin there.
+all records that were returned before count as consumed: max.poll.interval.ms and the automatic
+commit (of `subscription.consumed()` at that moment, sent on the loop) begin there.
 """
 
 from __future__ import annotations
@@ -53,10 +55,10 @@ __all__ = [
 
 
 class Position(NamedTuple):
-    """An offset to read next, and what is known of the log up to there; -1 for unknown.
+    """The offset to read next, and the known epochs up to there; -1 for unknown.
 
-    `leader_epoch` is the largest leader epoch of the records below the offset; `partition_epoch`
-    that of the last fetch (KIP-232). Both go with commits.
+    `leader_epoch` is the largest leader epoch of the records below the offset; `partition_epoch` is
+    the partition epoch of the last fetch (KIP-232). Commits contain both.
     """
 
     offset: int
@@ -65,9 +67,9 @@ class Position(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """Where to begin without a valid position: a ListOffsets timestamp, -1 latest, -2 earliest.
+    """Where to start without a valid position: a ListOffsets timestamp, -1 latest, -2 earliest.
 
-    `duration_ms` >= 0 is by_duration: so long before now (KIP-1106); `timestamp` is unused then.
+    `duration_ms` >= 0 is by_duration: that long before now (KIP-1106); `timestamp` is unused then.
     """
 
     timestamp: int
@@ -75,7 +77,7 @@ class Reset(NamedTuple):
 
 
 class SubscriptionKind(Enum):
-    """How the partitions were asked for."""
+    """How the user chose the partitions."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -95,25 +97,27 @@ class SubscriptionPattern:
 
 
 class Handover(Protocol):
-    """The shell's side of a hand-over: waits for the user, and runs the rebalance listener."""
+    """The shell's side of a hand-over: waits for the user, and calls the rebalance listener."""
 
     async def safe_point(self) -> Mapping[TopicPartition, Position]:
-        """Return once the user is in poll(), or closes the consumer: what it is done with then.
-        `consumed()` may be ahead of it already.
+        """Return when the user is in poll(), or closes the consumer: the positions up to which the
+        user is done. `consumed()` may be ahead of them already.
         """
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Run the listener's on_partitions_revoked; nothing for an empty collection."""
+        """Call the listener's on_partitions_revoked; nothing for an empty collection."""
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Run the listener's on_partitions_assigned; for an empty collection too, as Kafka does."""
+        """Call the listener's on_partitions_assigned; also for an empty collection, as Kafka
+        does.
+        """
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Run the listener's on_partitions_lost; nothing for an empty collection."""
+        """Call the listener's on_partitions_lost; nothing for an empty collection."""
 
 
 class PositionSource(Protocol):
-    """What is being handed out of a partition; it knows how far that has come."""
+    """Records of a partition that are being returned; it knows the position."""
 
     next_offset: int
     leader_epoch: int
@@ -121,10 +125,10 @@ class PositionSource(Protocol):
 
 
 class AssignedPartition:
-    """One partition that the consumer has.
+    """A partition of the consumer.
 
-    Invariant: what has been fetched and not yet handed out lies at or above `position`; whatever
-    was asked for or buffered under another `version` is thrown away.
+    Invariant: fetched records that were not returned yet are at or above `position`; requests and
+    buffers of another `version` are discarded.
     """
 
     __slots__ = (
@@ -150,11 +154,11 @@ class AssignedPartition:
         self.tp = tp
         self._position: Position | None = None
         self.source: PositionSource | None = None
-        """What is being handed out, of this version; it has the position then."""
+        """The records of this version that are being returned; it has the position meanwhile."""
         self.epochs = EpochHistory()
-        """Of what was fetched below and above the position, without a gap between them."""
+        """The epochs of what was fetched below and above the position, without a gap."""
         self.committed: Position | None = None
-        """What is known of the last commit; None: not asked yet, or there is none."""
+        """The last commit, if known; None: not looked up yet, or there is none."""
         self.paused = False
         self.reading = reading
         """False between `give` and `begin_reading`."""
@@ -162,20 +166,20 @@ class AssignedPartition:
         self.gate_closed = False
         """KIP-253: held back until the partitions before it are read."""
         self.reset: Reset | None = None
-        """Set while the position is to be looked up by timestamp; overrules `position`."""
+        """Set until the position is looked up by timestamp; overrides `position`."""
         self.validated = True
-        """False while the position is to be checked against the log of its leader (KIP-320)."""
+        """False until the position is validated against the leader's log (KIP-320)."""
         self.leader_epoch = -1
         """The leader epoch for which the position is valid, -1 before the first."""
         self.version = 0
-        """Grows with each seek, reset, revocation and change of leader."""
+        """Increases with each seek, reset, revocation and change of leader."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
 
     @property
     def position(self) -> Position | None:
-        """What is handed out next; None until placed by a commit, a seek or a reset."""
+        """The offset to return next; None until a commit, a seek or a reset sets it."""
         source = self.source
         if source is None:
             return self._position
@@ -183,7 +187,7 @@ class AssignedPartition:
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether to ask a broker for records from the position."""
+        """Whether to fetch records from the position."""
         return (
             self.has_position
             and self.validated
@@ -195,18 +199,18 @@ class AssignedPartition:
 
     @property
     def has_position(self) -> bool:
-        """Whether it is known where to continue."""
+        """Whether the position is known."""
         return self.reset is None and self.position is not None
 
     @property
     def may_hand_out(self) -> bool:
-        """Whether records that were fetched may be given to the user."""
+        """Whether fetched records may be returned to the user."""
         return not (self.paused or self.revoking or self.gate_closed) and self.reading
 
     def seek(self, position: Position) -> None:
-        """Go on from a position; all that was fetched is thrown away.
+        """Continue from a position; discards what was fetched.
 
-        A leader epoch makes it one to be validated first.
+        With a leader epoch, the position must be validated first.
         """
         self._position = position
         self.epochs = EpochHistory()
@@ -217,26 +221,28 @@ class AssignedPartition:
         self.version += 1
 
     def seek_by_timestamp(self, reset: Reset) -> None:
-        """Go on from the first record at a timestamp, once somebody has looked it up."""
+        """Continue from the first record at a timestamp, after a lookup."""
         self.reset = reset
         self.version += 1
 
     def meet_partition_epoch(self, partition_epoch: int) -> None:
-        """The partition's epoch as a fetch told it; only while nothing of it is handed out."""
+        """Take the partition's epoch from a fetch; only while no records of the partition are being
+        returned.
+        """
         if self._position is not None:
             self._position = self._position._replace(partition_epoch=partition_epoch)
 
     def begin_handing_out(self, source: PositionSource) -> None:
-        """From now on the source has the position. In the user's thread."""
+        """From now on the source has the position. Called in the user's thread."""
         self.source = source
 
     def end_handing_out(self) -> None:
-        """The position stays where the source has come to. In the user's thread."""
+        """Keep the source's position. Called in the user's thread."""
         self._position = self.position
         self.source = None
 
     def discard_fetched(self) -> None:
-        """Throw away what was fetched and not yet handed out; the position stays."""
+        """Discard what was fetched and not returned; the position stays."""
         self.version += 1
 
 
@@ -248,28 +254,28 @@ class SubscriptionState:
     def __init__(self) -> None:
         self.kind = SubscriptionKind.NONE
         self.topics: frozenset[str] = frozenset()
-        """The topics subscribed to; for PATTERN those that matched at last."""
+        """The topics subscribed to; for PATTERN the names that matched last."""
         self.pattern: re.Pattern[str] | None = None
         self.broker_pattern: str | None = None
         self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self.subscription_version = 0
-        """Grows with each change of what is subscribed to."""
+        """Increases with each change of the subscription."""
         self.changed: list[Callable[[], None]] = []
         self.reassigned: list[Callable[[], None]] = []
 
-    # What the user asks for.
+    # Calls of the user.
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Ask for topics by name, instead of those asked for before.
+        """Subscribe to topics by name, instead of the former ones.
 
-        Partitions stay until the group takes them away. ValueError after `assign`.
+        Partitions stay until the group takes them away. Raises ValueError after `assign`.
         """
         self._set(SubscriptionKind.TOPICS, frozenset(topics))
 
     def subscribe_pattern(self, pattern: re.Pattern[str] | SubscriptionPattern) -> None:
-        """Ask for topics by a regular expression that matches a name from its beginning to its end.
+        """Subscribe to topics by a regular expression that matches the whole name.
 
-        ValueError after `assign`.
+        Raises ValueError after `assign`.
         """
         if isinstance(pattern, SubscriptionPattern):
             self._set(SubscriptionKind.BROKER_PATTERN, frozenset(), broker_pattern=pattern.pattern)
@@ -277,7 +283,7 @@ class SubscriptionState:
             self._set(SubscriptionKind.PATTERN, frozenset(), pattern=pattern)
 
     def match(self, names: Iterable[str]) -> bool:
-        """With PATTERN: the names that exist now; True if the matching ones have changed."""
+        """For PATTERN: the names that exist now. Returns True if the matching ones have changed."""
         if self.pattern is None:
             return False
         found = frozenset(name for name in names if self.pattern.fullmatch(name))
@@ -288,9 +294,10 @@ class SubscriptionState:
         return True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these, without rebalances; positions of those read before are kept.
+        """Read exactly these, without rebalances; partitions that were read before keep their
+        positions.
 
-        ValueError after `subscribe`.
+        Raises ValueError after `subscribe`.
         """
         if self.kind not in (SubscriptionKind.NONE, SubscriptionKind.ASSIGNED):
             raise ValueError("there is a subscription: unsubscribe() before assign()")
@@ -304,7 +311,9 @@ class SubscriptionState:
         self._tell_reassigned()
 
     def unsubscribe(self) -> None:
-        """Ask for nothing and have nothing. The group client has left the group before."""
+        """Remove the subscription and all partitions. The group client has left the group
+        before.
+        """
         self._drop(list(self.partitions))
         self.kind = SubscriptionKind.NONE
         self.topics, self.pattern, self.broker_pattern = frozenset(), None, None
@@ -326,60 +335,64 @@ class SubscriptionState:
 
     @property
     def uses_group(self) -> bool:
-        """Whether partitions come from a group's coordinator."""
+        """Whether a group's coordinator assigns the partitions."""
         return self.kind not in (SubscriptionKind.NONE, SubscriptionKind.ASSIGNED)
 
-    # What the group brings; see "Hand-over" above.
+    # Calls of the group client; see "Hand-over" above.
 
     def give(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions that are the consumer's now; they are not read before `begin_reading`."""
+        """Add partitions; they are not read before `begin_reading`."""
         for tp in partitions:
             if tp not in self.partitions:
                 self.partitions[tp] = AssignedPartition(tp, reading=False)
         self._tell_reassigned()
 
     def begin_reading(self, partitions: Iterable[TopicPartition]) -> None:
-        """The listener knows of them: they may be placed and fetched. Unknown ones are ignored."""
+        """The listener knows the partitions: start to place and fetch them. Unknown ones are
+        ignored.
+        """
         for tp in partitions:
             if row := self.partitions.get(tp):
                 row.reading = True
         self._tell_reassigned()
 
     def begin_revoking(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop reading them; what is buffered is thrown away. Positions stay, for a last commit."""
+        """Stop reading partitions; fetched records are discarded. Positions stay, for a last
+        commit.
+        """
         for tp in partitions:
             if row := self.partitions.get(tp):
                 row.revoking = True
                 row.version += 1
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are the consumer's no longer."""
+        """Remove partitions."""
         self._drop(partitions)
         self._tell_reassigned()
 
     def hold_back(self, tp: TopicPartition) -> None:
-        """KIP-253: place it, but don't fetch it before `let_go`."""
+        """KIP-253: find the partition's position, but do not fetch it before `let_go`."""
         self.partitions[tp].gate_closed = True
 
     def let_go(self, tp: TopicPartition) -> None:
-        """KIP-253: what has to be read before it has been read. Unknown ones are ignored."""
+        """KIP-253: the records that must be read first have been read. Unknown ones are ignored."""
         if row := self.partitions.get(tp):
             row.gate_closed = False
             self._tell_reassigned()
 
-    # Where the consumer stands.
+    # Positions.
 
     def assigned(self) -> list[TopicPartition]:
-        """The partitions, in the order in which they came."""
+        """The partitions, in the order of assignment."""
         return list(self.partitions)
 
     def consumed(self) -> dict[TopicPartition, Position]:
-        """The positions, which are what a commit of all that was handed out takes."""
+        """The positions: what a commit of all returned records contains."""
         rows = list(self.partitions.items())
         return {tp: row.position for tp, row in rows if row.position is not None and not row.reset}
 
     def note_committed(self, offsets: dict[TopicPartition, Position]) -> None:
-        """The coordinator has taken these, or has told them."""
+        """The coordinator has committed these, or has reported them."""
         for tp, position in offsets.items():
             if row := self.partitions.get(tp):
                 row.committed = position

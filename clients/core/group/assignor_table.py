@@ -1,4 +1,4 @@
-"""The assignors by name, as `partition.assignment.strategy` has them."""
+"""The assignors by name, for `partition.assignment.strategy`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ASSIGNORS: Mapping[str, type[Assignor]] = {
 _CLASSES = {
     f"org.apache.kafka.clients.consumer.{rule.__name__}": rule for rule in ASSIGNORS.values()
 }
-"""Kafka's names for them."""
+"""Kafka's names of the assignors."""
 _KEY = "partition.assignment.strategy"
 
 
 def make_assignor(item: object) -> Assignor:
-    """An assignor of its own for one consumer, from a name (Kafka's class names too) or from a
-    subclass of Assignor; an instance is taken as it is. ConfigError for anything else.
+    """A new assignor for one consumer, from a name (including Kafka's class names) or a subclass of
+    Assignor; an instance is used itself. Raises ConfigError for anything else.
     """
     if isinstance(item, Assignor):
         return item
@@ -34,6 +34,6 @@ def make_assignor(item: object) -> Assignor:
     rule = ASSIGNORS.get(item) or _CLASSES.get(item) if isinstance(item, str) else None
     if rule is None:
         names = ", ".join(ASSIGNORS)
-        text = f"{_KEY}: {item!r} is none of {names}, and no kstore.clients.Assignor"
+        text = f"{_KEY}: {item!r} is not one of {names}, nor a kstore.clients.Assignor"
         raise ConfigError(text, key=_KEY)
     return rule()

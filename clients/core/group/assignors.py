@@ -1,6 +1,6 @@
-"""The client-side assignors of the classic protocol: who gets which partition, as the group's
-leader decides it. range and roundrobin give what Kafka's give, partition for partition; the sticky
-ones (sticky_assignor) keep Kafka's rules, balance first, then as few moves as possible.
+"""The client-side assignors of the classic protocol: the group's leader uses them to assign
+partitions. range and roundrobin return the same assignments as Kafka's; the sticky ones
+(sticky_assignor) follow Kafka's rules: first balance, then as few moves as possible.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ from kstore.types import TopicPartition
 __all__ = ["Assignments", "Assignor", "RangeAssignor", "RoundRobinAssignor", "Subscription"]
 
 Assignments: TypeAlias = Mapping[str, Iterable[TopicPartition]]
-"""Member id to the partitions it gets."""
+"""The partitions of each member id."""
 
 
 class Subscription(NamedTuple):
-    """What a member told the leader."""
+    """A member's subscription, as the leader receives it."""
 
     topics: frozenset[str]
     owned: tuple[TopicPartition, ...] = ()
-    """What it holds; empty with an eager assignor."""
+    """The partitions that it owns; empty with an eager assignor."""
     generation: int = -1
-    """The generation in which it got what it holds."""
+    """The generation in which it got them."""
     user_data: bytes | None = None
     instance_id: str | None = None
     rack: str | None = None
 
 
 class Assignor:
-    """A rule. To write one of your own, subclass it and pass an instance (or its class) in
-    `partition.assignment.strategy`; all members of a group need one with the same name.
+    """A rule that assigns partitions. To write your own, subclass it and pass an instance (or the
+    class) in `partition.assignment.strategy`; all members of a group need one with the same name.
     """
 
     name: ClassVar[str] = ""
-    """As it stands in JoinGroup."""
+    """The name in JoinGroup."""
     cooperative: ClassVar[bool] = False
     """Whether members keep their partitions during a rebalance (KIP-429). Then a partition must not
-    be given to a member while another one owns it; see sticky_assignor.
+    be assigned to a member while another one owns it; see sticky_assignor.
     """
 
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> Assignments:
-        """Partitions for each member; topics that do not exist are not in the counts. Has no
-        effects. Every member has an entry in the answer.
+        """Assign partitions to each member; the counts contain only topics that exist. Has no side
+        effects. The result has an entry for every member.
         """
         raise NotImplementedError
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What the leader's `assign` is to see as this member's user data."""
+        """This member's user data, which the leader's `assign` gets."""
         return None
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:
-        """The member got these in a generation."""
+        """The member got these partitions in a generation."""
 
 
 def in_order(members: Mapping[str, Subscription]) -> list[str]:
-    """Member ids in Kafka's order: static members by instance id, then dynamic ones by member id;
-    so a static member that comes back under another id gets the same.
+    """Member ids in Kafka's order: static members by instance id, then dynamic ones by member id.
+    So a static member that returns with another member id gets the same partitions.
     """
 
     def key(member_id: str) -> tuple[bool, str]:
@@ -70,7 +70,7 @@ def in_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 class RangeAssignor(Assignor):
-    """Topic by topic, each member gets a run of partitions; the first ones get one more."""
+    """For each topic, each member gets a range of partitions; the first members get one more."""
 
     name = "range"
 
@@ -94,7 +94,9 @@ class RangeAssignor(Assignor):
 
 
 class RoundRobinAssignor(Assignor):
-    """All partitions of all topics in order, one to each member in turn that subscribes to them."""
+    """All partitions of all topics in order, each to the next member that subscribes to its
+    topic.
+    """
 
     name = "roundrobin"
 

@@ -1,12 +1,12 @@
-"""A member of a group under the classic protocol: join, sync, heartbeat, leave; eager or
-cooperative (KIP-429), dynamic or static (KIP-345).
+"""A member of a group with the classic protocol: join, sync, heartbeat, leave; eager or cooperative
+(KIP-429), dynamic or static (KIP-345).
 
-A state machine. Its methods say what happened and when (now_ms, any clock that does not go back);
-each returns effects for the shell (group_step), and `advance` is to be called again at
-`next_wakeup`. Nothing is joined before the user's first poll.
+A state machine. Its methods report what happened and when (now_ms, any monotonic clock). Each
+returns effects for the shell (group_step); call `advance` again at `next_wakeup`. The member joins
+with the user's first poll.
 
-What Kafka's consumer does in its poll and in its heartbeat thread is one machine here; so
-heartbeats continue while listeners run, and stop only while a JoinGroup is on its way.
+One machine does what Kafka's consumer does in its poll and in its heartbeat thread. So heartbeats
+continue while listeners run, and stop only while a JoinGroup is outstanding.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ __all__ = ["ClassicMember"]
 
 NO_GENERATION = -1
 JOIN_LAPSE_MS = 5_000
-"""JoinGroup is answered when all have joined: after max.poll.interval.ms, and a little."""
+"""JoinGroup is answered when all have joined: after max.poll.interval.ms, plus a margin."""
 NOBODY: frozenset[TopicPartition] = frozenset()
 
 
 class ClassicMember:
-    """One member. `owned` is what the user has been told to have."""
+    """A member. `owned` are the partitions that the user knows as its own."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class ClassicMember:
         assignors: Sequence[Assignor],
         chance: Callable[[], float],
     ) -> None:
-        """The first assignor that all members have is used. Cooperative only if all of them are,
-        as in Kafka, so that a rolling change of the assignor is safe.
+        """The group uses the first assignor that all members have. The protocol is cooperative only
+        if all assignors are, as in Kafka, so that a rolling change of the assignor is safe.
         """
         self._settings = settings
         self._assignors = {assignor.name: assignor for assignor in assignors}
@@ -89,7 +89,7 @@ class ClassicMember:
         self._protocol: str | None = None
         self._topics: frozenset[str] = frozenset()
         self._is_wanted = False
-        """Whether there is a subscription, maybe to topics none of which exists."""
+        """Whether there is a subscription, even if none of its topics exists."""
         self._joined_topics: frozenset[str] | None = None
         self._counts: dict[str, int] = {}
         self._assigned_counts: dict[str, int] | None = None
@@ -98,7 +98,7 @@ class ClassicMember:
         self._prepared = False
         self._handing_over: HandOver | None = None
         self._waiting_for: Message | None = None
-        """The JoinGroup or SyncGroup that is under way."""
+        """The outstanding JoinGroup or SyncGroup."""
         self._retry_ms = 0
         self._polled_ms: int | None = None
         self._expired = False
@@ -107,13 +107,13 @@ class ClassicMember:
         self._heartbeat_sent = False
         self._reason = ""
 
-    # What the user does.
+    # Calls of the user.
 
     def subscribe(
         self, topics: frozenset[str], now_ms: int, pattern: str | None = None
     ) -> list[Effect]:
-        """The topics wanted now; a change of them is a reason to rejoin. ValueError for a pattern:
-        this protocol's coordinators match none.
+        """The topics to read now; a change makes the member rejoin. Raises ValueError for a
+        pattern: coordinators of this protocol do not match patterns.
         """
         if pattern is not None:
             raise ValueError("a SubscriptionPattern needs group.protocol=consumer: use re.compile")
@@ -131,8 +131,8 @@ class ClassicMember:
         return self.advance(now_ms)
 
     def leave(self, now_ms: int, *, hand_over: bool = True) -> list[Effect]:
-        """Give up all partitions, then leave. Static members only go silent: they are to come back
-        within session.timeout.ms.
+        """Give up all partitions, then leave. Static members do not leave: they may return within
+        session.timeout.ms.
         """
         self._topics, self._joined_topics = frozenset(), None
         self._is_wanted = False
@@ -143,8 +143,8 @@ class ClassicMember:
         return self._leave("the consumer is being closed or unsubscribes")
 
     def metadata_changed(self, topics: Mapping[str, GroupTopic], now_ms: int) -> list[Effect]:
-        """The topics that exist; a leader whose group's topics have changed since it assigned them
-        rejoins.
+        """The topics that exist. A leader rejoins if the topics of its group have changed since it
+        assigned them.
         """
         self._counts = {name: topic.partitions for name, topic in topics.items()}
         known = self._assigned_counts
@@ -152,10 +152,10 @@ class ClassicMember:
             self._ask_to_rejoin("the topics of the group have changed")
         return self.advance(now_ms)
 
-    # What the shell has done.
+    # Calls of the shell.
 
     def topics_known(self, topics: Mapping[str, GroupTopic], now_ms: int) -> list[Effect]:
-        """The metadata that LookUp asked for: the leader decides who gets what."""
+        """The metadata that LookUp requested: the leader now assigns partitions."""
         self._counts = {name: topic.partitions for name, topic in topics.items()}
         if self.state is not ClassicState.ASSIGNING:
             return self.advance(now_ms)
@@ -165,7 +165,7 @@ class ClassicMember:
         return self._sync({member_id: tuple(given.get(member_id, ())) for member_id in self._group})
 
     def handed_over(self, now_ms: int) -> list[Effect]:
-        """The user knows, and has given up what it had to."""
+        """The user knows the new assignment, and has given up what it had to."""
         done, self._handing_over = self._handing_over, None
         if done is not None:
             self.owned = (self.owned - done.revoked - done.lost) | (done.added or NOBODY)
@@ -176,14 +176,14 @@ class ClassicMember:
         return self.advance(now_ms)
 
     def answered(self, request: Message, response: Message, now_ms: int) -> list[Effect]:
-        """An answer to what was sent."""
+        """The response to a request."""
         if isinstance(response, HeartbeatResponse):
             self._heartbeat_sent = False
             effects = self._heartbeat_answer(request, response.error_code, now_ms)
         elif isinstance(response, LeaveGroupResponse):
             effects = []
         elif request is not self._waiting_for:
-            effects = []  # the member has left meanwhile, or started again
+            effects = []  # the member has left or restarted in the meantime
         else:
             self._waiting_for = None
             if isinstance(response, JoinGroupResponse):
@@ -194,7 +194,7 @@ class ClassicMember:
         return effects + self.advance(now_ms)
 
     def failed(self, request: Message, now_ms: int) -> list[Effect]:
-        """No answer will come: the connection broke, the time was over, there is no coordinator."""
+        """The request failed: the connection was lost, it timed out, or there is no coordinator."""
         if isinstance(request, HeartbeatRequest):
             self._heartbeat_sent = False
             self._heartbeat_ms = now_ms + self._backoff.next_ms()
@@ -222,7 +222,7 @@ class ClassicMember:
         return effects + self._heartbeat(now_ms)
 
     def next_wakeup(self, now_ms: int) -> int | None:
-        """When to call `advance` if nothing else happens; None: nothing is due."""
+        """When to call `advance` if nothing else happens; None: never."""
         if self._polled_ms is None or not self._is_wanted or self._expired:
             return None
         times = []
@@ -244,7 +244,7 @@ class ClassicMember:
     # Commits.
 
     def claim(self) -> CommitClaim:
-        """Whom a commit is from; raises where the coordinator would refuse it anyway."""
+        """The member that commits; raises an error if the coordinator would refuse the commit."""
         settled = self.state in (
             ClassicState.STABLE,
             ClassicState.PREPARING,
@@ -257,13 +257,13 @@ class ClassicMember:
             )
         if not settled or self.generation == NO_GENERATION:
             raise CommitFailedError(
-                "the consumer is no member of its group (any more): its partitions may have been "
-                "given to others. Poll more often, or hand out fewer records (max.poll.records)"
+                "the consumer is not, or no longer, a member of its group: its partitions may be "
+                "assigned to others. Poll more often, or take fewer records (max.poll.records)"
             )
         return CommitClaim(self.generation, self.member_id, self._settings.instance_id)
 
     def commit_failed(self, code: int, claim: CommitClaim, now_ms: int) -> list[Effect]:
-        """A commit was refused for the membership's sake."""
+        """A commit was refused because of the membership."""
         if claim.generation != self.generation or self._waiting_for is not None:
             return []
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -286,7 +286,7 @@ class ClassicMember:
         self._reason = reason
 
     def _reset(self, reason: str, code: int) -> None:
-        """The coordinator knows this member, or its generation, no longer."""
+        """The coordinator does not know this member, or its generation, any more."""
         self.generation = NO_GENERATION
         self._protocol = None
         if code != ErrorCode.ILLEGAL_GENERATION:
@@ -302,7 +302,7 @@ class ClassicMember:
         self._retry_ms = now_ms + self._backoff.next_ms()
 
     def _given_up(self, partitions: frozenset[TopicPartition]) -> HandOver:
-        """They are revoked while this is a member, and lost if it was thrown out."""
+        """The partitions are revoked while this is a member, and lost if it was removed."""
         if self.generation == NO_GENERATION or not self.member_id:
             return HandOver(lost=partitions)
         return HandOver(revoked=partitions, commit=True)
@@ -312,7 +312,7 @@ class ClassicMember:
         return change
 
     def _begin_rejoin(self, now_ms: int) -> list[Effect]:
-        """The user gives up what it may not keep through a rebalance, if anything."""
+        """The user gives up the partitions that it may not keep during a rebalance, if any."""
         resting = self.state in (ClassicState.STABLE, ClassicState.UNJOINED)
         if not (self._rejoin and resting) or self._handing_over is not None:
             return []
@@ -345,7 +345,8 @@ class ClassicMember:
         }
         request = join_request(self._settings, self.member_id, subscriptions, self._reason)
         self._waiting_for = request
-        # It counts from the member's longest wait, as if request.timeout.ms were not there.
+        # This time is added to request.timeout.ms, so subtract that: the member's longest wait
+        # counts.
         extra_ms = self._settings.max_poll_interval_ms + JOIN_LAPSE_MS
         return Send(request, extra_ms)
 
@@ -360,7 +361,7 @@ class ClassicMember:
         return self._refused(code, "JoinGroup", now_ms)
 
     def _refused(self, code: int, what: str, now_ms: int) -> list[Effect]:
-        """What follows from an error of JoinGroup or SyncGroup."""
+        """Handle an error of JoinGroup or SyncGroup."""
         if code in COORDINATOR_MOVED or code == ErrorCode.REQUEST_TIMED_OUT:
             self._try_again(now_ms)
             return [ForgetCoordinator()]
@@ -410,7 +411,9 @@ class ClassicMember:
         except ProtocolError as problem:
             return self._fail(InconsistentGroupProtocolError(f"a member's subscription: {problem}"))
         topics = frozenset().union(*(row.topics for row in self._group.values()))
-        if response.skip_assignment:  # a static leader is back, and everybody keeps what it has
+        if (
+            response.skip_assignment
+        ):  # a static leader has returned, and all members keep their partitions
             self._assigned_counts = self._group_counts()
             return [*self._sync({}), LookUp(topics)]
         self.state = ClassicState.ASSIGNING
@@ -470,9 +473,9 @@ class ClassicMember:
             self._backoff.reset()
             return []
         if (request.generation_id, request.member_id) != (self.generation, self.member_id):
-            return []  # of another life
+            return []  # of an earlier membership
         if self._waiting_for is not None:
-            return []  # the answer to that will tell
+            return []  # its response reports the error
         if code in COORDINATOR_MOVED or code == ErrorCode.REQUEST_TIMED_OUT:
             self._heartbeat_ms = now_ms + self._backoff.next_ms()
             return [ForgetCoordinator()]
@@ -490,7 +493,7 @@ class ClassicMember:
         return []
 
     def _leave(self, reason: str) -> list[Effect]:
-        """Forget the membership, and tell the coordinator of it if this is a dynamic member."""
+        """Forget the membership, and leave the group if this is a dynamic member."""
         effects: list[Effect] = []
         if self.member_id and self._settings.instance_id is None:
             effects.append(Send(leave_request(self._settings, self.member_id, reason)))

@@ -1,6 +1,6 @@
-"""What members of the classic protocol say to each other, between bytes and what assignors see.
+"""The embedded messages of the classic consumer protocol: subscriptions and assignments as bytes.
 
-Written in the newest version (3); a newer one is read as that (KIP-429, KIP-792).
+Written in the newest version (3); a newer version is read as version 3 (KIP-429, KIP-792).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
-    """What another member sent; ProtocolError if it is no subscription."""
+    """Another member's subscription. Raises ProtocolError if it is malformed."""
     version = _version(data)
     message = ConsumerProtocolSubscription.decode_prefix(data, version, offset=2)[0]
     return Subscription(
@@ -62,7 +62,7 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscrip
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """A member's part in the leader's SyncGroup."""
+    """A member's assignment in the leader's SyncGroup."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=indexes)
@@ -73,7 +73,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """What the leader gave; an empty answer is an empty assignment."""
+    """The assignment from the leader; empty bytes are an empty assignment."""
     if not data:
         return frozenset()
     message = ConsumerProtocolAssignment.decode_prefix(data, _version(data), offset=2)[0]

@@ -1,4 +1,6 @@
-"""The requests of a member of a classic group, and what its leader reads of the others."""
+"""The requests of a member of a classic group, and the parsing of the members' subscriptions by the
+leader.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def join_request(
     subscriptions: Mapping[str, Subscription],
     reason: str,
 ) -> JoinGroupRequest:
-    """``subscriptions`` are by assignor, the preferred one first."""
+    """``subscriptions`` by assignor, the preferred one first."""
     return JoinGroupRequest(
         group_id=settings.group_id,
         session_timeout_ms=settings.session_timeout_ms,
@@ -65,7 +67,7 @@ def sync_request(
     protocol: str | None,
     given: Mapping[str, tuple[TopicPartition, ...]],
 ) -> SyncGroupRequest:
-    """``given`` is what the leader gives to each member; of others it is empty."""
+    """``given`` is the leader's assignment of each member; other members send none."""
     return SyncGroupRequest(
         group_id=settings.group_id,
         generation_id=generation,
@@ -83,7 +85,7 @@ def sync_request(
 def heartbeat_request(
     settings: MemberSettings, member_id: str, generation: int
 ) -> HeartbeatRequest:
-    """A sign of life, in a generation."""
+    """A heartbeat, in a generation."""
     return HeartbeatRequest(
         group_id=settings.group_id,
         generation_id=generation,
@@ -93,13 +95,15 @@ def heartbeat_request(
 
 
 def leave_request(settings: MemberSettings, member_id: str, reason: str) -> LeaveGroupRequest:
-    """The end of a dynamic member."""
+    """The request with which a dynamic member leaves."""
     identity = MemberIdentity(member_id=member_id, reason=reason[:MAX_REASON])
     return LeaveGroupRequest(group_id=settings.group_id, members=[identity])
 
 
 def subscriptions_of(members: Sequence[JoinGroupResponseMember]) -> dict[str, Subscription]:
-    """Member to what it wants, as the leader is told. ProtocolError for what can't be read."""
+    """The subscription of each member, as the leader receives it. Raises ProtocolError for one that
+    can't be parsed.
+    """
     return {
         row.member_id: decode_subscription(bytes(row.metadata), row.group_instance_id)
         for row in members

@@ -1,4 +1,4 @@
-"""Where a member of a classic group is in the protocol, and which errors have it join again."""
+"""The states of a member of a classic group, and the errors that make it rejoin."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ REJOIN = {
 
 
 class ClassicState(Enum):
-    """Where a member is in the protocol."""
+    """The state of a member in the protocol."""
 
     UNJOINED = "unjoined"
     PREPARING = "preparing"
     """The user gives up partitions before the member joins."""
     READY = "ready"
-    """Prepared; JoinGroup is sent as soon as it may be."""
+    """Ready to join; JoinGroup is sent as soon as allowed."""
     JOINING = "joining"
     ASSIGNING = "assigning"
     """The leader waits for metadata of the group's topics."""
@@ -31,7 +31,7 @@ class ClassicState(Enum):
     LEAVING = "leaving"
     """The user gives up partitions before the member leaves."""
     FAILED = "failed"
-    """Something that only the user can put right; a new subscription tries again."""
+    """A fatal error that only the user can fix; a new subscription tries again."""
 
 
 HEARTBEATING = {

@@ -1,9 +1,9 @@
-"""A member of a group under the consumer protocol (KIP-848): one heartbeat, with which the
-coordinator tells the member its assignment and the member tells what it has taken over.
+"""A member of a group with the consumer protocol (KIP-848): in one heartbeat request, the
+coordinator sends the member its assignment, and the member reports what it has taken over.
 
-A state machine like classic_member, with the same methods: they say what happened and when, and
-return effects; `advance` is due at `next_wakeup`. The member makes its id itself and keeps it for
-life. What has been said once is not said again until it changes, or until an answer is lost.
+A state machine like classic_member, with the same methods: they report what happened and when, and
+return effects; `advance` is due at `next_wakeup`. The member creates its id and keeps it. A field
+is sent only when it has changed, or when a response was lost.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ AssignedIds = frozenset[tuple[UUID, int]]
 
 
 class MemberState(Enum):
-    """Where a member is, in the words of Kafka's consumer."""
+    """The state of a member, with the names of Kafka's consumer."""
 
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
     RECONCILING = "reconciling"
     """There is an assignment that the user does not have yet."""
     ACKNOWLEDGING = "acknowledging"
-    """The user has it, the coordinator is to be told."""
+    """The user has the assignment; the coordinator must be informed."""
     STABLE = "stable"
     FENCED = "fenced"
-    """Thrown out: the user is told what it has lost, then the member joins again."""
+    """Fenced: the user learns what it has lost, then the member joins again."""
     PREPARE_LEAVING = "prepare leaving"
     """The user gives up its partitions before the member leaves."""
     STALE = "stale"
-    """Left since the user did not poll in time; joins again with the next poll."""
+    """Left because the user did not poll in time; joins again with the next poll."""
     FATAL = "fatal"
-    """Only the user can put it right; a new subscription tries again."""
+    """Only the user can fix it; a new subscription tries again."""
 
 
 IN_GROUP = {
@@ -78,7 +78,7 @@ AT_ONCE = {MemberState.JOINING, MemberState.ACKNOWLEDGING}
 
 
 class ConsumerMember:
-    """One member. `owned` is what the user has been told to have."""
+    """A member. `owned` are the partitions that the user knows as its own."""
 
     def __init__(
         self, settings: MemberSettings, member_id: str, chance: Callable[[], float]
@@ -94,9 +94,9 @@ class ConsumerMember:
         self._pattern: str | None = None
         self._names: dict[UUID, str] = {}
         self._target: AssignedIds | None = None
-        """What the coordinator gave last; None: nothing yet in this membership."""
+        """The coordinator's last assignment; None: none yet in this membership."""
         self._acknowledged: AssignedIds = frozenset()
-        """What the user has, as the coordinator is to be told."""
+        """What the user has, to be sent to the coordinator."""
         self._looking = False
         self._look_ms = 0
         self._sent: dict[str, object] = {}
@@ -109,15 +109,15 @@ class ConsumerMember:
         self._hurried = False
         self._is_back = False
         self._may_be_known = False
-        """Whether the coordinator may have this member, although it has to join again."""
+        """Whether the coordinator may have this member although it must join again."""
         self._in_flight: Message | None = None
 
-    # What the user does.
+    # Calls of the user.
 
     def subscribe(
         self, topics: frozenset[str], now_ms: int, pattern: str | None = None
     ) -> list[Effect]:
-        """The topics wanted now, or an RE2J pattern that the coordinator matches."""
+        """The topics to read now, or an RE2J pattern that the coordinator matches."""
         changed = (topics, pattern) != (self._topics, self._pattern)
         self._topics, self._pattern = topics, pattern
         if self.state in (MemberState.UNSUBSCRIBED, MemberState.FATAL):
@@ -146,7 +146,7 @@ class ConsumerMember:
         self.owned = NOBODY
         return self._leave(MemberState.UNSUBSCRIBED)
 
-    # What the shell has done.
+    # Calls of the shell.
 
     def metadata_changed(self, topics: Mapping[str, GroupTopic], now_ms: int) -> list[Effect]:
         """The topics that exist."""
@@ -156,13 +156,13 @@ class ConsumerMember:
         return self.advance(now_ms)
 
     def topics_known(self, topics: Mapping[str, GroupTopic], now_ms: int) -> list[Effect]:
-        """The metadata that LookUp asked for. A broker may not know of a new topic yet."""
+        """The metadata that LookUp requested. The broker may not know a new topic yet."""
         self._looking = False
         self._look_ms = now_ms + self._settings.retry_backoff_max_ms
         return self.metadata_changed(topics, now_ms)
 
     def handed_over(self, now_ms: int) -> list[Effect]:
-        """The user knows, and has given up what it had to."""
+        """The user knows the new assignment, and has given up what it had to."""
         done, self._handing_over = self._handing_over, None
         if done is not None:
             self.owned = (self.owned - done.revoked - done.lost) | (done.added or NOBODY)
@@ -181,9 +181,9 @@ class ConsumerMember:
         return self._lost_first() + self.advance(now_ms)
 
     def answered(self, request: Message, response: Message, now_ms: int) -> list[Effect]:
-        """An answer to a heartbeat."""
+        """The response to a heartbeat."""
         if request is not self._in_flight:
-            return []  # that of leaving, or of another membership
+            return []  # the response to leaving, or of another membership
         self._in_flight = None
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         if response.error_code != ErrorCode.NONE:
@@ -197,14 +197,16 @@ class ConsumerMember:
         return self.advance(now_ms)
 
     def failed(self, request: Message, now_ms: int) -> list[Effect]:
-        """No answer will come. The next heartbeat says everything: nobody knows what arrived."""
+        """The request failed. The next heartbeat sends all fields, because it is unknown what
+        arrived.
+        """
         if request is self._in_flight:
             self._in_flight = None
             self._sent = {}
             self._may_be_known |= self.state is MemberState.JOINING
             self._retry(now_ms)
         else:
-            self._may_be_known = True  # a farewell was lost
+            self._may_be_known = True  # the request to leave was lost
         return self.advance(now_ms)
 
     # Time.
@@ -222,7 +224,7 @@ class ConsumerMember:
         return effects
 
     def next_wakeup(self, now_ms: int) -> int | None:
-        """When to call `advance` if nothing else happens; None: nothing is due."""
+        """When to call `advance` if nothing else happens; None: never."""
         if self._polled_ms is None or self.state not in IN_GROUP:
             return None
         expires_ms = self._polled_ms + self._settings.max_poll_interval_ms + 1
@@ -241,7 +243,7 @@ class ConsumerMember:
 
     @property
     def _may_send(self) -> bool:
-        """One heartbeat at a time; who was thrown out while it leaves does not join again."""
+        """One heartbeat at a time; a member that is fenced while it leaves does not join again."""
         leaving = self.state is MemberState.PREPARE_LEAVING and self.epoch == JOIN_EPOCH
         return self._in_flight is None and not leaving
 
@@ -262,19 +264,19 @@ class ConsumerMember:
     # Commits.
 
     def claim(self) -> CommitClaim:
-        """Whom a commit is from. CommitFailedError for who is not in the group."""
+        """The member that commits. Raises CommitFailedError if it is not in the group."""
         if self.epoch <= JOIN_EPOCH or self.state not in IN_GROUP:
             raise CommitFailedError(
-                "the consumer is no member of its group (any more): its partitions may have been "
-                "given to others. Poll more often, or hand out fewer records (max.poll.records)"
+                "the consumer is not, or no longer, a member of its group: its partitions may be "
+                "assigned to others. Poll more often, or take fewer records (max.poll.records)"
             )
         return CommitClaim(self.epoch, self.member_id, self._settings.instance_id)
 
     def commit_failed(self, code: int, claim: CommitClaim, now_ms: int) -> list[Effect]:
-        """A commit was refused; the next heartbeat will tell what that means."""
+        """A commit was refused; the next heartbeat shows why."""
         return self.hurry(now_ms) if code in FENCED else self.advance(now_ms)
 
-    # Joining, and being thrown out.
+    # Joining, and being fenced.
 
     def _join(self) -> None:
         wanted = self._topics is not None or self._pattern is not None
@@ -288,7 +290,7 @@ class ConsumerMember:
             self._join()
 
     def _forget(self) -> None:
-        """Nothing of an earlier membership counts any more."""
+        """Reset the state of the membership."""
         self.epoch = JOIN_EPOCH
         self._target, self._reconciled = None, None
         self._acknowledged = frozenset()
@@ -302,7 +304,7 @@ class ConsumerMember:
         return change
 
     def _lost_first(self) -> list[Effect]:
-        """In FENCED: the user is told of what it has lost."""
+        """In FENCED: report to the user what it has lost."""
         if self.state is MemberState.FENCED and self._handing_over is None and self.owned:
             return [self._hand_over(HandOver(lost=self.owned))]
         return []
@@ -327,14 +329,14 @@ class ConsumerMember:
         if code in COORDINATOR_MOVED or code == ErrorCode.REQUEST_TIMED_OUT:
             return [ForgetCoordinator()]
         if code == ErrorCode.UNRELEASED_INSTANCE_ID and self._may_be_known:
-            # It may be this very member that has the instance id: give it back, then join.
+            # This member itself may have the instance id: release it, then join.
             self._may_be_known = False
             return [self._farewell()]
         error = error_for(code, response.error_message)
         if code in COORDINATOR_LOADING or error.retriable:
             return []
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return [Fail(error)]  # the member stays, and asks again
+            return [Fail(error)]  # the member stays, and retries
         return self._fail(error)
 
     def _fail(self, error: Exception) -> list[Effect]:
@@ -348,7 +350,9 @@ class ConsumerMember:
     # The assignment.
 
     def _take(self, assignment: ConsumerGroupHeartbeatResponseAssignment | None) -> None:
-        """Note what the coordinator gave, if it said anything; in ACKNOWLEDGING, that it knows."""
+        """Note the coordinator's assignment, if the response has one; in ACKNOWLEDGING, that the
+        coordinator knows the member's partitions.
+        """
         if assignment is not None:
             self._target = frozenset(
                 (row.topic_id, index)
@@ -361,7 +365,7 @@ class ConsumerMember:
             self.state = MemberState.RECONCILING if is_new or first else MemberState.STABLE
 
     def _reconcile(self, now_ms: int) -> list[Effect]:
-        """Hand over as much of the target as has a name; look the others up."""
+        """Hand over the part of the target whose topic names are known; look up the others."""
         if self.state is not MemberState.RECONCILING or self._handing_over is not None:
             return []
         target = self._target or frozenset()
@@ -372,7 +376,7 @@ class ConsumerMember:
             topics = None if self._pattern is not None else self._topics
             effects.append(LookUp(topics, doubts=True))
         if known != target and known == self._acknowledged:
-            return effects  # nothing to hand over before metadata is there
+            return effects  # hand over nothing before the metadata arrives
         wanted = frozenset(TopicPartition(self._names[row[0]], row[1]) for row in known)
         revoked = self.owned - wanted
         change = HandOver(revoked, added=wanted - self.owned, commit=bool(revoked))
@@ -404,11 +408,11 @@ class ConsumerMember:
         return Send(request)
 
     def _news(self) -> dict[str, Any]:
-        """What the coordinator has not been told yet."""
+        """The fields that the coordinator does not have yet."""
         names = None if self._pattern is not None else sorted(self._topics or ())
         regex = self._pattern
         if regex is None and self._sent.get("subscribed_topic_regex"):
-            regex = ""  # there was one before
+            regex = ""  # an earlier heartbeat had one
         facts: dict[str, Any] = {
             "rack_id": self._settings.rack,
             "rebalance_timeout_ms": self._settings.max_poll_interval_ms,
@@ -428,8 +432,8 @@ class ConsumerMember:
         return news
 
     def _told_to_own(self) -> Any:
-        """What the coordinator is to take as owned: nothing less than what the user has, or is
-        about to have, since what is left out may be given to others.
+        """The partitions to report as owned: at least those that the user has or is about to have,
+        because others may get the rest.
         """
         if self.epoch == JOIN_EPOCH:
             return ()
@@ -439,7 +443,7 @@ class ConsumerMember:
         return tuple(sorted(self._acknowledged | self._reconciled)) if known is None else known
 
     def _leave(self, then: MemberState) -> list[Effect]:
-        """Tell the coordinator, if it knows of this member or may soon."""
+        """Leave the group, if the coordinator knows this member or may soon."""
         known = self.state in IN_GROUP and (
             self.epoch > JOIN_EPOCH or self._in_flight is not None or self._may_be_known
         )

@@ -1,15 +1,15 @@
-"""KIP-253: a partition that was added to a topic is not read before the group has read what the
-partitions before it held when it was added.
+"""KIP-253: a new partition of a topic is not read before the group has read the records that the
+earlier partitions had when it was added.
 
-A state machine: the shell (io/gate) tells it of new partitions and asks what it wants to know; the
-group's heartbeats carry positions between members. For each partition that is held back, in turn:
-its prior partitions and their leader epochs (LeaderEpochForPartition); where those epochs ended
-(OffsetForLeaderEpoch), which is the threshold; then the group's positions, until all have reached
-their thresholds. Only a partition that nobody has read from yet is held back: without a committed
-offset, or with one at or below its log start offset.
+A state machine: the shell (io/gate) reports new partitions and looks up what it needs; the group's
+heartbeats exchange positions between members. Steps for each partition that is held back: its prior
+partitions and their leader epochs (LeaderEpochForPartition); the end offsets of those epochs
+(OffsetForLeaderEpoch), which are the thresholds; then the group's positions, until all have reached
+their thresholds. A partition is held back only if nobody has read from it yet: it has no committed
+offset, or one at or below its log start offset.
 
-A position is what the user had been given before its last poll began: what the last poll returned
-may still be being worked on.
+A position is the one before the user's last poll began: the records of the last poll may still be
+in processing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PriorEpoch(NamedTuple):
 
 
 class _Gate:
-    """What is known of one partition that is held back."""
+    """The state of a partition that is held back."""
 
     __slots__ = ("known", "priors", "thresholds")
 
@@ -45,7 +45,7 @@ class _Gate:
 
     @property
     def waiting_for(self) -> list[TopicPartition]:
-        """The priors that are not known to have been read."""
+        """The prior partitions that are not known to have been read."""
         known = self.known
         return [tp for tp, end in self.thresholds.items() if known.get(tp, 0) < end]
 
@@ -57,43 +57,45 @@ class _Gate:
 
 
 class ExpansionGate:
-    """The gates of one consumer, and what it says and hears in heartbeats."""
+    """The gates of one consumer, and their fields in heartbeats."""
 
     def __init__(self) -> None:
         self._gates: dict[TopicPartition, _Gate] = {}
         self._asked: frozenset[TopicPartition] = frozenset()
-        """The partitions whose positions somebody in the group asks for."""
+        """The partitions whose positions a member of the group needs."""
 
     @property
     def closed(self) -> frozenset[TopicPartition]:
         """The partitions that are held back."""
         return frozenset(self._gates)
 
-    # Partitions come and go.
+    # Assigned and revoked partitions.
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions that may not be read before it is known that they may."""
+        """Add partitions. They may not be read until it is known that they may."""
         for tp in partitions:
             self._gates.setdefault(tp, _Gate())
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions that are this consumer's no longer, or need no gate."""
+        """Remove partitions that were revoked, or that need no gate."""
         for tp in partitions:
             self._gates.pop(tp, None)
 
-    # What the shell looks up.
+    # Lookups by the shell.
 
     def without_priors(self) -> frozenset[TopicPartition]:
-        """Those to ask LeaderEpochForPartition about."""
+        """The partitions to look up with LeaderEpochForPartition."""
         return frozenset(tp for tp, gate in self._gates.items() if gate.priors is None)
 
     def priors_known(self, tp: TopicPartition, priors: Iterable[PriorEpoch]) -> None:
-        """The answer; no priors: the partition is as old as its topic, and its gate opens."""
+        """The answer. Without prior partitions, the partition is as old as its topic, and its gate
+        opens.
+        """
         if gate := self._gates.get(tp):
             gate.priors = frozenset(priors)
 
     def without_thresholds(self) -> frozenset[PriorEpoch]:
-        """Those to ask OffsetForLeaderEpoch about."""
+        """The partitions to look up with OffsetForLeaderEpoch."""
         return frozenset(
             prior
             for gate in self._gates.values()
@@ -110,8 +112,8 @@ class ExpansionGate:
     # Positions.
 
     def read_up_to(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Positions of this consumer, log start offsets, or what a heartbeat told: below them
-        nothing is left to be read.
+        """Positions of this consumer, log start offsets, or positions from a heartbeat: everything
+        below them has been read or deleted.
         """
         for gate in self._gates.values():
             for tp in gate.thresholds:
@@ -119,32 +121,34 @@ class ExpansionGate:
                     gate.known[tp] = position
 
     def open_gates(self) -> frozenset[TopicPartition]:
-        """The partitions that may be read now; their gates are gone."""
+        """The partitions that may be read now; removes their gates."""
         found = frozenset(tp for tp, gate in self._gates.items() if gate.is_open)
         self.drop(found)
         return found
 
     def needed(self) -> frozenset[TopicPartition]:
-        """The partitions whose positions this consumer waits for, as its heartbeats say."""
+        """The partitions whose positions this consumer needs, for its heartbeats."""
         return frozenset(tp for gate in self._gates.values() for tp in gate.waiting_for)
 
     def asked(self, partitions: Collection[TopicPartition]) -> bool:
-        """What the coordinator asks for from now on; True if something is new in it."""
+        """The partitions whose positions the coordinator asks for; returns True if there are new
+        ones.
+        """
         before, self._asked = self._asked, frozenset(partitions)
         return bool(self._asked - before)
 
     def reported(self, positions: Mapping[TopicPartition, P]) -> dict[TopicPartition, P]:
-        """Of this consumer's positions those that were asked for."""
+        """The positions of this consumer that were asked for."""
         return {tp: positions[tp] for tp in self._asked if tp in positions}
 
     @property
     def is_asked(self) -> bool:
-        """Whether somebody waits for positions."""
+        """Whether a member waits for positions."""
         return bool(self._asked)
 
 
 def need_rows(partitions: Iterable[TopicPartition]) -> list[NeedPositionTopic]:
-    """As a heartbeat carries it."""
+    """The form in a heartbeat."""
     rows: dict[str, NeedPositionTopic] = {}
     for topic, index in sorted(partitions):
         row = rows.setdefault(topic, NeedPositionTopic(topic=topic, partitions=[]))
@@ -153,7 +157,7 @@ def need_rows(partitions: Iterable[TopicPartition]) -> list[NeedPositionTopic]:
 
 
 def position_rows(positions: Mapping[TopicPartition, tuple[int, int]]) -> list[PositionTopic]:
-    """As a heartbeat carries it: offsets, with their partition epochs."""
+    """The form in a heartbeat: offsets, with their partition epochs."""
     rows: dict[str, PositionTopic] = {}
     for (topic, index), (offset, epoch) in sorted(positions.items()):
         row = rows.setdefault(topic, PositionTopic(topic=topic, partitions=[]))

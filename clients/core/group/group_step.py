@@ -1,7 +1,8 @@
-"""What a group member's state machine asks of its shell, and what both kinds of members share.
+"""The effects that a group member's state machine requests from its shell, and the types that both
+kinds of members share.
 
-A member (classic_member, consumer_member) is told what happened and answers with effects; it has
-no clock, no socket and no thread. Nothing is decided here.
+A member (classic_member, consumer_member) gets events and returns effects; it has no clock, no
+socket and no thread. No decisions are made here.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
 class MemberSettings(NamedTuple):
-    """The consumer's settings that a member needs; times in ms."""
+    """The consumer's settings for a member; times in ms."""
 
     group_id: str
     instance_id: str | None = None
@@ -50,31 +51,33 @@ class MemberSettings(NamedTuple):
 
 
 class GroupTopic(NamedTuple):
-    """What a member needs to know of a topic."""
+    """What a member needs to know about a topic."""
 
     topic_id: UUID
     partitions: int
 
 
 class Send(NamedTuple):
-    """Send to the coordinator; the member's `answered` or `failed` takes what comes of it."""
+    """Send a request to the coordinator; call the member's `answered` or `failed` with the
+    result.
+    """
 
     request: Message
     extra_wait_ms: int = 0
-    """How much longer than request.timeout.ms the answer may take."""
+    """How much longer than request.timeout.ms the response may take."""
 
 
 class HandOver(NamedTuple):
-    """Tell the user of a change of the assignment, then call the member's `handed_over`.
+    """Report a change of the assignment to the user, then call the member's `handed_over`.
 
-    In this order: the automatic commit (where ``commit``), on_partitions_revoked or
+    In this order: the automatic commit (if ``commit``), on_partitions_revoked or
     on_partitions_lost, on_partitions_assigned.
     """
 
     revoked: frozenset[TopicPartition] = NO_PARTITIONS
     lost: frozenset[TopicPartition] = NO_PARTITIONS
     added: frozenset[TopicPartition] | None = None
-    """None: nothing is assigned now, and on_partitions_assigned is not called."""
+    """None: nothing is assigned now; do not call on_partitions_assigned."""
     commit: bool = False
 
 
@@ -83,15 +86,15 @@ class LookUp(NamedTuple):
 
     topics: frozenset[str] | None
     doubts: bool = False
-    """The coordinator contradicts the metadata that is known: ask another broker."""
+    """The coordinator contradicts the metadata: ask another broker."""
 
 
 class ForgetCoordinator(NamedTuple):
-    """Look the coordinator up again before the next request."""
+    """Look up the coordinator again before the next request."""
 
 
 class Fail(NamedTuple):
-    """Raise this from the user's next poll; unless the member says otherwise it has stopped."""
+    """Raise this from the user's next poll. The member has stopped unless it says otherwise."""
 
     error: Exception
 
@@ -100,7 +103,7 @@ Effect: TypeAlias = Send | HandOver | LookUp | ForgetCoordinator | Fail
 
 
 class CommitClaim(NamedTuple):
-    """Whom a commit is from."""
+    """The member that commits."""
 
     generation: int = -1
     """The generation (classic) or member epoch; -1: a consumer outside any group."""
@@ -109,7 +112,7 @@ class CommitClaim(NamedTuple):
 
 
 class Backoff:
-    """Pauses after failures in a row (core/backoff). ``chance`` returns numbers from 0 to 1."""
+    """Pauses after consecutive failures (core/backoff). ``chance`` returns numbers from 0 to 1."""
 
     def __init__(self, settings: MemberSettings, chance: Callable[[], float]) -> None:
         self._first_ms = settings.retry_backoff_ms
@@ -118,10 +121,10 @@ class Backoff:
         self._failures = 0
 
     def next_ms(self) -> int:
-        """How long to wait after one more failure."""
+        """The pause after one more failure."""
         self._failures += 1
         return int(pause_ms(self._failures, self._first_ms, self._max_ms, self._chance()))
 
     def reset(self) -> None:
-        """It worked."""
+        """Success: reset."""
         self._failures = 0

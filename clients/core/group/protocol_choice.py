@@ -1,8 +1,8 @@
-"""Which group protocol a consumer speaks: what its settings ask for, and when a member that may
-choose goes back to the classic protocol; and the making of members.
+"""The group protocol of a consumer: what its settings choose, and when a member falls back to the
+classic protocol; and the creation of members.
 
-Without group.protocol a consumer speaks the consumer protocol (KIP-848) where the coordinator
-serves it, and the classic one elsewhere.
+Without group.protocol a consumer uses the consumer protocol (KIP-848) if the coordinator supports
+it, else the classic one.
 """
 
 from __future__ import annotations
@@ -23,29 +23,33 @@ __all__ = ["FIRST_VERSION", "Member", "falls_back", "is_to_be_chosen", "make_mem
 Member: TypeAlias = "ClassicMember | ConsumerMember"
 
 FIRST_VERSION = 1
-"""Of ConsumerGroupHeartbeat: that of Kafka 4.0. Earlier brokers had version 0 as a preview."""
+"""The version of ConsumerGroupHeartbeat in Kafka 4.0. Earlier brokers had version 0 as a
+preview.
+"""
 
 ONLY_CLASSIC = ("heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms")
 ONLY_CONSUMER = ("group.remote.assignor",)
 IMPLY_CLASSIC = frozenset({*ONLY_CLASSIC, "group.instance.id"})
-"""Settings that mean the classic protocol where group.protocol is not given. A static member that
-crashed takes its place again at once only under the classic protocol.
+"""Settings that select the classic protocol if group.protocol is not set. A static member that
+crashed can take its old place at once only with the classic protocol.
 """
 _NOT_HERE = frozenset({
-    ErrorCode.UNSUPPORTED_VERSION,  # the broker has the protocol switched off
+    ErrorCode.UNSUPPORTED_VERSION,  # the broker has the protocol disabled
     ErrorCode.GROUP_ID_NOT_FOUND,  # a classic group that may not be converted
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
 })  # fmt: skip
 
 
 def is_to_be_chosen(given: frozenset[str]) -> bool:
-    """Whether the broker decides on the protocol. ``given`` names the settings that were set."""
+    """Whether the broker decides on the protocol. ``given`` are the names of the settings that were
+    set.
+    """
     return not given & ({"group.protocol", *ONLY_CONSUMER} | IMPLY_CLASSIC)
 
 
 def falls_back(code: int, member: Member) -> bool:
-    """Whether an error of a heartbeat says that this group is none of the consumer protocol. Only
-    who is about to join may go over to the other one.
+    """Whether an error of a heartbeat means that this group does not use the consumer protocol.
+    Only a member that is about to join may change to the other one.
     """
     from kstore.clients.core.group.consumer_member import ConsumerMember
 
@@ -61,9 +65,9 @@ def make_member(
     *,
     is_classic: bool = False,
 ) -> Member:
-    """A member of the protocol that the settings ask for, or of the classic one in any case.
+    """A member for the protocol of the settings, or for the classic one if requested.
 
-    ConfigError for an unknown assignor, and for settings of the other protocol.
+    Raises ConfigError for an unknown assignor, and for settings of the other protocol.
     """
     own = MemberSettings(
         group_id=settings["group.id"],
@@ -98,7 +102,7 @@ def _wished_protocol(settings: Mapping[str, Any], given: frozenset[str]) -> str:
             other = "classic" if wished == "consumer" else "consumer"
             raise ConfigError(
                 f"{name} is a setting of group.protocol={other}, and this consumer's is {wished}: "
-                f"leave out one of the two",
+                f"remove one of the two",
                 key=name,
             )
     return wished

@@ -1,9 +1,10 @@
-"""The sticky assignors (KIP-54, KIP-429): as balanced as the subscriptions allow, and as few moves
-as that needs.
+"""The sticky assignors (KIP-54, KIP-429): as balanced as the subscriptions allow, with as few moves
+as possible.
 
-Balanced means that no partition could go to a member that has two fewer than its owner. What a
-member holds comes from its user data (sticky) or from its owned partitions (cooperative-sticky);
-of two claims to one partition the one of the later generation counts, of equals neither.
+Balanced means that no partition could move to a member that has at least two fewer than its owner.
+The owned partitions come from the user data (sticky) or from the owned partitions
+(cooperative-sticky). If two members claim a partition, the claim of the later generation counts; of
+equal ones, neither does.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ class StickyTopic(Struct):
 
 
 class StickyUserData(Message, versions="0-1"):
-    """The user data of Kafka's sticky assignor: what the member had, and since version 1 when."""
+    """The user data of Kafka's sticky assignor: the member's partitions, and since version 1 their
+    generation.
+    """
 
     previous_assignment: list[StickyTopic] = field("0+", default=[])
     generation: Int32 = field("1+", default=-1)
 
 
 class StickyAssignor(Assignor):
-    """Sticky under the eager protocol: members give up everything, and get most of it back."""
+    """Sticky with the eager protocol: members give up everything, and get most of it back."""
 
     name = "sticky"
 
@@ -48,7 +51,7 @@ class StickyAssignor(Assignor):
         self._generation = NO_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member had."""
+        """The partitions that this member had."""
         rows: dict[str, StickyTopic] = {}
         for tp in sorted(self._held):
             row = rows.setdefault(tp.topic, StickyTopic(topic=tp.topic, partitions=[]))
@@ -57,7 +60,7 @@ class StickyAssignor(Assignor):
         return data.encode(1)
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:
-        """Remember it for the next rebalance."""
+        """Remember the partitions for the next rebalance."""
         self._held = list(partitions)
         self._generation = generation
 
@@ -70,8 +73,8 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Sticky under the cooperative protocol: a partition changes hands in two rebalances, the first
-    of which takes it from its owner.
+    """Sticky with the cooperative protocol: a partition moves in two rebalances. The first one
+    revokes it from its owner.
     """
 
     name = "cooperative-sticky"
@@ -81,7 +84,7 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = NO_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """The generation, for leaders that know no newer place for it (KIP-792)."""
+        """The generation, for leaders that know no newer field for it (KIP-792)."""
         return struct.pack(">i", self._generation)
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:
@@ -91,7 +94,9 @@ class CooperativeStickyAssignor(Assignor):
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See Assignor. What another member still holds is given to nobody this time."""
+        """See Assignor. Partitions that another member still owns are not assigned in this
+        rebalance.
+        """
         claims = {member_id: (_generation(row), row.owned) for member_id, row in members.items()}
         wanted = balanced(partition_counts, members, claims)
         holders: dict[TopicPartition, set[str]] = {}
@@ -105,7 +110,7 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _told(user_data: bytes | None) -> tuple[int, list[TopicPartition]]:
-    """What a member's sticky assignor remembers; nothing where it can't be read."""
+    """The data that a member's sticky assignor remembers; nothing if it can't be parsed."""
     if not user_data:
         return NO_GENERATION, []
     try:
@@ -132,7 +137,7 @@ def _generation(row: Subscription) -> int:
 def balanced(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription], claims: Claims
 ) -> dict[str, list[TopicPartition]]:
-    """A balanced assignment near to what is held."""
+    """A balanced assignment that is close to the current one."""
     order = in_order(members)
     held = _held(partition_counts, members, claims)
     topics = {frozenset(row.topics & partition_counts.keys()) for row in members.values()}
@@ -152,7 +157,7 @@ def _partitions(
 def _held(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription], claims: Claims
 ) -> dict[TopicPartition, str]:
-    """Who holds what that exists and is subscribed to."""
+    """The owned partitions that exist and are subscribed to."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, (generation, partitions) in claims.items():
         topics = members[member_id].topics
@@ -170,7 +175,9 @@ def _held(
 def _uniform(
     partitions: Iterable[TopicPartition], order: list[str], held: Mapping[TopicPartition, str]
 ) -> dict[str, list[TopicPartition]]:
-    """All members subscribe to the same: everybody keeps up to a quota, the rest is dealt out."""
+    """All members have the same subscription: each keeps partitions up to a quota, and the rest is
+    distributed.
+    """
     everything = list(partitions)
     each, more = divmod(len(everything), len(order))
     holding = Counter(held.values())
@@ -204,8 +211,9 @@ def _general(
     order: list[str],
     held: Mapping[TopicPartition, str],
 ) -> dict[str, list[TopicPartition]]:
-    """Subscriptions differ: keep what is held, give the rest to who has least, then move until no
-    move makes it more balanced. Each move lessens the sum of squares of the loads, so it ends.
+    """Subscriptions differ: keep the owned partitions, give the rest to the members with the
+    fewest, then move until no move improves the balance. Each move reduces the sum of squares of
+    the loads, so it terminates.
     """
     takers = {
         topic: [member_id for member_id in order if topic in members[member_id].topics]

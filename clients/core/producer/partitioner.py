@@ -1,4 +1,4 @@
-"""Which partitioners there are, by name. The choosing itself is done where records are appended
+"""The partitioners, by name. The partition is chosen where records are appended
 (kstore._fast.clients.accumulator).
 """
 
@@ -13,7 +13,7 @@ from kstore._fast.record.murmur2 import jump_partition, murmur2
 __all__ = ["Chooser", "ordered_partition", "partition_for_key", "partitioner_for", "preferences"]
 
 Chooser = Callable[[str, Any, Any, int], int]
-"""A partitioner of the user's: of topic, key, value and number of partitions."""
+"""A user's partitioner: a function of topic, key, value and number of partitions."""
 
 BY_MURMUR2, BY_STICKINESS, BY_JUMP_HASH = 0, 1, 2
 _KINDS = {
@@ -28,20 +28,20 @@ _ROUND_ROBIN = {"roundrobin", "org.apache.kafka.clients.producer.RoundRobinParti
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key as Kafka's Java client has it: murmur2, made positive, modulo."""
+    """The partition of a key as in Kafka's Java client: murmur2, made positive, modulo."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def ordered_partition(key: bytes, partitions: int) -> int:
-    """The partition of a key under `ordered`: when partitions are added, keys only move to new
-    ones (jump consistent hash over murmur2).
+    """The partition of a key with `ordered`: when partitions are added, keys only move to new ones
+    (jump consistent hash over murmur2).
     """
     return jump_partition(key, partitions)
 
 
 def preferences(choices: Sequence[int], backlog: Sequence[int]) -> list[int] | None:
-    """Running sums of how much each of the choices is preferred: the fewer batches wait for a
-    partition, the more (KIP-794). None: all are alike.
+    """Running sums of the weights of the choices: the fewer batches wait for a partition, the
+    larger its weight (KIP-794). None: all weights are equal.
     """
     waiting = [backlog[partition] for partition in choices]
     most = max(waiting, default=0)
@@ -51,7 +51,7 @@ def preferences(choices: Sequence[int], backlog: Sequence[int]) -> list[int] | N
 
 
 def partitioner_for(given: object, *, ignore_keys: bool = False) -> tuple[int, Chooser | None]:
-    """The kind of partitioner, and the function that chooses if it is not one of the kinds.
+    """The kind of partitioner, and the function that chooses if it is not a built-in kind.
 
     Raises ValueError for an unknown name.
     """

@@ -1,4 +1,4 @@
-"""Produce requests out of batches, and what their answers say of each partition."""
+"""Builds Produce requests from batches, and interprets the response for each partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ProduceExtensions", "ProduceResult", "produce_request", "produce_res
 
 
 class ProduceExtensions(NamedTuple):
-    """Which of kstore's fields a broker understands and the settings allow."""
+    """kstore's fields that a broker supports and the settings allow."""
 
     partition_count: bool = False
     leader_epoch: bool = False
@@ -29,8 +29,8 @@ class ProduceExtensions(NamedTuple):
 
 
 class ProduceResult(NamedTuple):
-    """Where a partition's batch begins in the log (-1: not said), or why it is not there, and
-    whether the answer told another leader (KIP-951).
+    """The offset of a partition's batch in the log (-1: unknown), or why it was not written, and
+    whether the response has another leader (KIP-951).
     """
 
     base_offset: int
@@ -48,9 +48,9 @@ def produce_request(
     by_id: bool,
     transactional_id: str | None = None,
 ) -> ProduceRequest:
-    """One request with one batch per partition; topics by id from version 13 on.
+    """A request with one batch per partition; topics by id from version 13 on.
 
-    Batches with given offsets (KIP-391) and batches without do not go together.
+    A request has either only batches with given offsets (KIP-391) or none.
     """
     topics: dict[str, TopicProduceData] = {}
     use_offset = False
@@ -63,7 +63,7 @@ def produce_request(
             if extensions.partition_count:
                 topic.partition_count = batch.partition_count
             topics[batch.topic] = topic
-        # The batch is a buffer: its bytes are copied once, into the request's frame.
+        # A batch is a buffer: its bytes are copied once, into the request's frame.
         records: Any = batch
         row = PartitionProduceData(index=batch.partition, records=records)
         if extensions.leader_epoch:
@@ -84,9 +84,7 @@ def produce_request(
 def produce_results(
     response: ProduceResponse, view: ClusterView
 ) -> dict[TopicPartition, ProduceResult]:
-    """The result of each partition that the response names. Leaders that it tells (KIP-951) are in
-    the view afterwards.
-    """
+    """The result of each partition in the response. Adds its leaders (KIP-951) to the view."""
     for node in response.node_endpoints:
         view.hear_broker(Broker(node.node_id, node.host, node.port, node.rack))
     results: dict[TopicPartition, ProduceResult] = {}

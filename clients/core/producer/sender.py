@@ -1,8 +1,7 @@
-"""Which batches a producer sends next, and what becomes of them after an answer or a failure.
+"""Decides which batches a producer sends next, and handles responses and failures.
 
-Pure: it is told the time (monotonic, ms), who leads, and what brokers said. Order within a
-partition holds over retries: after a failure nothing newer leaves before what failed, one batch at
-a time.
+Pure: time (monotonic, ms), leaders and responses are passed in. Order within a partition holds over
+retries: after a failure no newer batch is sent before the failed ones, one batch at a time.
 """
 
 from __future__ import annotations
@@ -35,29 +34,29 @@ from kstore.types import TopicPartition
 
 __all__ = ["NEVER_MS", "REGROUPING", "SendLimits", "Sender", "Verdict"]
 
-# After these the batch may be in the log all the same.
+# After these errors the batch may still be in the log.
 AMBIGUOUS = (NetworkError, RequestTimedOutError, NotEnoughReplicasAfterAppendError)
-# The broker has lost or outrun the producer's sequence.
+# The broker has lost the producer's sequence, or is ahead of it.
 LOST_SEQUENCE = (OutOfOrderSequenceNumberError, UnknownProducerIdError, InvalidProducerEpochError)
 TOO_LARGE = (MessageTooLargeError, RecordListTooLargeError)
 NEVER_MS = 1 << 60
 REGROUPING = "records are being partitioned again"
-"""The accumulator's gate meanwhile."""
+"""The accumulator's gate in the meantime."""
 
 
 class Verdict(Enum):
-    """What became of a batch that failed."""
+    """The outcome of a batch that failed."""
 
     RETRIED = 1
     GIVEN_UP = 2
     SPLIT = 3
     WRONG_COUNT = 4
-    """KIP-253: its records are to be partitioned again."""
+    """KIP-253: its records must be partitioned again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendLimits:
-    """The settings that decide when and how often; times in ms, sizes in bytes."""
+    """The settings for sending and retrying; times in ms, sizes in bytes."""
 
     linger_ms: int
     delivery_timeout_ms: int
@@ -70,16 +69,16 @@ class SendLimits:
 
 @dataclass(slots=True)
 class Due:
-    """What can be sent now, by leader, and when to look again (ms from now)."""
+    """What can be sent now, by leader, and when to check again (ms from now)."""
 
     by_leader: dict[int, list[PartitionSends]] = field(default_factory=dict)
     wait_ms: int = NEVER_MS
     leaderless: set[str] = field(default_factory=set)
-    """Topics with a partition whose leader is not known."""
+    """Topics with a partition whose leader is unknown."""
 
 
 class Sender:
-    """The state of everything between the accumulator and the log."""
+    """The state of all batches between the accumulator and the log."""
 
     def __init__(
         self,
@@ -91,30 +90,34 @@ class Sender:
         self.accumulator = accumulator
         self.state = state
         self.regrouping: set[str] = set()
-        """Topics whose records have to be partitioned again: nothing of them leaves until then."""
+        """Topics whose records must be partitioned again: no records of them are sent until
+        then.
+        """
         self.fenced: dict[TopicPartition, tuple[UUID, int]] = {}
-        """The topic's id and leader epoch that a leader refused as over (KIP-359)."""
+        """The topic's id and the leader epoch that a leader refused as outdated (KIP-359)."""
         self.admits: Callable[[TopicPartition], bool] = lambda _: True
-        """Whether a partition may be sent to, as far as transactions go."""
+        """Whether the current transaction allows sending to a partition."""
         self.first_error: Exception | None = None
-        """Of a batch given up; whoever reports it sets it back."""
+        """The first error of a failed batch; the reporter resets it."""
         self.on_given_up: Callable[[Exception], None] = lambda _: None
         self._limits = limits
         self._chance = chance
         self._busy: set[PartitionSends] = set()
         self._taken = 0
 
-    # ---- what leaves next ----
+    # ---- what to send next ----
 
     def sends_of(self, queue: PartitionQueue) -> PartitionSends:
-        """The notes about a partition."""
+        """The state of a partition."""
         if queue.sends is None:
             queue.sends = PartitionSends(queue, TopicPartition(queue.topic, queue.partition))
         sends: PartitionSends = queue.sends
         return sends
 
     def due(self, now_ms: int, leader_of: Callable[[TopicPartition], int]) -> Due:
-        """Partitions with a batch that may leave now. leader_of gives -1 for a missing leader."""
+        """Partitions with a batch that can be sent now. leader_of returns -1 for a missing
+        leader.
+        """
         due = Due()
         partitions = {self.sends_of(queue) for queue in list(self.accumulator.active)}
         for sends in sorted(partitions | self._busy, key=_served):
@@ -130,7 +133,7 @@ class Sender:
         return due
 
     def _wait_ms(self, sends: PartitionSends, now_ms: int) -> int:
-        """0: a batch may leave now; NEVER_MS: not before something happens."""
+        """0: a batch can be sent now; NEVER_MS: not before something happens."""
         if len(sends.in_flight) >= self._limits.max_in_flight:
             return NEVER_MS
         if sends.tp.topic in self.regrouping and not self._is_in_doubt(sends):
@@ -138,13 +141,13 @@ class Sender:
         if sends.retries:
             return NEVER_MS if sends.in_flight else max(0, sends.retries[0].retry_at_ms - now_ms)
         if sends.in_flight and sends.in_flight[-1].first_offset >= 0:
-            return NEVER_MS  # a later offset would shut out an earlier one that failed
+            return NEVER_MS  # a later offset would exclude an earlier one that failed
         wait_ms = sends.queue.wait_ms(now_ms, self._limits.linger_ms)
         return NEVER_MS if wait_ms < 0 or not self.admits(sends.tp) else wait_ms
 
     def take(self, partitions: Iterable[PartitionSends], now_ms: int) -> list[ProducerBatch]:
-        """The batches of one request: at most one of each partition, within max.request.size, and
-        either all with given offsets or none. Empty: nothing may leave.
+        """The batches of a request: at most one of each partition, within max.request.size, and
+        either all with given offsets or none. Empty: nothing can be sent.
         """
         taken: list[ProducerBatch] = []
         size = 0
@@ -187,8 +190,8 @@ class Sender:
         return batch
 
     def is_over(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> bool:
-        """Whether a leader has said that this leader epoch of the topic is over: what is sent with
-        it would be refused again, so metadata is asked for first.
+        """Whether a leader has refused this leader epoch of the topic as outdated: it would refuse
+        the next request too, so newer metadata is needed first.
         """
         known = self.fenced.get(tp)
         if known is None:
@@ -198,10 +201,10 @@ class Sender:
         del self.fenced[tp]
         return False
 
-    # ---- what came of it ----
+    # ---- results ----
 
     def succeeded(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The batch is in the log; -1: nobody knows where."""
+        """The batch is in the log; -1: at an unknown offset."""
         sends = self._landed(batch)
         batch.complete(base_offset)
         self._rest(sends)
@@ -209,7 +212,7 @@ class Sender:
     def failed(
         self, batch: ProducerBatch, error: KafkaError, now_ms: int, *, sent: bool = True
     ) -> Verdict:
-        """An attempt failed; sent: the broker may have got it."""
+        """An attempt failed; sent: the broker may have received it."""
         sends = self._landed(batch)
         batch.last_error = error
         if sent and isinstance(error, AMBIGUOUS):
@@ -221,7 +224,7 @@ class Sender:
     def _judge(
         self, sends: PartitionSends, batch: ProducerBatch, error: KafkaError, now_ms: int
     ) -> Verdict:
-        if batch.done:  # its time was over while it was under way
+        if batch.done:  # its time expired while it was in flight
             return Verdict.GIVEN_UP
         if isinstance(error, DuplicateSequenceNumberError):
             batch.complete(-1)
@@ -230,7 +233,7 @@ class Sender:
             self._split(sends, batch)
             return Verdict.SPLIT
         if isinstance(error, InvalidPartitionCountError):
-            # A broker that had it would have said so (a duplicate), and nothing follows a gap.
+            # A broker that had it would have reported a duplicate, and nothing follows a gap.
             for other in [batch, *sends.retries]:
                 other.maybe_written = False
             sends.retry(batch)
@@ -252,7 +255,9 @@ class Sender:
         if not self.state.idempotent or not isinstance(error, LOST_SEQUENCE):
             return False
         if batch.renumbered or not sends.is_first(batch):
-            return True  # because of an older batch that failed, or of numbers it has no more
+            return (
+                True  # because of an older batch that failed, or of numbers that it no longer has
+            )
         if self.state.transactional:
             return False
         sends.lost = True
@@ -260,13 +265,13 @@ class Sender:
 
     def _pause_ms(self, batch: ProducerBatch, error: KafkaError) -> int:
         if isinstance(error, FencedLeaderEpochError) and batch.attempts == 1:
-            return 0  # nothing leaves before a newer epoch is known
+            return 0  # nothing is sent before a newer epoch is known
         limits = self._limits
         first, most = limits.retry_backoff_ms, limits.retry_backoff_max_ms
         return round(pause_ms(batch.attempts, first, most, self._chance()))
 
     def _split(self, sends: PartitionSends, batch: ProducerBatch) -> None:
-        """Two or more smaller batches in its place, with the same numbers in all."""
+        """Replaces a batch by two or more smaller ones, with the same numbers in total."""
         sequence = batch.base_sequence
         numbered = batch.producer_id, batch.producer_epoch
         records = decode(batch.bytes(), verify=False)
@@ -298,10 +303,10 @@ class Sender:
         if not sends.in_flight and not sends.retries:
             self._busy.discard(sends)
 
-    # ---- time, and the end ----
+    # ---- timeouts and close ----
 
     def expire(self, now_ms: int) -> int:
-        """Give up what delivery.timeout.ms is over for; returns when to look again (ms)."""
+        """Fail the records whose delivery.timeout.ms is over; returns when to check again (ms)."""
         oldest = now_ms - self._limits.delivery_timeout_ms
         late = sorted(
             (batch for batch in list(self.accumulator.incomplete) if batch.created_ms <= oldest),
@@ -316,10 +321,10 @@ class Sender:
         return min(rest, default=NEVER_MS)
 
     def drop(self, batch: ProducerBatch, error: Exception) -> None:
-        """Give a batch up, wherever it is."""
+        """Fail a batch, wherever it is."""
         sends = self.sends_of(batch.queue_of)
         if batch in sends.in_flight:
-            # Its answer is yet to come; until then its numbers stand.
+            # Its response is outstanding; until then it keeps its numbers.
             batch.maybe_written = True
             sends.unresolved = True
             self.first_error = self.first_error or error
@@ -338,14 +343,14 @@ class Sender:
         self._rest(sends)
 
     def drop_all(self, error: Exception) -> None:
-        """Give up everything: the producer is closed, or its transaction aborted."""
+        """Fail everything: the producer is closed, or its transaction aborted."""
         for batch in sorted(self.accumulator.incomplete, key=lambda each: each.number):
             if not batch.done:
                 self.drop(batch, error)
 
     def is_under_way(self, topic: str) -> bool:
-        """Whether an answer about the topic is yet to come, or a batch has to be sent again before
-        it is known whether it is in the log.
+        """Whether a response about the topic is outstanding, or a batch must be sent again to find
+        out whether it is in the log.
         """
         return any(
             sends.in_flight or self._is_in_doubt(sends)
@@ -358,19 +363,19 @@ class Sender:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is yet to come."""
+        """Whether no response is outstanding."""
         return not any(sends.in_flight for sends in self._busy)
 
     def drop_waiting(self, error: Exception) -> None:
-        """Give up what is not under way."""
+        """Fail what is not in flight."""
         busy = {batch for sends in self._busy for batch in sends.in_flight}
         for batch in sorted(self.accumulator.incomplete - busy, key=lambda each: each.number):
             if not batch.done:
                 self.drop(batch, error)
 
     def regroup(self, topic: str, count: int) -> None:
-        """KIP-253: every record of the topic that is not in the log goes to where it belongs among
-        count partitions, in order, before any newer one. Nothing of the topic may be under way,
+        """KIP-253: move every record of the topic that is not in the log to its partition among
+        count partitions, in order, before any newer record. No batch of the topic may be in flight,
         and users must not add to it meanwhile (its count is 0).
         """
         taken: list[ProducerBatch] = []
@@ -401,6 +406,6 @@ def _served(sends: PartitionSends) -> int:
 
 
 def record_bytes(record: object) -> int:
-    """About what a record takes in a batch."""
+    """Approximately the size of a record in a batch."""
     key, value = getattr(record, "key", None), getattr(record, "value", None)
     return len(key or b"") + len(value or b"") + 16

@@ -1,7 +1,7 @@
 """Idempotence: the producer's id and epoch, and the sequence numbers of each partition's batches.
 
 Pure. A batch keeps its numbers over retries until it is known that the broker does not have it
-(KIP-98); after a gap that nobody can explain, a new epoch begins (KIP-360).
+(KIP-98); after an unexplained gap, a new epoch begins (KIP-360).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from kstore.types import TopicPartition
 __all__ = ["PartitionSends", "ProducerState", "add_to_sequence"]
 
 MAX_EPOCH = 0x7FFF - 1
-"""The coordinator fences at the very last one."""
+"""The coordinator uses the very last epoch to fence."""
 MAX_SEQUENCE = 0x7FFFFFFF
 
 
 def add_to_sequence(sequence: int, count: int) -> int:
-    """The sequence number after count more (or fewer) records: 31 bits, then from 0 again."""
+    """The sequence number after count more (or fewer) records: 31 bits, then 0 again."""
     return (sequence + count) & MAX_SEQUENCE
 
 
 @dataclass(slots=True)
 class ProducerState:
-    """The id and epoch in force; -1: none yet."""
+    """The current id and epoch; -1: none yet."""
 
     idempotent: bool
     transactional: bool = False
@@ -36,16 +36,16 @@ class ProducerState:
 
     @property
     def needs_id(self) -> bool:
-        """Whether nothing can be sent before InitProducerId."""
+        """Whether InitProducerId must come first."""
         return self.idempotent and self.producer_id < 0
 
     def take(self, producer_id: int, epoch: int) -> None:
-        """InitProducerId, or the end of a transaction, gave a new id or epoch."""
+        """A new id or epoch, from InitProducerId or from the end of a transaction."""
         self.producer_id, self.epoch = producer_id, epoch
 
     def bump(self) -> None:
-        """Begin the next epoch without asking anybody, as only the idempotent producer may
-        (KIP-360); after the last one a new id is needed.
+        """Begin the next epoch without a request, which only the idempotent producer may do
+        (KIP-360); after the last epoch a new id is needed.
         """
         if self.epoch >= MAX_EPOCH:
             self.producer_id = self.epoch = -1
@@ -57,8 +57,8 @@ class ProducerState:
 class PartitionSends:
     """A partition's batches between the queue and the log, and their numbers.
 
-    in_flight and retries are in the order of their records; what is in retries goes before what is
-    in the queue, one batch at a time.
+    in_flight and retries are in the order of their records; retries are sent before the queue, one
+    batch at a time.
     """
 
     queue: PartitionQueue
@@ -69,14 +69,14 @@ class PartitionSends:
     in_flight: list[ProducerBatch] = field(default_factory=list)
     retries: list[ProducerBatch] = field(default_factory=list)
     unresolved: bool = False
-    """A batch was given up that may be in the log."""
+    """A failed batch may be in the log."""
     served: int = 0
-    """When it was last sent to, in the order of takings: who waits longest comes first."""
+    """When it was last sent to, as a counter: the one that has waited longest comes first."""
     lost: bool = False
-    """The broker does not know where the sequence stands: it has to start again."""
+    """The broker does not know the sequence: it must start again."""
 
     def retry(self, batch: ProducerBatch) -> None:
-        """Put a batch back to where it was in the order."""
+        """Put a batch back to its place in the order."""
         at = bisect_left(self.retries, batch.number, key=lambda other: other.number)
         self.retries.insert(at, batch)
 
@@ -86,7 +86,7 @@ class PartitionSends:
         return not older
 
     def settle_numbers(self, state: ProducerState) -> bool:
-        """Before a batch is taken; False: it has to wait for answers or for a new producer id."""
+        """Called before a batch is taken; False: wait for responses or for a new producer id."""
         if not state.idempotent:
             return True
         if self.in_flight:
@@ -116,7 +116,7 @@ class PartitionSends:
             self.next_sequence = add_to_sequence(self.next_sequence, batch.count)
 
     def number(self, batch: ProducerBatch, state: ProducerState) -> None:
-        """Give a batch that was never sent the next sequence numbers, and pack it."""
+        """Give a batch that was never sent the next sequence numbers, and seal it."""
         if not state.idempotent:
             batch.pack(-1, -1, -1, False)
             return
@@ -124,8 +124,8 @@ class PartitionSends:
         self.next_sequence = add_to_sequence(self.next_sequence, batch.count)
 
     def give_back_numbers(self, batch: ProducerBatch) -> None:
-        """A batch was given up: its numbers are free if it is surely not in the log, and those
-        behind it move up.
+        """A batch has failed: if it is certainly not in the log, its numbers are free, and the
+        batches behind it move up.
         """
         if batch.base_sequence < 0:
             return

@@ -1,7 +1,8 @@
-"""The states of a transactional producer, and what errors do to them (KIP-98, KIP-360, KIP-890).
+"""The states of a transactional producer, and the effect of errors on them (KIP-98, KIP-360,
+KIP-890).
 
-Pure. A transaction that met an error can only be aborted; a producer that was fenced, or may not
-do transactions at all, can only be closed.
+Pure. A transaction with an error can only be aborted; a producer that was fenced, or has no
+permission, can only be closed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ FATAL = (
 
 
 class TxnState(Enum):
-    """Where the producer is; the text is for messages."""
+    """The state of the producer; the text is for messages."""
 
     UNINITIALIZED = "init_transactions has not been called"
     READY = "no transaction is open: call begin_transaction"
@@ -57,23 +58,23 @@ class TransactionMachine:
         self.error: Exception | None = None
         """Why the state is ABORTABLE or FATAL."""
         self.version_2 = False
-        """transaction.version 2 (KIP-890): brokers add partitions by themselves, and each end of a
-        transaction brings a new epoch.
+        """transaction.version 2 (KIP-890): the leaders add partitions to the transaction, and each
+        end of a transaction starts a new epoch.
         """
         self.added: set[TopicPartition] = set()
         self.pending: set[TopicPartition] = set()
-        """Partitions that the coordinator has to be told of before they are sent to."""
+        """Partitions that must be added at the coordinator before records are sent to them."""
         self.has_begun = False
-        """The coordinator may know of the transaction: it has to be ended there."""
+        """The coordinator may know the transaction: it must be ended there."""
 
     def gate(self) -> Exception | None:
-        """Why records are not taken; None: they are."""
+        """Why records are refused; None if they are not."""
         if self.state is TxnState.OPEN:
             return None
         return self.failure()
 
     def failure(self) -> Exception:
-        """What is wrong with the present state, for whoever asked for what it forbids."""
+        """The error for a call that the state does not allow."""
         if self.error is not None and self.state in {TxnState.ABORTABLE, TxnState.FATAL}:
             return type(self.error)(*self.error.args)
         return InvalidTxnStateError(self.state.value)
@@ -91,13 +92,13 @@ class TransactionMachine:
         self.has_begun = False
 
     def begin(self, *, version_2: bool) -> None:
-        """A transaction begins; raises InvalidTxnStateError or the error that stands."""
+        """A transaction begins. Raises InvalidTxnStateError or the error of the state."""
         self.need(TxnState.READY)
         self.version_2 = version_2
         self.state = TxnState.OPEN
 
     def admits(self, tp: TopicPartition) -> bool:
-        """Whether the partition may be sent to now; if not, it is pending."""
+        """Whether records may be sent to the partition now; if not, the partition is pending."""
         if self.state not in {TxnState.OPEN, TxnState.COMMITTING}:
             return False
         if tp in self.added:
@@ -110,12 +111,12 @@ class TransactionMachine:
         return False
 
     def were_added(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator knows of the partitions."""
+        """The coordinator has added the partitions."""
         self.added.update(partitions)
         self.pending.difference_update(partitions)
 
     def fail(self, error: Exception, *, is_fatal: bool | None = None) -> None:
-        """An error in the transaction. A fatal one stays."""
+        """An error in the transaction. A fatal error stays."""
         if self.state in {TxnState.FATAL, TxnState.UNINITIALIZED}:
             return
         if is_fatal is None:
@@ -128,12 +129,12 @@ class TransactionMachine:
 
 
 def fences(error: KafkaError) -> bool:
-    """Whether a coordinator's answer says that another producer has taken the transactional id."""
+    """Whether a coordinator's error means that another producer uses the transactional id."""
     return isinstance(error, (ProducerFencedError, InvalidProducerEpochError))
 
 
 def topic_rows(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
-    """Partitions by topic, as AddPartitionsToTxn has them."""
+    """Partitions by topic, in the form of AddPartitionsToTxn."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for tp in sorted(partitions):
         row = topics.setdefault(tp.topic, AddPartitionsToTxnTopic(name=tp.topic))
@@ -144,7 +145,7 @@ def topic_rows(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnT
 def offset_rows(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> list[TxnOffsetCommitRequestTopic]:
-    """Offsets by topic, as TxnOffsetCommit has them. Raises ValueError for an offset epoch that
+    """Offsets by topic, in the form of TxnOffsetCommit. Raises ValueError for an offset epoch that
     can't be read (KIP-232).
     """
     users = {

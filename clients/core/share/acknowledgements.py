@@ -1,4 +1,4 @@
-"""Acknowledgements of a share consumer: their types, and the ranges that requests carry."""
+"""Acknowledgements of a share consumer: their types, and the ranges in requests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 __all__ = ["GAP", "AcknowledgeType", "AcknowledgementRange", "acknowledge_type", "ranges", "spans"]
 
 GAP = 0
-"""An offset that was acquired, but has no record: of a compacted topic or a transaction marker."""
+"""An acquired offset without a record, in a compacted topic or for a transaction marker."""
 
 
 class AcknowledgeType(IntEnum):
-    """What becomes of a record, with the numbers of the protocol (KIP-932, KIP-1222)."""
+    """How a record is acknowledged, with the protocol's numbers (KIP-932, KIP-1222)."""
 
     ACCEPT = 1
     """It was processed."""
@@ -22,7 +22,7 @@ class AcknowledgeType(IntEnum):
     REJECT = 3
     """It can't be processed, and is not delivered again."""
     RENEW = 4
-    """It is still being processed: the acquisition lock starts again."""
+    """It is still being processed: the acquisition lock is renewed."""
 
 
 class AcknowledgementRange(NamedTuple):
@@ -34,17 +34,17 @@ class AcknowledgementRange(NamedTuple):
 
 
 def acknowledge_type(given: AcknowledgeType | str) -> AcknowledgeType:
-    """The type of a name ("accept") or of itself. ValueError for anything else."""
+    """The type by its name ("accept") or itself. Raises ValueError for anything else."""
     if isinstance(given, AcknowledgeType):
         return given
     if isinstance(given, str) and given.upper() in AcknowledgeType.__members__:
         return AcknowledgeType[given.upper()]
     names = ", ".join(each.name.lower() for each in AcknowledgeType)
-    raise ValueError(f"{given!r} is no acknowledgement: it is one of {names}")
+    raise ValueError(f"{given!r} is not an acknowledgement: use one of {names}")
 
 
 def spans(offsets: Mapping[int, object] | set[int]) -> Iterator[tuple[int, int]]:
-    """Offsets as (first, last) of each run without a hole, in order."""
+    """Offsets as (first, last) of each run without a gap, in order."""
     first = last = None
     for offset in sorted(offsets):
         if first is None or last is None:
@@ -59,8 +59,8 @@ def spans(offsets: Mapping[int, object] | set[int]) -> Iterator[tuple[int, int]]
 
 
 def ranges(types: Mapping[int, int]) -> list[AcknowledgementRange]:
-    """Types by offset as the fewest ranges: a run whose records have different types gives each its
-    own.
+    """Types by offset as the fewest ranges; a run of records with different types lists one type
+    for each offset.
     """
     found = []
     for first, last in spans(types):

@@ -1,4 +1,4 @@
-"""What a ShareFetch answer brought of one partition: the acquired offsets, with their records."""
+"""A partition's row of a ShareFetch response: the acquired offsets, with their records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Arrivals", "arrivals"]
 
 
 class Arrivals(NamedTuple):
-    """Rows in the order of their offsets, and what was wrong with the batches."""
+    """Rows by offset, and the errors of batches."""
 
     rows: list[Held]
     error: KafkaError | None
@@ -27,8 +27,8 @@ def arrivals(
     tp: TopicPartition, records: bytes | None, acquired: Iterable[AcquiredRecords], *,
     node_id: int, expires_ms: float, verify: bool,
 ) -> Arrivals:  # fmt: skip
-    """Read an answer. Records that others have are left out. A batch that can't be read is
-    rejected, and what follows it released.
+    """Parse a response. Records that others hold are skipped. A batch that can't be read is
+    rejected, and the ones after it are released.
     """
     spans = sorted(acquired, key=lambda each: each.first_offset)
     if not spans:

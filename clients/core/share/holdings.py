@@ -1,8 +1,8 @@
-"""The records that a share consumer holds, and what becomes of each.
+"""The records that a share consumer holds, and the state of each.
 
-A record waits until poll() hands it out, is in hand until the user acknowledges it, then waits to
-be sent, and is done when the broker's answer is known. A renewed record waits again. Whatever the
-order of calls, a record is in one of these places at most, so it can't be acknowledged twice.
+A record waits until poll() returns it. Then the user has it until it is acknowledged. Then it waits
+to be sent, and is done when the broker has answered. A renewed record waits again. A record is
+always in at most one of these states, so it can't be acknowledged twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ Place = tuple[TopicPartition, int]
 
 
 class Held:
-    """An acquired offset: its record (None: it has none), and who gave it until when."""
+    """An acquired offset: its record (None: it has none), the broker that holds the lock, and the
+    lock's expiry.
+    """
 
     __slots__ = ("delivery_count", "expires_ms", "node_id", "offset", "record", "tp", "type")
 
@@ -39,7 +41,7 @@ class Held:
 
 
 class Acknowledged(NamedTuple):
-    """What became of the acknowledgements of one partition in one request."""
+    """The result of the acknowledgements of one partition in one request."""
 
     tp: TopicPartition
     types: dict[int, int]
@@ -48,7 +50,7 @@ class Acknowledged(NamedTuple):
 
 
 class Holdings:
-    """All that one consumer holds."""
+    """All records that one consumer holds."""
 
     def __init__(self) -> None:
         self._waiting: deque[Held] = deque()
@@ -56,7 +58,7 @@ class Holdings:
         self._to_send: dict[Place, Held] = {}
         self._sent: dict[Place, Held] = {}
 
-    # ---- records come, and go to the user ----
+    # ---- records arrive, and are returned ----
 
     def arrived(self, rows: Iterable[Held]) -> None:
         """Records were acquired. Offsets without a record are acknowledged as gaps at once."""
@@ -67,7 +69,7 @@ class Holdings:
                 self._waiting.append(row)
 
     def take(self, most: int, now_ms: float) -> list[Held]:
-        """Records for the user. Those whose lock has run out meanwhile are others' by now."""
+        """Records for the user. Those whose lock has expired meanwhile are dropped."""
         found: list[Held] = []
         while self._waiting and len(found) < most:
             row = self._waiting.popleft()
@@ -78,29 +80,29 @@ class Holdings:
 
     @property
     def waiting(self) -> int:
-        """How many records poll() could hand out."""
+        """The number of records that poll() could return."""
         return len(self._waiting)
 
     def has(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether the user has a record that waits for acknowledgement."""
+        """Whether the user has a record that is not acknowledged."""
         return (tp, offset) in self._in_hand
 
     @property
     def in_hand(self) -> list[Held]:
-        """What the user has and did not acknowledge."""
+        """The records that the user has and did not acknowledge."""
         return list(self._in_hand.values())
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing has to be sent, and nothing is under way."""
+        """Whether nothing has to be sent, and nothing is in flight."""
         return not (self._to_send or self._sent)
 
-    # ---- the user acknowledges ----
+    # ---- acknowledgements of the user ----
 
     def acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
-        """Note what becomes of a record; until it is sent, another type may take its place.
+        """Set the acknowledgement of a record; until it is sent, another type may replace it.
 
-        ValueError for a record that this consumer does not hold.
+        Raises ValueError for a record that this consumer does not hold.
         """
         place = tp, offset
         row = self._in_hand.pop(place, None) or self._to_send.get(place)
@@ -121,9 +123,9 @@ class Holdings:
     def acknowledge_range(
         self, tp: TopicPartition, first_offset: int, last_offset: int, kind: AcknowledgeType
     ) -> int:
-        """The same for what the user has from first to last, both included; says how many.
+        """The same for the user's records from first to last, both included; returns their number.
 
-        ValueError if that is nothing.
+        Raises ValueError if there are none.
         """
         found = [
             row for row in self._in_hand.values()
@@ -138,25 +140,25 @@ class Holdings:
         return len(found)
 
     def acknowledge_all(self, kind: AcknowledgeType) -> None:
-        """The same for all that the user has."""
+        """The same for all records that the user has."""
         for tp, offset in list(self._in_hand):
             self.acknowledge(tp, offset, kind)
 
     # ---- acknowledgements are sent ----
 
     def nodes_to_send(self) -> set[int]:
-        """The brokers that have to be told something."""
+        """The brokers that have acknowledgements to receive."""
         return {row.node_id for row in self._to_send.values()}
 
     def nodes_to_tell(self) -> set[int]:
-        """These, and the brokers that were told something and did not answer yet."""
+        """These, and the brokers that have not answered yet."""
         return self.nodes_to_send() | {row.node_id for row in self._sent.values()}
 
     def begin_sending(
         self, node_id: int, wanted: Callable[[TopicPartition, int], bool] = lambda tp, kind: True
     ) -> dict[TopicPartition, dict[int, int]]:
-        """Take what a broker has to be told: for each partition the types by offset. `wanted` says
-        of which partitions and types.
+        """Take the acknowledgements for a broker: for each partition the types by offset. `wanted`
+        selects partitions and types.
         """
         found: dict[TopicPartition, dict[int, int]] = {}
         for place, row in list(self._to_send.items()):
@@ -169,8 +171,8 @@ class Holdings:
         self, tp: TopicPartition, types: dict[int, int], error: KafkaError | None,
         expires_ms: float,
     ) -> Acknowledged:  # fmt: skip
-        """The broker has answered, or never will. Renewed records wait for the user again, before
-        all others, until `expires_ms`.
+        """The broker has answered, or the request failed. Renewed records wait for the user again,
+        before all others, until `expires_ms`.
         """
         renewed = []
         for offset, kind in types.items():
@@ -182,7 +184,7 @@ class Holdings:
         return Acknowledged(tp, {o: kind for o, kind in types.items() if kind != GAP}, error)
 
     def lose(self, node_id: int) -> None:
-        """The session with a broker is over: what it gave and nobody has seen is others' by now."""
+        """The session with a broker is over: drop its records that the user has not seen."""
         self._waiting = deque(row for row in self._waiting if row.node_id != node_id)
         for place, row in list(self._to_send.items()):
             if row.node_id == node_id and row.record is None:

@@ -1,7 +1,9 @@
-"""A member of a share group (KIP-932): when it sends which heartbeat, and what answers mean.
+"""A member of a share group (KIP-932): when it sends which heartbeat, and how responses are
+handled.
 
-Partitions are not handed over: several members may have the same, so what the coordinator says
-counts at once. A member that the user does not poll leaves, and joins again with the next poll.
+Partitions are not handed over: several members may have the same ones, so the coordinator's
+assignment applies at once. A member that the user does not poll leaves, and joins again with the
+next poll.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ NOWHERE: frozenset[tuple[UUID, int]] = frozenset()
 
 
 class ShareState(Enum):
-    """Where a member is."""
+    """The state of a member."""
 
     OUTSIDE = "outside"
-    """Not subscribed, or left because nobody polls."""
+    """Not subscribed, or left because the user does not poll."""
     MEMBER = "member"
     """In the group, or joining."""
     FAILED = "failed"
@@ -56,14 +58,14 @@ class ShareMember:
         self._failures = 0
         self._topics: frozenset[str] = frozenset()
         self._told: frozenset[str] | None = None
-        """The topics that the coordinator knows of; None: say everything."""
+        """The topics that the coordinator knows; None: send all fields."""
         self._due_ms = 0.0
         self._polled_ms = 0.0
 
     # ---- the user ----
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Read these topics in place of others."""
+        """Read these topics instead of the former ones."""
         self._topics = topics
         self._due_ms = 0.0
         if self.state is ShareState.FAILED:
@@ -79,7 +81,7 @@ class ShareMember:
     # ---- heartbeats ----
 
     def is_idle(self, now_ms: float) -> bool:
-        """Whether the member has to leave, because nobody polls."""
+        """Whether the member must leave because the user does not poll."""
         expires_ms = self._polled_ms + self._max_poll_interval_ms
         return self.state is ShareState.MEMBER and now_ms > expires_ms
 
@@ -90,7 +92,7 @@ class ShareMember:
         return min(self._due_ms, self._polled_ms + self._max_poll_interval_ms + 1)
 
     def heartbeat(self) -> ShareGroupHeartbeatRequest:
-        """The request that is due: all to join with, later only what is new."""
+        """The request that is due: all fields to join, later only changed ones."""
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
         )
@@ -102,7 +104,7 @@ class ShareMember:
         return request
 
     def leave(self) -> ShareGroupHeartbeatRequest | None:
-        """The last request; None where there is nothing to leave."""
+        """The last request; None if there is nothing to leave."""
         was_in = self.state is ShareState.MEMBER
         self.state = ShareState.OUTSIDE
         self._begin_anew()
@@ -113,8 +115,8 @@ class ShareMember:
         )
 
     def answered(self, response: ShareGroupHeartbeatResponse, now_ms: float) -> KafkaError | None:
-        """Take note of an answer. Gives the error that the user has to see; NotCoordinatorError
-        and the like say to look the coordinator up again.
+        """Handle a response. Returns the error for the user; NotCoordinatorError and similar ones
+        mean that the coordinator must be looked up again.
         """
         code = response.error_code
         if code == ErrorCode.NONE:
@@ -140,7 +142,7 @@ class ShareMember:
         return error
 
     def failed(self, now_ms: float) -> None:
-        """No answer came: say everything again, after a pause."""
+        """The request failed: send all fields again, after a pause."""
         self._failures += 1
         self._told = None
         self._due_ms = now_ms + pause_ms(self._failures, *self._backoff_ms, self._chance())

@@ -1,7 +1,8 @@
-"""A share session with one broker (KIP-932): requests name only what has changed since the last.
+"""A share session with one broker (KIP-932): requests contain only what has changed since the last.
 
-The first request has epoch 0 and no acknowledgements, the next 1, and so on; -1 ends the session,
-and releases what the member still holds there. After any failure the next request starts again.
+The first request has epoch 0 and no acknowledgements, the next 1, and so on; -1 ends the session
+and releases the records that the member still holds there. After any failure the next request
+starts again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Types = Mapping[Partition, Mapping[int, int]]
 
 
 class ShareSession:
-    """One broker's session. A request has to be answered, or given up, before the next one."""
+    """One broker's session. There is one outstanding request at a time."""
 
     def __init__(self) -> None:
         self.epoch = NEW_EPOCH
@@ -48,13 +49,15 @@ class ShareSession:
 
     @property
     def is_new(self) -> bool:
-        """Whether the broker knows of no session, so that nothing can be acknowledged."""
+        """Whether the broker has no session, so that nothing can be acknowledged."""
         return self.epoch == NEW_EPOCH
 
     def fill_fetch(
         self, request: ShareFetchRequest, wanted: Iterable[Partition], types: Types
     ) -> None:
-        """Have a request fetch exactly these partitions, and acknowledge in some of them."""
+        """Fill a request that fetches exactly these partitions, and acknowledges records of some of
+        them.
+        """
         names = frozenset(wanted)
         request.share_session_epoch = self.epoch
         request.topics = []
@@ -80,7 +83,7 @@ class ShareSession:
     def fill_acknowledge(
         self, request: ShareAcknowledgeRequest, types: Types, *, is_last: bool = False
     ) -> None:
-        """Have a request acknowledge, and end the session if it is the last."""
+        """Fill a request that acknowledges, and ends the session if it is the last."""
         request.share_session_epoch = LAST_EPOCH if is_last else self.epoch
         topics: dict[UUID, AcknowledgeTopic] = {}
         for topic_id, index in sorted(types):
@@ -101,11 +104,13 @@ class ShareSession:
             self.failed()
 
     def answered(self) -> None:
-        """The broker has taken the request."""
+        """The broker has accepted the request."""
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def failed(self) -> None:
-        """No answer came, or the session is gone: the next request starts again."""
+        """The request failed, or the session does not exist any more: the next request starts
+        again.
+        """
         self.epoch, self._known = NEW_EPOCH, frozenset()
 
 

@@ -107,7 +107,7 @@ def test_order_is_checked_in_a_log_and_as_a_group_sees_it(
     ]  # fmt: skip
     assert found["findings"][0] | {"topic": "bad"} == found["findings"][0]
     group = ("--group", "g", "--idle-ms", "1500")
-    assert "key 'k': 1 came after 2 at bad-0 offset 2" in kstore(
+    assert "key 'k': 1 arrived after 2 at bad-0 offset 2" in kstore(
         "verify-order", "bad", *where, *group, code=1
     )
     write(where[1], "empty", [])

@@ -56,8 +56,8 @@ def test_a_key_that_is_overtaken_is_told_with_its_place() -> None:
     report = checker.report()
     assert (report.out_of_order, report.keys_out_of_order, report.missing) == (1, 1, 2)
     assert [str(finding) for finding in report.findings] == [
-        "key 'k': 1 came after 2 at t-0 offset 11",
-        "key 'k': 3 to 4 did not come",
+        "key 'k': 1 arrived after 2 at t-0 offset 11",
+        "key 'k': 3 to 4 did not arrive",
     ]
     assert not report.is_good()
 

@@ -180,7 +180,7 @@ def test_jobs_one_after_the_other_on_one_topic(
     )  # fmt: skip
     assert code == 1, err
     assert "behind: jobs-0 at offset 200, 1 records, right" in out
-    assert "key 'k0': 7 came again at jobs-0 offset 200" in out
+    assert "key 'k0': 7 arrived again at jobs-0 offset 200" in out
     assert "<svg" in (report / "report.html").read_text()
     good = {row.partition: row.good for row in spark.read.parquet(f"{report}/summary").collect()}
     assert good == {0: False, 1: True}
@@ -190,7 +190,7 @@ def test_jobs_one_after_the_other_on_one_topic(
     )
     assert code == 1, err
     assert [e["detail"] for e in events(out) if e["event"] == "row"] == [
-        "key 'k0 of partition 0': 100 did not come"
+        "key 'k0 of partition 0': 100 did not arrive"
     ]
 
     found = {}

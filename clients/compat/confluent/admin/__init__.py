@@ -1,4 +1,4 @@
-"""The administration of a cluster under confluent-kafka's names.
+"""The admin client under confluent-kafka's names.
 
 May import: kstore.acls, kstore.clients.admin, kstore.clients.compat.confluent.
 """

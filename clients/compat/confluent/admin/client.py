@@ -1,4 +1,4 @@
-"""AdminClient as confluent-kafka has it: calls return futures at once, one for each item."""
+"""AdminClient with confluent-kafka's API: calls return futures at once, one for each item."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ MECHANISMS: dict[ScramMechanism, Any] = {
 
 
 class AdminClient(GroupsAdmin):
-    """Takes librdkafka's settings in a dict. Each method's futures give the result or raise
-    KafkaException. Of the keywords request_timeout and operation_timeout (seconds) limit the wait.
+    """Takes librdkafka's settings in a dict. The futures of each method return the result or raise
+    KafkaException. The keywords request_timeout and operation_timeout (seconds) limit the wait.
     """
 
     def _leave(self) -> None:
         self._admin.close()
 
     def poll(self, timeout: float = -1) -> int:
-        """Call the callbacks that are due; how many."""
+        """Call the callbacks that are due; returns their number."""
         return self._events.serve(timeout)
 
     # ---- topics ----
@@ -130,7 +130,7 @@ class AdminClient(GroupsAdmin):
     def delete_records(
         self, topic_partition_offsets: list[TopicPartition], **options: Any
     ) -> Futures[TopicPartition]:
-        """Delete what is before the offsets (OFFSET_END: all)."""
+        """Delete the records before the offsets (OFFSET_END: all)."""
         rows = {row.pair: row for row in pairs_of(topic_partition_offsets)}
         offsets = {tp: row.offset for tp, row in rows.items()}
         call = self._client.delete_records(offsets, raise_errors=False)
@@ -139,7 +139,7 @@ class AdminClient(GroupsAdmin):
     def list_offsets(
         self, topic_partition_offsets: dict[TopicPartition, OffsetSpec], **options: Any
     ) -> Futures[TopicPartition]:
-        """The offsets that the specifications mean."""
+        """The offsets for the specifications."""
         level = options.get("isolation_level", IsolationLevel.READ_UNCOMMITTED).name.lower()
         rows = {row.pair: row for row in topic_partition_offsets}
         specs = {row.pair: _spec(spec.value) for row, spec in topic_partition_offsets.items()}
@@ -155,7 +155,7 @@ class AdminClient(GroupsAdmin):
         partitions: list[TopicPartition] | None = None,
         **options: Any,
     ) -> Future[Any]:
-        """Elect leaders; the outcome by partition, None for success."""
+        """Elect leaders; returns the result by partition, None for success."""
         wanted = None if partitions is None else [row.pair for row in pairs_of(partitions)]
         call = self._client.elect_leaders(
             wanted, election=election_type.name.lower(), raise_errors=False
@@ -186,7 +186,7 @@ class AdminClient(GroupsAdmin):
     def incremental_alter_configs(
         self, resources: list[ConfigResource], **options: Any
     ) -> Futures[ConfigResource]:
-        """Make each resource's incremental_configs true."""
+        """Apply each resource's incremental_configs."""
         rows = {_resource(row): row for row in _some(resources, "ConfigResource")}
         changes = {
             key: {
@@ -200,7 +200,7 @@ class AdminClient(GroupsAdmin):
     def alter_configs(
         self, resources: list[ConfigResource], **options: Any
     ) -> Futures[ConfigResource]:
-        """Set each resource's configs, and take all others back to their defaults."""
+        """Set each resource's configs, and reset all others to their defaults."""
         rows = {_resource(row): row for row in _some(resources, "ConfigResource")}
 
         async def replace() -> Any:
@@ -229,19 +229,19 @@ class AdminClient(GroupsAdmin):
     # ---- ACLs and credentials ----
 
     def create_acls(self, acls: list[AclBinding], **options: Any) -> Futures[AclBinding]:
-        """Create rules."""
+        """Create ACLs."""
         rows = {row.as_acl(): row for row in _some(acls, "AclBinding")}
         return self._each(rows, self._client.create_acls(list(rows), raise_errors=False), options)
 
     def describe_acls(self, acl_binding_filter: AclBindingFilter, **options: Any) -> Future[Any]:
-        """The rules that match."""
+        """The ACLs that match."""
         call = self._client.describe_acls(acl_binding_filter.as_filter())
         return self._one(call, options, lambda found: [AclBinding.of(acl) for acl in found])
 
     def delete_acls(
         self, acl_binding_filters: list[AclBindingFilter], **options: Any
     ) -> Futures[AclBindingFilter]:
-        """Delete the rules that match; those deleted."""
+        """Delete the ACLs that match; returns them."""
         rows = {row.as_filter(): row for row in _some(acl_binding_filters, "AclBindingFilter")}
         call = self._client.delete_acls(list(rows), raise_errors=False)
         return self._each(
@@ -251,7 +251,7 @@ class AdminClient(GroupsAdmin):
     def describe_user_scram_credentials(
         self, users: list[str] | None = None, **options: Any
     ) -> Any:
-        """A future for each user; without users one of all, by user."""
+        """A future for each user; without users, one future for all users."""
         call = self._client.describe_scram_credentials(users, raise_errors=False)
         if users is None:
             return self._one(

@@ -1,4 +1,4 @@
-"""What AdminClient's futures give: descriptions of the cluster, topics, groups and users."""
+"""Results of AdminClient's futures: descriptions of the cluster, topics, groups and users."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ConsumerGroupListing:
 
 
 class ListConsumerGroupsResult:
-    """The groups, and the errors of brokers that did not tell theirs."""
+    """The groups, and the errors of brokers that did not report theirs."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class UserScramCredentialsDescription:
 
 
 def operations(found: Iterable[Any] | None) -> list[AclOperation] | None:
-    """Authorized operations; those that this API has no name for are left out."""
+    """Authorized operations; operations without a name in this API are omitted."""
     if found is None:
         return None
     known = {each.value: each for each in AclOperation}

@@ -1,4 +1,4 @@
-"""What the parts of AdminClient share: kstore's client on its thread, and futures for each item."""
+"""Shared by the parts of AdminClient: kstore's client on its thread, and futures for each item."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Futures = dict[K, "Future[Any]"]
 
 
 class AdminBase(Client):
-    """Runs coroutines of kstore's client, whose outcomes are futures here."""
+    """Runs coroutines of kstore's client and returns futures for their results."""
 
     def __init__(self, conf: dict[str, Any], **keywords: Any) -> None:
         settings = settings_of("admin", (conf,), keywords)
@@ -38,7 +38,7 @@ class AdminBase(Client):
         done: Callable[[Any], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Run a coroutine of kstore's client; then one of the two, on its loop."""
+        """Run a coroutine of kstore's client, then one of the two callbacks, on its loop."""
         wait_s = options.get("request_timeout") or options.get("operation_timeout")
 
         async def run() -> None:
@@ -50,7 +50,9 @@ class AdminBase(Client):
                 failed(raised_as(error))
 
         running = asyncio.run_coroutine_threadsafe(run(), self._thread.loop)
-        running.add_done_callback(lambda _ended: self._thread)  # which lives until then
+        running.add_done_callback(
+            lambda _ended: self._thread
+        )  # it keeps the thread alive until then
 
     def _each(
         self,
@@ -59,7 +61,7 @@ class AdminBase(Client):
         options: Mapping[str, Any],
         result: Callable[[K, Any], Any] = lambda _item, _found: None,
     ) -> Futures[K]:
-        """A future for each item; ``items`` has them by the keys of kstore's Results."""
+        """A future for each item; ``items`` maps the keys of kstore's Results to items."""
         futures: Futures[K] = {item: Future() for item in items.values()}
 
         def done(found: Any) -> None:

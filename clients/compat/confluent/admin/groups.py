@@ -1,4 +1,4 @@
-"""Groups, for AdminClient: their state, their members, and what they have committed."""
+"""Groups for AdminClient: state, members and committed offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GroupsAdmin(AdminBase):
     """The methods about groups."""
 
     def list_consumer_groups(self, **options: Any) -> Future[Any]:
-        """The groups of the cluster; keywords states and types choose."""
+        """The groups of the cluster; the keywords states and types filter them."""
         states, types = options.get("states"), options.get("types")
 
         def result(found: Iterable[Any]) -> ListConsumerGroupsResult:
@@ -47,7 +47,7 @@ class GroupsAdmin(AdminBase):
         return self._one(self._client.list_groups(), options, result)
 
     def list_groups(self, group: str | None = None, timeout: float = -1) -> list[GroupMetadata]:
-        """The groups, as older programs ask for them."""
+        """The groups, in the form of the older API."""
         rows = self._admin.list_groups()
         return [group_metadata(row, None) for row in rows if group in (None, row.group_id)]
 
@@ -79,7 +79,7 @@ class GroupsAdmin(AdminBase):
         list_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
         **options: Any,
     ) -> Futures[str]:
-        """What groups have committed, for the partitions named or for all."""
+        """Committed offsets of groups, for some partitions or for all."""
         futures: Futures[str] = {}
         for request in list_consumer_group_offsets_request:
             wanted = None
@@ -104,7 +104,7 @@ class GroupsAdmin(AdminBase):
         alter_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
         **options: Any,
     ) -> Futures[str]:
-        """Commit for groups without members."""
+        """Commit offsets for groups without members."""
         futures: Futures[str] = {}
         for request in alter_consumer_group_offsets_request:
             rows = request.topic_partitions or []

@@ -1,4 +1,4 @@
-"""What AdminClient takes: topics to create, configs, ACLs, credentials, offset specifications."""
+"""Arguments of AdminClient: topics to create, configs, ACLs, credentials, offset specifications."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Numbered(Enum):
 
 
 class ResourceType(_Numbered):
-    """What a config or an ACL is of, under librdkafka's numbers."""
+    """The type of resource of a config or an ACL, with librdkafka's numbers."""
 
     UNKNOWN = 0
     ANY = 1
@@ -54,7 +54,7 @@ class ResourceType(_Numbered):
 
 
 class ResourcePatternType(_Numbered):
-    """How an ACL's name is meant."""
+    """How the resource name of an ACL is matched."""
 
     UNKNOWN = 0
     ANY = 1
@@ -64,7 +64,7 @@ class ResourcePatternType(_Numbered):
 
 
 class AclOperation(_Numbered):
-    """What an ACL is about."""
+    """The operation that an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -91,7 +91,7 @@ class AclPermissionType(_Numbered):
 
 
 class AlterConfigOpType(Enum):
-    """What is done to a config."""
+    """How a config is changed."""
 
     SET = 0
     DELETE = 1
@@ -100,7 +100,7 @@ class AlterConfigOpType(Enum):
 
 
 class ConfigSource(Enum):
-    """Where a config's value comes from."""
+    """The source of a config's value."""
 
     UNKNOWN_CONFIG = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -112,7 +112,7 @@ class ConfigSource(Enum):
 
 
 class NewTopic:
-    """A topic to create; -1: as the broker's settings say."""
+    """A topic to create; -1: the broker's default."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class NewTopic:
 
 
 class NewPartitions:
-    """A topic that is to have so many partitions."""
+    """A topic, and the number of partitions that it should have."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class NewPartitions:
 
 
 class ConfigEntry:
-    """A config and where it comes from; or a change of one (incremental_operation)."""
+    """A config and its source, or a change of one (incremental_operation)."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class ConfigEntry:
 
 
 class ConfigResource:
-    """Something that has configs."""
+    """A resource that has configs."""
 
     Type = ResourceType
 
@@ -274,14 +274,14 @@ class AclBinding:
 
     @classmethod
     def of(cls, acl: Acl) -> AclBinding:
-        """Of kstore's."""
+        """From kstore's type."""
         return AclBinding(
             _BY_KSTORE[acl.resource_type], acl.resource_name, acl.pattern_type.value,
             acl.principal, acl.host, acl.operation.value, acl.permission.value,
         )  # fmt: skip
 
     def as_acl(self) -> Acl:
-        """As kstore's clients have it."""
+        """In the form of kstore's clients."""
         return Acl(
             _KSTORE[self.restype], self.name, self.principal,
             KstoreOperation(self.operation.value), KstorePermission(self.permission_type.value),
@@ -289,7 +289,7 @@ class AclBinding:
         )  # fmt: skip
 
     def as_filter(self) -> AclFilter:
-        """As kstore's clients have it."""
+        """In the form of kstore's clients."""
         return AclFilter(
             _KSTORE[self.restype], self.name, self.principal,
             KstoreOperation(self.operation.value), KstorePermission(self.permission_type.value),
@@ -307,10 +307,10 @@ class AclBinding:
 
 
 class AclBindingFilter(AclBinding):
-    """Rules that are alike; None matches any."""
+    """Matches ACLs; None matches any."""
 
     def _check(self) -> None:
-        """Nothing is required."""
+        """No field is required."""
 
 
 _KSTORE = {
@@ -370,7 +370,7 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 
 
 class OffsetSpec:
-    """Which offset list_offsets is to find; `value` is Kafka's timestamp."""
+    """Which offset list_offsets should find; `value` is Kafka's timestamp."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -392,5 +392,5 @@ class OffsetSpec:
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """The first at or after a moment in ms."""
+        """The first offset at or after a time in ms."""
         return cls(timestamp)

@@ -57,5 +57,5 @@ def test_spans_are_the_offsets(offsets: set[int]) -> None:
 def test_a_type_is_named_or_given() -> None:
     assert acknowledge_type("Release") is AcknowledgeType.RELEASE
     assert acknowledge_type(AcknowledgeType.RENEW) is AcknowledgeType.RENEW
-    with pytest.raises(ValueError, match="'skip' is no acknowledgement: it is one of accept,"):
+    with pytest.raises(ValueError, match="'skip' is not an acknowledgement: use one of accept,"):
         acknowledge_type("skip")

@@ -31,12 +31,12 @@ K = "key 'k of partition 0'"
     ("right", "expected"),
     [
         ((1, 2, 3, 1), []),
-        ((1, 2, 1, 3), [f"{K}: 2 came after 3 at t-0 offset 30"]),
-        ((1, 2, 2, 3, 1), [f"{K}: 1 came again at t-0 offset 20"]),
-        ((1, 3, 1), [f"{K}: 1 did not come"]),
-        ((1, 2, 3), [f"{K}: 3 did not come"]),
+        ((1, 2, 1, 3), [f"{K}: 2 arrived after 3 at t-0 offset 30"]),
+        ((1, 2, 2, 3, 1), [f"{K}: 1 arrived again at t-0 offset 20"]),
+        ((1, 3, 1), [f"{K}: 1 did not arrive"]),
+        ((1, 2, 3), [f"{K}: 3 did not arrive"]),
         ((1, 2, 9, 3, 1), ["extra at 20"]),
-        ((), [f"{K}: 0 to 3 did not come"]),
+        ((), [f"{K}: 0 to 3 did not arrive"]),
     ],
 )
 def test_what_differs_from_the_left_s_order_is_told(
@@ -49,7 +49,7 @@ def test_a_key_in_two_partitions_may_be_merged_in_any_way() -> None:
     left = rows(0, 1, 2) + rows(1, 5, 6)
     assert told(left, rows(0, 5, 1, 6, 2)) == []
     assert told(left, rows(0, 6, 1, 5, 2)) == [
-        "key 'k of partition 1': 0 came after 1 at t-0 offset 20"
+        "key 'k of partition 1': 0 arrived after 1 at t-0 offset 20"
     ]
 
 
