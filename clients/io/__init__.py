@@ -1,5 +1,5 @@
-"""The one asyncio shell of the clients: a loop in a thread, connections, and the cluster behind
-bootstrap servers. What to decide is in kstore.clients.core.
+"""The asyncio shell of all clients: a loop in a thread, connections, and the cluster behind
+bootstrap servers. kstore.clients.core makes the decisions.
 
 May import: kstore._fast.clients, kstore.clients.core, kstore.config, kstore.errors, kstore.items,
     kstore.net, kstore.other_protocols, kstore.protocol, kstore.record, kstore.types,

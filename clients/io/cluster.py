@@ -1,8 +1,8 @@
-"""The cluster behind bootstrap servers, for asyncio: connections as needed, metadata that is kept
-fresh, coordinators, and trying again.
+"""The cluster behind bootstrap servers, for asyncio: connections, current metadata, coordinators,
+and retries.
 
-Everything but the constructor is called on one event loop. Which records, groups or topics it is
-about is the clients' business.
+All calls except the constructor are on one event loop. It does not know records or groups; the
+clients do.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ __all__ = ["ANY", "GROUP", "TRANSACTION", "ClusterClient"]
 T = TypeVar("T")
 GROUP, TRANSACTION = 0, 1
 FIRST_PATIENCE_S = 2.0
-"""When a broker has not told metadata within this time another one is asked; it doubles each time.
+"""When a broker has not sent metadata within this time, another one is asked; the time doubles with
+each attempt.
 """
 FIND_MANY = 4
-"""The version of FindCoordinator from which on it takes several keys (KIP-699)."""
+"""The first version of FindCoordinator that takes several keys (KIP-699)."""
 
 
 WAITING_S = 3.0
@@ -49,8 +50,8 @@ _waiting_log = logging.getLogger("kstore.clients.waiting")
 
 
 class _Waiting:
-    """Tells, now and then, what a call waits for that takes long (INFO, "kstore.clients.waiting";
-    the command line shows it).
+    """Reports now and then what a long call waits for (INFO, "kstore.clients.waiting"; the command
+    line shows it).
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, servers: str, deadline: float) -> None:
@@ -69,7 +70,7 @@ class _Waiting:
 
 class ClusterClient:
     """Settings are those of `client_settings`. The loop is the running one of the first call,
-    unless it is given.
+    unless it is passed in.
     """
 
     def __init__(
@@ -78,17 +79,17 @@ class ClusterClient:
         self.settings = settings
         self.view = ClusterView(settings["kstore.kip232.enable"])
         self.on_update: list[Callable[[], None]] = []
-        """Called after each metadata answer that was taken."""
+        """Called after each metadata response that was applied."""
         self._loop = loop
         self._nodes = Nodes(settings, self.view)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._finders: dict[tuple[int, str], BrokerConnection] = {}
         self._shunned: dict[tuple[int, str], BrokerConnection] = {}
-        """The broker that is not asked for a coordinator: the one that it named last was wrong."""
-        self._asked: BrokerConnection | None = None  # the last time that any broker would do
-        self._teller: BrokerConnection | None = None  # of the metadata that was taken last
+        """The broker that is not asked for a coordinator: its last answer was wrong."""
+        self._asked: BrokerConnection | None = None  # last, for any request
+        self._teller: BrokerConnection | None = None  # the broker that sent the current metadata
         self._knows_brokers = True
-        """Whether there are brokers to turn to; not if the only one that is known was wrong."""
+        """Whether there are brokers to ask; False if the only known one was wrong."""
         self._watched: frozenset[str] | None = frozenset()
         self._wanted = asyncio.Event()
         self._refresher: asyncio.Task[None] | None = None
@@ -99,8 +100,8 @@ class ClusterClient:
     async def connection(self, node_id: int, *, lane: str = "") -> BrokerConnection:
         """An open connection to the broker (ANY: to any).
 
-        Answers on one connection come in the order of the requests, so what may wait long at the
-        broker (Fetch, JoinGroup) goes by another lane: a connection of its own.
+        Responses on a connection arrive in the order of the requests, so requests that may wait
+        long at the broker (Fetch, JoinGroup) use another lane: a connection of their own.
 
         Raises NetworkError.
         """
@@ -117,10 +118,10 @@ class ClusterClient:
         extra_wait_ms: int = 0,
         lane: str = "",
     ) -> Message:
-        """The answer to a request in the newest version that both sides have within the bounds.
+        """The response to a request in the newest version that both sides have within the bounds.
 
         Raises NetworkError, UnsupportedVersionError, or, after request.timeout.ms + extra_wait_ms,
-        RequestTimedOutError; the connection is then closed, since later answers wait behind it.
+        RequestTimedOutError. The connection is then closed, because later responses wait behind it.
         """
         connection = await self.connection(node_id, lane=lane)
         if node_id == ANY:
@@ -130,7 +131,7 @@ class ClusterClient:
         return await connection.send(request, version, extra_wait_ms=extra_wait_ms)
 
     def elsewhere(self) -> None:
-        """Where any broker will do, the one that was asked last is not the one to ask again."""
+        """If any broker can answer, do not ask the same broker again."""
         if self._asked is not None:
             self._nodes.avoid(self._asked)
             self._asked = None
@@ -138,11 +139,11 @@ class ClusterClient:
     async def retrying(
         self, action: Callable[[], Awaitable[T]], timeout_ms: float, topics: Iterable[str] = ()
     ) -> T:
-        """The result of action, repeated with growing pauses (retry.backoff.ms) while it raises
-        retriable errors and time is left; then the last error is raised.
+        """The result of action. It is repeated with growing pauses (retry.backoff.ms) while it
+        raises retriable errors and time is left; then the last error is raised.
 
-        Metadata of the topics, if any, is fetched again where the error asks for that. An attempt
-        is cancelled when time is up.
+        Metadata of the topics, if any, is fetched again if the error requires it. An attempt is
+        cancelled at the deadline.
         """
         loop = self._own_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -203,7 +204,7 @@ class ClusterClient:
             raise RuntimeError("the client is closed")
 
     async def close(self) -> None:
-        """Close the connections; requests under way fail with NetworkError."""
+        """Close the connections; outstanding requests fail with NetworkError."""
         self._is_closed = True
         refresher = self._refresher
         if refresher is not None and not refresher.done():
@@ -213,7 +214,7 @@ class ClusterClient:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether no broker could be reached when one was last tried. For any thread."""
+        """Whether the last attempt reached no broker. Any thread may call it."""
         return self._nodes.is_cut_off
 
     # ---- metadata ----
@@ -225,14 +226,13 @@ class ClusterClient:
         create: bool = False,
         enough: Callable[[ClusterView], bool] | None = None,
     ) -> None:
-        """Fetch metadata of topics (None: all) and of the brokers; `create` has the broker create
-        missing topics, if it is set to. What the broker says of a topic is in the view.
+        """Fetch metadata of topics (None: all) and of the brokers; with `create` the broker creates
+        missing topics, if it is configured to. The view has the broker's errors for topics.
 
-        An answer that is older than what is known (KIP-232) is not taken, and another one asked
-        for, of another broker if there is one, for default.api.timeout.ms (a producer's
-        max.block.ms); after it, RequestTimedOutError. Where the view is then not `enough` (it is
-        older than what a committed offset tells, say), the next call asks another broker. Also
-        raises NetworkError.
+        A response that is older than the view (KIP-232) is ignored, and another one is requested,
+        from another broker if there is one, for default.api.timeout.ms (a producer's max.block.ms);
+        then it raises RequestTimedOutError. If the view is not `enough` afterwards (for example,
+        older than a committed offset), the next call asks another broker. Also raises NetworkError.
         """
         names = None if topics is None else list(topics)
         rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -267,8 +267,8 @@ class ClusterClient:
     async def _metadata(
         self, connection: BrokerConnection, request: MetadataRequest, patience_s: float
     ) -> MetadataResponse | None:
-        """The broker's answer; None if it takes so long, or the connection was lost, that another
-        broker had better be asked.
+        """The broker's response. None if it takes so long, or the connection was lost, that another
+        broker should be asked.
         """
         version = connection.versions.choose(request.API_KEY, at_least=4)
         try:
@@ -287,23 +287,23 @@ class ClusterClient:
         return answer
 
     def watch_topics(self, topics: Iterable[str] | None) -> None:
-        """The topics (None: all) whose metadata is fetched again every metadata.max.age.ms, and by
-        want_refresh; in place of those named before.
+        """The topics (None: all) whose metadata is fetched every metadata.max.age.ms, and by
+        want_refresh; replaces the former ones.
         """
         self._watched = None if topics is None else frozenset(topics)
         self._begin_refreshing()
 
     def doubt(self) -> None:
-        """An answer contradicts the metadata that is known: another broker than the one that told
-        it is asked next, if there is one. That one may be cut off from the controller.
+        """A response contradicts the metadata: the next request for metadata asks another broker,
+        if there is one. The one that sent it may be cut off from the controller.
         """
         if self._teller is not None:
             self._nodes.avoid(self._teller)
             self._teller = None
 
     def want_refresh(self, *, doubts: bool = True) -> None:
-        """Have the metadata of the watched topics fetched soon, in the background; wishes that come
-        together count once. doubts: because of an error, which makes what is known doubtful.
+        """Fetch the metadata of the watched topics soon, in the background; requests that come
+        together count once. doubts: an error made the metadata doubtful.
         """
         if doubts:
             self.doubt()
@@ -327,8 +327,8 @@ class ClusterClient:
                     async with asyncio.timeout(age_s):
                         await self._wanted.wait()
                 except TimeoutError:
-                    self.doubt()  # a broker that is cut off would tell the same forever
-            # Wishes that come soon after one another count once.
+                    self.doubt()  # a broker that is cut off would send the same metadata forever
+            # Requests in quick succession count once.
             await asyncio.sleep(last + self._pause_s(max(failures, 1)) - loop.time())
             self._wanted.clear()
             last = loop.time()
@@ -339,25 +339,27 @@ class ClusterClient:
                 failures += 1
 
     def _refresher_ended(self, task: asyncio.Task[None]) -> None:
-        """It never ends by itself: a callback raised, say. The next wish begins another one."""
+        """The task should not end, but a callback may raise, for example. The next request starts
+        another one.
+        """
         self._refresher = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._own_loop().call_exception_handler(
-                {"message": "kstore: metadata is not refreshed any more", "exception": error}
+                {"message": "kstore: metadata refresh has stopped", "exception": error}
             )
 
     # ---- coordinators ----
 
     async def coordinator(self, kind: int, key: str) -> int:
-        """The node id of a group's (GROUP) or a transactional id's (TRANSACTION) coordinator; kept
-        until it is forgotten. Raises the broker's error.
+        """The node id of the coordinator of a group (GROUP) or a transactional id (TRANSACTION);
+        cached until it is forgotten. Raises the broker's error.
         """
         found = self._coordinators.get((kind, key))
         if found is not None and found in self.view.brokers:
             return found
         if not self._knows_brokers:
             await self.refresh([])
-        if (kind, key) in self._shunned:  # metadata may have come in between
+        if (kind, key) in self._shunned:  # metadata may have arrived meanwhile
             self._nodes.avoid(self._shunned[kind, key])
         connection = await self.connection(ANY)
         version = connection.versions.choose(FindCoordinatorRequest.API_KEY)
@@ -381,8 +383,8 @@ class ClusterClient:
         return row.node_id
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """Look the coordinator up again when it is needed next: after NOT_COORDINATOR, say. Another
-        broker than the one that named it is asked, if there is one.
+        """Look up the coordinator again when it is needed next, for example after NOT_COORDINATOR.
+        Asks another broker than the one that named it, if there is one.
         """
         self._coordinators.pop((kind, key), None)
         finder = self._finders.pop((kind, key), None)

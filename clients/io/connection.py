@@ -1,7 +1,8 @@
-"""One connection to a broker: requests go out as they are given, answers come in their order.
+"""One connection to a broker: requests are sent in the order of the calls, responses arrive in the
+same order.
 
-`open_connection` (opening.py) makes one. Who is asked what, and what happens after an error, is the
-cluster's business (cluster.py).
+`open_connection` (opening.py) creates one. cluster.py decides which broker to ask, and handles
+errors.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ __all__ = ["MAX_FRAME_BYTES", "BrokerConnection"]
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 _RENEW_AFTER, _RENEW_JITTER = 0.85, 0.1
-"""The part of an authentication's life after which it is renewed, as Kafka's clients do it."""
+"""The fraction of a session's lifetime after which it is renewed, as in Kafka's clients."""
 
 
 class _Expected(NamedTuple):
-    """A request whose answer is to come."""
+    """An outstanding request."""
 
     prefix: bytes
     request: type[Message]
@@ -60,12 +61,12 @@ class _Held(NamedTuple):
 
 HINTS = {
     "TLS": "a listener with TLS needs a security.protocol of SSL or SASL_SSL",
-    "HTTP": "it is the port of a web server (or of kstore's HTTP API); give a Kafka listener's",
+    "HTTP": "it is the port of a web server (or of kstore's HTTP API); use a Kafka listener's",
 }
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """An open connection. Everything here is called on its loop."""
+    """An open connection. All calls are on its loop."""
 
     def __init__(
         self,
@@ -79,14 +80,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.address = address
         """host:port, for messages."""
         self.node_id = node_id
-        """The broker's id, -1 where only its address is known."""
+        """The broker's id, -1 if only its address is known."""
         self.versions = BrokerVersions(ApiVersionsResponse())
-        """What the broker offers; empty until ApiVersions was answered."""
+        """The broker's versions and features; empty until ApiVersions was answered."""
         self.is_lost = False
         self.last_used = 0.0
         """The loop's time of the last request or answer."""
         self.throttled_until = 0.0
-        """The loop's time up to which the broker asked not to be sent anything (KIP-219)."""
+        """The loop's time until which the broker asked for no more requests (KIP-219)."""
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._next_id = 0
@@ -95,7 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._renewal: asyncio.Task[None] | None = None
         self._reader = AnswerReader(max_frame_bytes)
         self._has_tls = False
-        self._heard = 0  # answers
+        self._heard = 0  # responses
         self._reason: KafkaError | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -104,23 +105,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
 
-    # ---- asking ----
+    # ---- requests ----
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers have not come yet."""
+        """The number of outstanding requests."""
         return len(self._expected) + len(self._held or ())
 
     def send(
         self, request: Message, version: int, *, answered: bool = True, extra_wait_ms: float = 0
     ) -> asyncio.Future[Message]:
-        """Write a request now, or once an authentication under way is done; its future gets the
-        answer, or NetworkError once that can't come.
+        """Write a request, now or after an authentication in progress; its future gets the
+        response, or NetworkError if the connection is lost.
 
-        An answer that takes longer than request.timeout.ms + extra_wait_ms ends the connection, as
-        all others wait behind it: RequestTimedOutError for this request.
-        answered=False (Produce with acks 0): done with the request itself as soon as it is written.
-        Raises ProtocolError for a request that the version can't carry.
+        A response that takes longer than request.timeout.ms + extra_wait_ms closes the connection,
+        because all others wait behind it: this request gets RequestTimedOutError. answered=False
+        (Produce with acks 0): the future is done when the request is written. Raises ProtocolError
+        for a request that the version can't express.
         """
         return self._send(request, version, answered, extra_wait_ms, is_held=self._held is not None)
 
@@ -166,8 +167,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.writelines(pieces)
 
     async def drain(self) -> None:
-        """Wait until what was written is mostly on its way, and for as long as the broker wants to
-        be sent nothing; at once where nothing is held up.
+        """Wait until most of the written data was sent, and until the broker accepts requests
+        again; returns at once if nothing waits.
         """
         if self.throttled_until:
             await asyncio.sleep(self.throttled_until - self._loop.time())
@@ -175,8 +176,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         await self._writable.wait()
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """Close it; requests under way fail with the reason. Without one it is a clean end: what
-        was written still goes out.
+        """Close it; outstanding requests fail with the reason. Without a reason, written data is
+        still sent.
         """
         self._lose(reason or NetworkError(f"the connection to {self.address} was closed"))
         if self._transport is None:
@@ -187,7 +188,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def wait_closed(self, timeout_s: float) -> None:
-        """After `close`: return when the socket is closed, which is then done by force."""
+        """After `close`: return when the socket is closed; close it by force if necessary."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._gone.wait()
@@ -195,7 +196,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def agree(self) -> None:
-        """Ask for the broker's versions: the first request of every connection."""
+        """Request the broker's versions: the first request of every connection."""
         request = ApiVersionsRequest(
             client_software_name="kstore", client_software_version=installed_version(),
             extension_fields=True,
@@ -209,15 +210,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.versions = BrokerVersions(answer)
 
     async def authenticate(self, client: SaslClient, login: Login) -> None:
-        """Prove who this client is, after `agree`; by `login` again before the broker's yes ends
-        (KIP-368).
+        """Authenticate, after `agree`; call `login` again before the session expires (KIP-368).
 
         Raises SaslAuthenticationFailedError, UnsupportedSaslMechanismError or NetworkError.
         """
-        from kstore.net.sasl_client import authenticate  # only who asks for it pays for it
+        from kstore.net.sasl_client import authenticate  # imported only if needed
 
         version = self.versions.choose(SaslAuthenticateRequest.API_KEY)
-        # Nothing may come between the exchange's requests; earlier ones may still be answered.
+        # No other request may be sent between those of the exchange; earlier ones may still be
+        # answered.
         self._held = []
         lifetime_ms = await authenticate(client, self._send, self.address, version=version)
         held, self._held = self._held, None
@@ -238,7 +239,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version = min(version, APIS[API_VERSIONS].max_version)
         return cast(ApiVersionsResponse, await self.send(request, version))
 
-    # ---- what the transport calls ----
+    # ---- called by the transport ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
@@ -247,7 +248,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_used = self._loop.time()
 
     def get_buffer(self, sizehint: int) -> AnswerReader | memoryview:
-        """Where to read the next bytes to; asyncio's own TLS takes slices of it."""
+        """The buffer for the next bytes; asyncio's TLS takes slices of it."""
         return memoryview(self._reader) if self._has_tls else self._reader
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -264,7 +265,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         self._gone.set()
         if self._heard == 1 and self._expected:
             text = (
@@ -281,24 +282,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lose(NetworkError(text))
 
     def pause_writing(self) -> None:
-        """Too much waits to be written."""
+        """Too much data waits to be written."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """What waited is mostly written."""
+        """Most of the waiting data was written."""
         self._writable.set()
 
-    # ---- inside ----
+    # ---- internals ----
 
     def _take(self, frame: bytes) -> None:
         self._heard += 1
         if not self._expected:
-            raise ProtocolError("it sent an answer, but no request is under way")
+            raise ProtocolError("it sent a response, but no request is outstanding")
         prefix, request, version, _, _, future = self._expected.popleft()
         response = APIS[request.API_KEY].response
         try:
             if frame[:4] != prefix:
-                raise ProtocolError("an answer belongs to another request than the one in turn")
+                raise ProtocolError("a response does not belong to the oldest request")
             if response is ApiVersionsResponse and _is_unsupported(frame):
                 version = 0
             _, message = decode_response(frame, response, version)
@@ -309,7 +310,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         throttle_ms = getattr(message, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until = self.last_used + throttle_ms / 1000
-        if not future.done():  # else whoever asked has given up
+        if not future.done():  # otherwise the caller has given up
             future.set_result(message)
 
     def _not_kafka(self, error: ProtocolError, begin: bytes) -> NetworkError:
@@ -322,11 +323,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             "; is that the port of a Kafka listener, and security.protocol what it speaks?"
         )  # fmt: skip
         return NetworkError(
-            f"{self.address} answers with what can't be read ({begin!r}): {error}{hint}"
+            f"{self.address} sent a response that can't be read ({begin!r}): {error}{hint}"
         )
 
     def _look_at_time(self) -> None:
-        """The answer to the oldest request is due, or was when the timer was set."""
+        """The response to the oldest request is due, or was when the timer was set."""
         self._timer = None
         if not self._expected:
             return
@@ -362,11 +363,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 def _fail(future: asyncio.Future[Message], reason: KafkaError) -> None:
     if not future.done():
-        # One object each: a raised exception collects the frames of whoever awaits it.
+        # One object each: a raised exception collects the frames of the tasks that await it.
         future.set_exception(type(reason)(reason.args[0]))
-        future.exception()  # whoever asked may have gone: that is no reason for a complaint
+        future.exception()  # the caller may have gone; then this is no error to report
 
 
 def _is_unsupported(frame: bytes) -> bool:
-    """Whether a broker refuses the version of ApiVersions: it then answers in version 0."""
+    """Whether a broker refuses the version of ApiVersions: it answers in version 0."""
     return frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")

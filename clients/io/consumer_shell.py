@@ -1,5 +1,5 @@
-"""The consumer on its loop: subscription, fetching, placing, group. What the synchronous and the
-asynchronous consumer share; how each of them waits is its own business.
+"""The consumer on its loop: subscription, fetching, positions, group. Consumer and AIOConsumer
+share it; each of them implements its own way to wait.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FORGOTTEN_MS = 5_000
 
 
 class ConsumerShell:
-    """To be made on the loop. `signal` is called when poll() has something to look at."""
+    """Create it on the loop. `signal` is called when poll() has something to check."""
 
     def __init__(
         self,
@@ -92,16 +92,16 @@ class ConsumerShell:
         self.subscription.reassigned.append(self._reassigned)
         self.cluster.on_update.append(self._metadata_came)
 
-    # ---- what happens by itself ----
+    # ---- background work ----
 
     def begin(self) -> None:
-        """The first poll: from now on partitions are placed and fetched."""
+        """The first poll: start to place and fetch partitions."""
         if not self._has_begun:
             self._has_begun = True
             self._kick_placement()
 
     def fail(self, failure: Failure) -> None:
-        """An error for poll()."""
+        """Queue an error for poll()."""
         self.inbox.fail(failure)
         self._signal()
 
@@ -126,7 +126,7 @@ class ConsumerShell:
         self._kick_placement()
 
     def _watch(self) -> None:
-        """Keep the metadata of what is read or subscribed to fresh."""
+        """Keep the metadata of the topics that are read or subscribed to current."""
         if self.subscription.kind in (SubscriptionKind.PATTERN, SubscriptionKind.BROKER_PATTERN):
             self.cluster.watch_topics(None)
             self.cluster.want_refresh(doubts=False)
@@ -151,7 +151,7 @@ class ConsumerShell:
         return [row.name for row in rows if not (hide and row.is_internal)]
 
     def _take_all(self) -> None:
-        """Subscribed to without a group: all partitions are this consumer's."""
+        """Subscribed to topics without a group: this consumer reads all partitions."""
         view = self.cluster.view
         wanted = {
             TopicPartition(topic, row.partition)
@@ -169,7 +169,7 @@ class ConsumerShell:
     # ---- subscription ----
 
     async def settle_subscription(self) -> None:
-        """Without a group: wait until the topics are there. Raises what is wrong with one of them,
+        """Without a group: wait until the topics are known. Raises the error of a topic, or
         UnknownTopicOrPartitionError after default.api.timeout.ms.
         """
         if self.group is not None or not self.subscription.uses_group:
@@ -187,7 +187,7 @@ class ConsumerShell:
         await self.cluster.retrying(ask, self._timeout_ms)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, have no partitions."""
+        """Leave the group, and remove all partitions."""
         if self.group is not None and self.subscription.uses_group:
             await self.group.leave()
         self.subscription.unsubscribe()
@@ -195,7 +195,7 @@ class ConsumerShell:
     # ---- positions ----
 
     def row(self, tp: TopicPartition) -> AssignedPartition:
-        """An assigned partition; ValueError for others."""
+        """An assigned partition; raises ValueError for others."""
         found = self.subscription.partitions.get(TopicPartition(*tp))
         if found is None:
             raise ValueError(f"{TopicPartition(*tp)} is not assigned to this consumer")
@@ -207,8 +207,8 @@ class ConsumerShell:
         offset: int | OffsetAndMetadata,
         offset_epoch: bytes | None = None,
     ) -> None:
-        """Read on from an offset. ValueError for one that can't be, and for an offset epoch that
-        `position_and_offset_epoch` didn't give (KIP-232).
+        """Continue at an offset. Raises ValueError for an invalid one, and for an offset epoch that
+        `position_and_offset_epoch` did not return (KIP-232).
         """
         row = self.row(tp)
         given = offset if isinstance(offset, tuple) else OffsetAndMetadata(offset)
@@ -221,8 +221,8 @@ class ConsumerShell:
         self._kick_placement()
 
     def seek_by_timestamp(self, partitions: Iterable[TopicPartition], *, to_end: bool) -> None:
-        """Read on from the beginning or the end of partitions (none named: of all); looked up by
-        the next poll() or position().
+        """Continue at the beginning or the end of partitions (none named: all); the next poll() or
+        position() looks it up.
         """
         reset: Reset = LATEST_RESET if to_end else EARLIEST_RESET
         named = partitions_of("partitions", partitions)
@@ -232,7 +232,7 @@ class ConsumerShell:
         self._kick_placement()
 
     async def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> Position:
-        """Where a partition is read on; looked up if need be."""
+        """The position of a partition; looks it up if necessary."""
         row = self.row(tp)
         if not row.has_position:
             self.begin()
@@ -256,17 +256,19 @@ class ConsumerShell:
             raise error
 
     def offset_and_epoch(self, position: Position) -> OffsetAndMetadata:
-        """As users keep it."""
+        """The position in the users' form."""
         return committable(position)
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
-        """Hand out no records of partitions, or hand them out again."""
+        """Stop or resume returning records of partitions."""
         for row in [self.row(tp) for tp in partitions_of("partitions", partitions)]:
             row.paused = paused
         self._fetcher.kick()
 
     def current_lag(self, tp: TopicPartition) -> int | None:
-        """Records between the position and the end that the last fetch told; None: not known."""
+        """The number of records between the position and the end that the last fetch reported; None
+        if unknown.
+        """
         row = self.row(tp)
         read_committed = self.settings["isolation.level"] == "read_committed"
         end = row.last_stable_offset if read_committed else row.high_watermark
@@ -288,7 +290,7 @@ class ConsumerShell:
     async def edge_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None, *, at_end: bool
     ) -> dict[TopicPartition, int]:
-        """Log start offsets, or ends."""
+        """Log start offsets, or end offsets."""
         edge = LATEST if at_end else EARLIEST
         wanted = partitions_of("partitions", partitions)
         found = await self._list_offsets(dict.fromkeys(wanted, edge), timeout_ms)
@@ -297,7 +299,7 @@ class ConsumerShell:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each moment, None: there is none."""
+        """The first record at or after each time; None if there is none."""
         timestamps = by_partition("timestamps", timestamps, "timestamp in ms")
         for tp, moment in timestamps.items():
             if moment < 0:
@@ -308,7 +310,7 @@ class ConsumerShell:
     async def partitions_for(
         self, topic: str, timeout_ms: float | None
     ) -> tuple[PartitionView, ...]:
-        """The partitions of a topic, as metadata has them now."""
+        """The partitions of a topic in the current metadata."""
 
         async def ask() -> tuple[PartitionView, ...]:
             create = self.settings["allow.auto.create.topics"]
@@ -330,7 +332,7 @@ class ConsumerShell:
     # ---- the group ----
 
     def own_group(self) -> GroupCoordinatorClient:
-        """The group client; InvalidGroupIdError without group.id."""
+        """The group client. Raises InvalidGroupIdError without group.id."""
         if self.group is None:
             raise InvalidGroupIdError("this consumer has no group.id")
         return self.group
@@ -338,7 +340,9 @@ class ConsumerShell:
     def offsets_to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Of the user's form, or all positions. ValueError for what can't be committed."""
+        """Commits from the users' form, or of all positions. Raises ValueError for an invalid
+        offset.
+        """
         if offsets is None:
             return {tp: committable(row) for tp, row in self.subscription.consumed().items()}
         found = {}
@@ -354,7 +358,7 @@ class ConsumerShell:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit, tried again where that helps; gives what was committed."""
+        """Commit with retries; returns the committed offsets."""
         group = self.own_group()
         found = self.offsets_to_commit(offsets)
         await group.commit(found, timeout_ms)
@@ -363,7 +367,7 @@ class ConsumerShell:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None: nothing."""
+        """The group's committed offset; None if there is none."""
         wanted = partitions_of("partitions", partitions)
         return await self.own_group().committed(wanted, timeout_ms)
 
@@ -371,23 +375,23 @@ class ConsumerShell:
         """For Producer.send_offsets_to_transaction."""
         return self.own_group().group_metadata()
 
-    # ---- the end ----
+    # ---- close ----
 
     async def close(self, timeout_ms: float) -> None:
-        """The last commit, leave the group, close. What fails is logged."""
+        """Commit a last time, leave the group, close. Errors are logged."""
         self._is_closed = True
         await self._placement.close()
         try:
             if self.group is not None:
                 await self.group.close(timeout_ms)
         except KafkaError:
-            pass  # it would be gone soon anyway; the group client has logged it
+            pass  # the group client has logged the error
         await self._fetcher.close()
         await self.cluster.close()
 
     async def forget(self) -> None:
-        """The end of a consumer that its user forgot: leave the group. Nothing is committed, since
-        nobody says what was done with the records.
+        """Close a consumer that was not closed by its user: leave the group. Nothing is committed,
+        because it is unknown which records were processed.
         """
         self.calls.abandon()
         if self.group is not None:

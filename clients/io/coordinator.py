@@ -1,7 +1,7 @@
 """A consumer's membership of its group: the shell of core/group.
 
-It sends what the member wants sent, hands assignments over to the user through the consumer's
-shell (core/consumer/subscription says how), and commits. Everything runs on the loop but `on_poll`.
+It sends the member's requests, hands assignments over to the user through the consumer's shell (see
+core/consumer/subscription), and commits. Everything except `on_poll` runs on the loop.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _log = logging.getLogger("kstore.clients.group")
 
 
 class GroupCoordinatorClient:
-    """One consumer's place in its group, and its commits. ``settings`` are those of
-    `client_settings`, with a group.id; ``handover`` is the consumer's shell.
+    """One consumer's membership and commits. ``settings`` are those of `client_settings`, with a
+    group.id; ``handover`` is the consumer's shell.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class GroupCoordinatorClient:
         *,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """To be made on the loop, unless that is given. ConfigError for an unknown assignor."""
+        """Create it on the loop, or pass the loop in. Raises ConfigError for an unknown
+        assignor.
+        """
         self.group_id: str = settings["group.id"]
         self._cluster = cluster
         self._subscription = subscription
@@ -106,16 +108,16 @@ class GroupCoordinatorClient:
         self._polled_ms = -1
         self._told_polled_ms = -1
         self._needs_polls = False
-        """Whether the loop wants to hear of the next poll at once."""
+        """Whether the loop must learn of the next poll at once."""
         self._at_poll: dict[TopicPartition, Position] = {}
         self._group_topics: frozenset[str] = frozenset()
         self._is_closed = False
         self._has_subscribed = False
         self.heartbeats = 0
-        """How many were answered without an error."""
+        """The number of commits that succeeded."""
         self.on_attention: list[Callable[[], None]] = []
-        """Called on the loop when poll() is to look here: for `raise_error`, or, while the user
-        goes through records that came long ago, so that `on_poll` is called.
+        """Called on the loop when poll() must call this object: for `raise_error`, or, while the
+        user processes records that were fetched long ago, for `on_poll`.
         """
         self._nudge_s = self._max_poll_ms / 3_000
         if self._auto is not None:
@@ -125,11 +127,11 @@ class GroupCoordinatorClient:
         cluster.on_update.append(self._metadata_changed)
         self._keep_attention()
 
-    # What the consumer calls.
+    # Calls of the consumer.
 
     def on_poll(self, now_ms: int) -> None:
-        """A poll begins; all that was handed out before counts as consumed. In the user's thread;
-        ``now_ms`` is of time.monotonic().
+        """A poll begins; all records returned before count as consumed. Called in the user's
+        thread; ``now_ms`` is from time.monotonic().
         """
         self._polled_ms = now_ms
         auto = self._auto
@@ -142,35 +144,37 @@ class GroupCoordinatorClient:
             self._loop.call_soon_threadsafe(self._polled)
 
     def raise_error(self) -> None:
-        """In poll: raise what the membership ended with, once."""
+        """In poll: raise the error that ended the membership, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     @property
     def gate(self) -> ExpansionGate | None:
-        """KIP-253's gate; None when kstore.kip253.enable is off."""
+        """The gate of KIP-253; None if kstore.kip253.enable is off."""
         return None if self._gates is None else self._gates.gate
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """Topics of other members whose metadata this one has to watch, since it leads."""
+        """Topics of other members whose metadata the leader must watch."""
         return self._group_topics
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None = None
     ) -> None:
-        """Commit; see GroupOffsets.commit for the errors. ValueError for what is no offset."""
+        """Commit; see GroupOffsets.commit for the errors. Raises ValueError for an invalid
+        offset.
+        """
         await self.offsets.commit(commits_of(offsets), timeout_ms)
 
     async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit without trying again, as Kafka's asynchronous commit does."""
+        """Commit without retries, as Kafka's asynchronous commit."""
         await self.offsets.commit_once(commits_of(offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offsets, None where there is none."""
+        """The group's committed offsets, None for partitions without one."""
         return await self.offsets.committed(partitions, timeout_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -184,8 +188,8 @@ class GroupCoordinatorClient:
         )
 
     async def leave(self, timeout_ms: float | None = None) -> None:
-        """Give all partitions up (the listener hears of it) and leave the group; to be called
-        before SubscriptionState.unsubscribe. Static members keep their place, as in Kafka.
+        """Give up all partitions (the listener is called) and leave the group; call it before
+        SubscriptionState.unsubscribe. Static members do not leave, as in Kafka.
         """
         patience_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         deadline = self._loop.time() + patience_s
@@ -201,11 +205,13 @@ class GroupCoordinatorClient:
             self._subscription.take_away(gone)
 
     def stop_committing(self) -> None:
-        """Nobody says any more what was done with the records: commit no position by itself."""
+        """The user is gone and it is unknown which records were processed: make no more automatic
+        commits.
+        """
         self._auto = None
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """The last automatic commit, then leave. What fails here is logged, not raised."""
+        """Make the last automatic commit, then leave. Errors are logged, not raised."""
         patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         if not self._subscription.uses_group:
             await self._commit_consumed(self._subscription.consumed(), patience_ms)
@@ -242,7 +248,7 @@ class GroupCoordinatorClient:
         self._do(self._member.hurry(self._now()))
 
     def _polled(self) -> None:
-        """The loop hears of a poll."""
+        """A poll, seen on the loop."""
         if self._gates is not None and self._gates.gate.closed:
             self._gates.read_up_to(_offsets(self._at_poll))
         self._do(self._tell_polled())
@@ -259,7 +265,7 @@ class GroupCoordinatorClient:
             return
         topics, pattern = subscription.topics, subscription.broker_pattern
         if subscription.pattern is not None and not topics and not self._has_subscribed:
-            return  # wait for the names of topics, one rebalance is enough
+            return  # wait for the names of topics, so that one rebalance is enough
         self._has_subscribed = True
         self._do(self._member.subscribe(topics, self._now(), pattern))
 
@@ -275,7 +281,7 @@ class GroupCoordinatorClient:
         self._do(self._tell_polled() + self._member.advance(self._now()))
 
     def _do(self, effects: Iterable[Effect]) -> None:
-        """Set off what the member wants, and wake it when it has to be."""
+        """Start the member's effects, and set the timer for its next wakeup."""
         if self._is_closed:
             return
         for effect in effects:
@@ -321,20 +327,20 @@ class GroupCoordinatorClient:
             call()
 
     def _keep_attention(self) -> None:
-        """Every now and then."""
+        """The periodic task."""
         if not self._is_closed:
             self._ask_for_attention()
             self._nudge = self._loop.call_later(self._nudge_s, self._keep_attention)
 
     async def _settle(self, deadline: float, kind: type[object] = object) -> None:
-        """Until nothing (of a kind of effects) is under way, or time is up."""
+        """Wait until no effects (of a kind) are running, or until the deadline."""
         while (left_s := deadline - self._loop.time()) > 0:
             waiting = [task for task, effect in self._tasks.items() if isinstance(effect, kind)]
             if not waiting:
                 return
             await asyncio.wait(waiting, timeout=left_s)
 
-    # What the member wants done.
+    # Effects of the member.
 
     async def _send(self, effect: Send) -> None:
         request = effect.request
@@ -366,10 +372,10 @@ class GroupCoordinatorClient:
         self._do(self._member.answered(request, response, self._now()))
 
     def _fell_back(self, code: int) -> bool:
-        """Go over to the classic protocol, where an error says that the group has no other."""
+        """Change to the classic protocol if an error says that the group supports no other."""
         if not self._may_fall_back or not falls_back(code, self._member):
             return False
-        _log.info("group %s is joined by the classic protocol (error %d)", self.group_id, code)
+        _log.info("joining group %s with the classic protocol (error %d)", self.group_id, code)
         self._may_fall_back = False
         self._member = make_member(self._settings, self._given, "", random.random, is_classic=True)
         now_ms = self._now()
@@ -439,13 +445,13 @@ class GroupCoordinatorClient:
     async def _commit_consumed(
         self, consumed: Mapping[TopicPartition, Position], timeout_ms: float
     ) -> None:
-        """The automatic commit before partitions go."""
+        """The automatic commit before partitions are revoked."""
         if self._auto is None:
             return
         try:
             await self.offsets.commit(_commits(consumed), timeout_ms)
         except KafkaError as error:
-            _log.warning("automatic commit failed, records may come again: %s", error)
+            _log.warning("automatic commit failed, records may be delivered again: %s", error)
 
     # KIP-253.
 

@@ -1,7 +1,7 @@
-"""Fetches ahead of the consumer's user: one request per leader under way, answers into the inbox.
+"""Prefetches records for the consumer: one request per leader at a time, responses go to the inbox.
 
-What to ask and what an answer means is in core/fetch_plan.py. Nothing here waits: a request is sent
-as soon as there is something to ask of a broker that has none, and its answer begins the next.
+core/fetch_plan.py decides what to fetch and interprets responses. Nothing here waits: a request is
+sent as soon as a broker without one has something to fetch, and its response triggers the next.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class _Node:
-    """One broker that is fetched from."""
+    """A broker that is fetched from."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -50,8 +50,8 @@ class _Node:
 
 
 class Fetcher:
-    """`kick` when anything has changed; `arrived` is called when the inbox has more, `place` when
-    positions have to be looked up. All on the loop, but for `taken`.
+    """Call `kick` when anything has changed; `arrived` is called when the inbox has more, `place`
+    when positions must be looked up. All on the loop, except `taken`.
     """
 
     def __init__(
@@ -87,16 +87,18 @@ class Fetcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake: asyncio.TimerHandle | None = None
 
-    # ---- asking ----
+    # ---- requests ----
 
     def kick(self) -> None:
-        """See soon what can be asked."""
+        """Check soon what can be fetched."""
         if not (self._is_kicked or self._is_closed):
             self._is_kicked = True
             self._loop.call_soon(self._ask)
 
     def taken(self, item: FetchedRecords | Failure | None) -> None:
-        """The user is done with something, or (None) has paused it; in the user's thread."""
+        """The user has finished with something, or (None) has paused it; called in the user's
+        thread.
+        """
         if isinstance(item, Failure):
             for row in (item.owner, *item.others):
                 if row is not None:
@@ -108,7 +110,7 @@ class Fetcher:
                 return
         try:
             self._loop.call_soon_threadsafe(self.kick)
-        except RuntimeError:  # the loop is closed: nobody fetches any more
+        except RuntimeError:  # the loop is closed: nothing is fetched any more
             return
 
     def _ask(self) -> None:
@@ -134,7 +136,7 @@ class Fetcher:
                 continue
             try:
                 self._send(node, node.connection, wanted)
-            except KafkaError as error:  # the broker does not offer Fetch in a version that we know
+            except KafkaError as error:  # the broker has no version of Fetch that we support
                 self._refused(node, error)
 
     def _wake_at(self, when: float) -> None:
@@ -199,7 +201,7 @@ class Fetcher:
             NetworkError(f"{connection.address} did not answer a Fetch within {wait_ms} ms")
         )
 
-    # ---- answers ----
+    # ---- responses ----
 
     def _answered(self, node: _Node, future: asyncio.Future[Message]) -> None:
         if node.timer is not None:
@@ -226,7 +228,7 @@ class Fetcher:
             )
         try:
             self._take(node, response)
-        except Exception as problem:  # noqa: BLE001 - a defect, which poll() raises: no silent stop
+        except Exception as problem:  # noqa: BLE001 - a defect: poll() raises it
             self.plan.failed(node.asked)
             self.inbox.fail(Failure(problem))
             self._arrived()
@@ -252,7 +254,7 @@ class Fetcher:
                     self._put(row, outcome)
                     arrived = True
                 self._follow_up(row, outcome, now_ms)
-        for row in asked.values():  # not named: nothing new
+        for row in asked.values():  # not in the response: nothing new
             row.progress.asked_of = None
         if other_lives:
             self._tell_other_lives(other_lives)
@@ -271,7 +273,7 @@ class Fetcher:
     def _tell_other_lives(
         self, found: dict[TopicPartition, tuple[Asked, InvalidPartitionEpochError]]
     ) -> None:
-        """KIP-232: one error for all partitions of the answer."""
+        """KIP-232: one error for all partitions of the response."""
         epochs = {tp: error.partition_epochs[tp] for tp, (_, error) in found.items()}
         rows = [asked.progress.row for asked, _ in found.values()]
         for row in rows:
@@ -287,7 +289,7 @@ class Fetcher:
             self._place()
 
     def _refused(self, node: _Node, error: KafkaError) -> None:
-        """An error of the whole answer that is not about the session."""
+        """A top-level error that is not about the session."""
         self.plan.failed(node.asked)
         if not error.retriable:
             self.inbox.fail(Failure(error))
@@ -310,10 +312,10 @@ class Fetcher:
             node.is_busy = False
         self.kick()
 
-    # ---- the end ----
+    # ---- close ----
 
     async def close(self) -> None:
-        """Stop fetching, and tell brokers that their sessions are over, without waiting for it."""
+        """Stop fetching, and close the brokers' sessions without waiting for it."""
         self._is_closed = True
         for task in list(self._tasks):
             task.cancel()

@@ -1,7 +1,6 @@
-"""KIP-253 at the consumer: finds out what core/expansion_gate wants to know, and lets partitions
-go.
+"""KIP-253 in the consumer: looks up what core/expansion_gate needs, and releases partitions.
 
-It runs only while a partition is held back; positions of the group come with heartbeats, which the
+It runs only while a partition is held back. The group's positions arrive with heartbeats, which the
 group client sends.
 """
 
@@ -42,8 +41,8 @@ Committed = Callable[
 
 
 class GateKeeper:
-    """The gates of one consumer. ``committed`` asks the coordinator; ``hurry`` has the next
-    heartbeat sent at once; ``positions`` are the consumer's own, as of its last poll.
+    """The gates of one consumer. ``committed`` asks the coordinator; ``hurry`` sends the next
+    heartbeat at once; ``positions`` are the consumer's own, as of its last poll.
     """
 
     def __init__(
@@ -65,8 +64,8 @@ class GateKeeper:
         self._task: asyncio.Task[None] | None = None
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions just assigned, until it is known that they have no prior ones, or that these
-        were read. The first partition of a topic has none.
+        """Hold newly assigned partitions until it is known that they have no prior partitions, or
+        that these were read. The first partition of a topic has none.
         """
         added = [tp for tp in partitions if tp.partition > 0]
         self.gate.hold_back(added)
@@ -76,12 +75,12 @@ class GateKeeper:
             self._task = asyncio.get_running_loop().create_task(self._look_up())
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions that were taken away."""
+        """Partitions were revoked."""
         self.gate.drop(partitions)
 
     def heard(self, topics: Iterable[PositionTopic]) -> None:
-        """The group's positions, as a heartbeat tells them; what is said of another topic of the
-        same name does not count (KIP-232).
+        """The group's positions from a heartbeat. Positions in another topic of the same name do
+        not count (KIP-232).
         """
         rows = (
             (TopicPartition(topic.topic, row.partition), row)
@@ -93,24 +92,24 @@ class GateKeeper:
         )
 
     def read_up_to(self, positions: Mapping[TopicPartition, int]) -> None:
-        """How far somebody in the group has read."""
+        """The positions that members of the group need."""
         self.gate.read_up_to(positions)
         for tp in self.gate.open_gates():
             self._subscription.let_go(tp)
 
     async def close(self) -> None:
-        """Stop looking things up."""
+        """Stop all lookups."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     async def is_known_to(self, node_id: int) -> bool:
-        """Whether a coordinator knows of prior partitions, and passes positions on."""
+        """Whether the coordinator knows prior partitions, and passes positions on."""
         connection = await self._cluster.connection(node_id, lane=LANE)
         return connection.versions.has("kstore.kip253")
 
     async def _look_up(self) -> None:
-        """Until all thresholds are known; each pass asks for what the one before did not get."""
+        """Repeat until all thresholds are known; each pass requests what is still missing."""
         gate = self.gate
         while unknown := gate.without_priors() | gate.without_thresholds():
             waiting = gate.needed()
@@ -139,7 +138,7 @@ class GateKeeper:
             return
         found = await self._priors_at(node_id, asked)
         for tp in sorted(asked - found.keys()):
-            # It may be cut off, with old metadata, and the coordinator all the same.
+            # That broker may be cut off and have old metadata: ask the leaders.
             found |= await self._priors_at_leader(tp)
         if asked - found.keys():
             self._cluster.want_refresh()
@@ -153,7 +152,7 @@ class GateKeeper:
     async def _priors_at(
         self, node_id: int, asked: Collection[TopicPartition]
     ) -> dict[TopicPartition, list[PriorEpoch]]:
-        """What one broker says; what it says of another topic of the same name does not count."""
+        """One broker's answer; rows about another topic of the same name do not count."""
         rows = [
             LeaderEpochForPartitionTopic(name=topic, partitions=indexes)
             for topic, indexes in _by_topic(asked)
@@ -174,7 +173,7 @@ class GateKeeper:
         return found
 
     async def _priors_at_leader(self, tp: TopicPartition) -> dict[TopicPartition, list[PriorEpoch]]:
-        """The same for one partition, of the broker that leads it; empty where that is in vain."""
+        """The same for one partition, from its leader; empty if it has no answer."""
         try:
             leader = self._cluster.view.leader(tp)
             return await self._priors_at(leader, [tp]) if await self.is_known_to(leader) else {}
@@ -183,12 +182,14 @@ class GateKeeper:
             return {}
 
     def _is_meant(self, tp: TopicPartition, partition_epoch: int) -> bool:
-        """Whether something is about the partition that metadata knows (KIP-232)."""
+        """Whether an answer is about the partition in the metadata (KIP-232)."""
         mine = self._cluster.view.partition_epoch(tp)
         return -1 in (partition_epoch, mine) or partition_epoch == mine
 
     async def _begun(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those that the group has read from: its committed offset is above the log's start."""
+        """The partitions that the group has read from: the committed offset is above the log start
+        offset.
+        """
         committed = await self._committed(partitions) if partitions else {}
         places = {
             tp: row.offset
@@ -202,7 +203,7 @@ class GateKeeper:
         return [tp for tp, offset in places.items() if offset > starts.get(tp, offset)]
 
     def _pass(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing has to be waited for."""
+        """Whether nothing has to be waited for."""
         for tp in partitions:
             self.gate.drop([tp])
             self._subscription.let_go(tp)
@@ -212,13 +213,14 @@ class GateKeeper:
     async def _ask_thresholds(self) -> None:
         wanted = self.gate.without_thresholds()
         epochs = {prior.partition: prior.leader_epoch for prior in wanted}
-        # A partition may be prior to several, with another epoch for each: one epoch at a time.
+        # A partition may be prior to several, with a different epoch for each: one epoch per
+        # request.
         for tp, end in (await epoch_ends(self._cluster, epochs)).items():
             if isinstance(end, EpochEnd) and end.end_offset >= 0:
                 self.gate.threshold_known(PriorEpoch(tp, epochs[tp]), end.end_offset)
             else:
                 self._cluster.want_refresh()
-        # What was deleted from a prior partition can't be read any more.
+        # Records that were deleted from a prior partition can't be read any more.
         self.gate.read_up_to(await self._log_starts(self.gate.needed()))
 
     async def _log_starts(

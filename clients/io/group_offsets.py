@@ -1,5 +1,5 @@
-"""Commits and committed offsets of a group, as requests to its coordinator, tried again as long as
-that makes sense. What answers mean is in core/commits.
+"""Commits and committed offsets of a group: sends requests to its coordinator, with retries.
+core/commits interprets responses.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 __all__ = ["LANE", "GroupOffsets"]
 
 LANE = "group"
-"""Heartbeats and commits have a connection of their own: fetches may wait at the broker."""
+"""Heartbeats and commits use a connection of their own, because fetches may wait at the broker."""
 FIRST_FETCH = 8
-"""The version of OffsetFetch from which on it has groups (KIP-709)."""
+"""The first version of OffsetFetch that contains groups (KIP-709)."""
 
 
 class GroupOffsets:
-    """Commits for one consumer. ``claim`` tells whom a commit is from, or raises; ``refused`` is
-    told a code that concerns the membership.
+    """Commits of one consumer. ``claim`` returns the member that commits, or raises; ``refused`` is
+    called with an error code about the membership.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class GroupOffsets:
     async def commit(
         self, commits: Mapping[TopicPartition, Commit], timeout_ms: float | None = None
     ) -> None:
-        """Commit, and try again while the coordinator moves or loads; default.api.timeout.ms.
+        """Commit, with retries while the coordinator moves or loads, for default.api.timeout.ms.
 
-        Raises CommitFailedError when this is no member any more, RebalanceInProgressError during a
+        Raises CommitFailedError if this is not a member any more, RebalanceInProgressError during a
         rebalance of a classic group, InvalidPartitionEpochError and InvalidLeaderEpochError for
         offsets of a deleted topic or an older log (KIP-232).
         """
@@ -82,13 +82,13 @@ class GroupOffsets:
         await self._cluster.retrying(lambda: self.commit_once(commits), patience_ms, topics)
 
     async def commit_once(self, commits: Mapping[TopicPartition, Commit]) -> None:
-        """One try of `commit`."""
+        """One attempt of `commit`."""
         if not commits:
             return
         topic_ids = self._topic_ids(commits)
         node_id, connection = await self._coordinator()
         knows_epochs = self._uses_epochs and connection.versions.has("kstore.kip232")
-        # The claim is taken last, so that it is as new as can be.
+        # The claim is taken last, so that it is as current as possible.
         claim = self._claim()
         request = commit_request(
             self._group_id, claim, commits, topic_ids, partition_epochs=knows_epochs
@@ -114,8 +114,8 @@ class GroupOffsets:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets, None where there is none. Waits for offsets of open transactions
-        to be decided.
+        """The committed offsets, None for partitions without one. Waits until open transactions
+        with offsets have ended.
         """
         wanted = list(partitions)
         if not wanted:
@@ -147,17 +147,17 @@ class GroupOffsets:
             assert isinstance(response, OffsetFetchResponse)
             found = fetched_offsets(request, response)
             if isinstance(found, (StaleMemberEpochError, UnknownMemberIdError)):
-                # A heartbeat is under way that brings the new epoch, or that will.
+                # A heartbeat is outstanding, or will be sent, that brings the new epoch.
                 await asyncio.sleep(self._backoff_ms / 1000)
                 continue
             if isinstance(found, KafkaError):
-                if found.retriable:  # of a coordinator that was replaced, it may be forever
+                if found.retriable:  # a coordinator that was replaced may answer so forever
                     self._forget()
                 raise found
             return found
 
     def _member(self) -> CommitClaim | None:
-        """Whom OffsetFetch is from, where the coordinator checks that."""
+        """The member that sends OffsetFetch, if the coordinator checks it."""
         if not (self._is_new_protocol and self._subscription.uses_group):
             return None
         try:

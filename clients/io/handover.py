@@ -1,5 +1,5 @@
-"""Hand-overs of partitions, as the user sees them: the group's side waits until the user is in
-poll(), and what a listener does is done there. See core/subscription.py.
+"""Hand-overs of partitions from the user's point of view: the group's side waits until the user is
+in poll(), which calls the listener. See core/subscription.py.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ __all__ = ["ListenerCall", "ListenerCalls", "RebalanceListener"]
 
 
 class RebalanceListener:
-    """Told when partitions come and go; override what is of interest.
+    """Called when partitions are assigned and revoked; override the methods that you need.
 
-    With a Consumer the methods run in the thread that polls, with an AIOConsumer on the loop, and
-    may be coroutine functions there. What they raise is raised by poll().
+    Consumer calls the methods in the thread that polls. AIOConsumer calls them on the loop, where
+    they may be coroutine functions. poll() raises their exceptions.
     """
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
-        """These go to other members; the time to commit what was done with them."""
+        """These partitions will be assigned to other members; commit what was processed."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
-        """These came, in addition to those already there; the time to seek."""
+        """These partitions are new, in addition to the existing ones; you may seek."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Any:
-        """These are others' already: nothing can be committed. By default as if revoked."""
+        """Other members already have these partitions: nothing can be committed. By default it
+        calls on_partitions_revoked.
+        """
         return self.on_partitions_revoked(lost)
 
 
 class ListenerCall(NamedTuple):
-    """A method of the listener that poll() is to call, and what to call once that was done."""
+    """A listener's method for poll() to call, and what to call afterwards."""
 
     method: Callable[[Collection[TopicPartition]], Any]
     partitions: Collection[TopicPartition]
@@ -42,21 +44,21 @@ class ListenerCall(NamedTuple):
 
 
 class ListenerCalls:
-    """A `Handover`. `signal` is called when there is something for the user to do in poll()."""
+    """A `Handover`. `signal` is called when poll() has something to do."""
 
     def __init__(self, signal: Callable[[], None]) -> None:
         self.listener: RebalanceListener | None = None
         self.pending: deque[ListenerCall] = deque()
-        """For poll(), in this order."""
+        """The calls for poll(), in this order."""
         self.wants_poll = False
-        """Whether somebody waits until the user is in poll()."""
+        """Whether a hand-over waits until the user is in poll()."""
         self._signal = signal
         self._is_abandoned = False
         self._loop = asyncio.get_running_loop()
         self._waiters: list[asyncio.Future[Mapping[TopicPartition, Position]]] = []
 
     def abandon(self) -> None:
-        """The user is gone: nobody is told any more, and nothing counts as done."""
+        """The user is gone: no listener is called any more, and no record counts as processed."""
         self._is_abandoned = True
         self.listener = None
         self._entered({})
@@ -64,7 +66,9 @@ class ListenerCalls:
             self.pending.popleft().done()
 
     def enter_poll(self, consumed: Mapping[TopicPartition, Position]) -> None:
-        """The user is in poll(), done with all up to these positions. From any thread."""
+        """The user is in poll() and has processed everything up to these positions. Any thread may
+        call it.
+        """
         self.wants_poll = False
         self._loop.call_soon_threadsafe(self._entered, consumed)
 
@@ -75,7 +79,9 @@ class ListenerCalls:
         self._waiters.clear()
 
     async def safe_point(self) -> Mapping[TopicPartition, Position]:
-        """Return once the user is in poll(), or closes the consumer: what it is done with then."""
+        """Return when the user is in poll(), or closes the consumer: the positions up to which the
+        user is done.
+        """
         if self._is_abandoned:
             return {}
         waiter: asyncio.Future[Mapping[TopicPartition, Position]] = self._loop.create_future()
@@ -85,7 +91,7 @@ class ListenerCalls:
         return await waiter
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Have on_partitions_revoked called, if there is anything to tell."""
+        """Have on_partitions_revoked called, unless there are no partitions."""
         if self.listener is not None and partitions:
             await self._call(self.listener.on_partitions_revoked, partitions)
 
@@ -95,7 +101,7 @@ class ListenerCalls:
             await self._call(self.listener.on_partitions_assigned, partitions)
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Have on_partitions_lost called, if there is anything to tell."""
+        """Have on_partitions_lost called, unless there are no partitions."""
         if self.listener is not None and partitions:
             await self._call(self.listener.on_partitions_lost, partitions)
 

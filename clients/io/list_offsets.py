@@ -1,4 +1,4 @@
-"""Offsets by timestamp and ends of leader epochs, asked of the partitions' leaders."""
+"""Looks up offsets by timestamp and ends of leader epochs at the partitions' leaders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONSUMER_REPLICA_ID = -1
 
 class FoundOffset(NamedTuple):
     """An offset (-1: none at or after the timestamp), its record's timestamp, and the epochs; -1
-    for what is not known.
+    for unknown values.
     """
 
     offset: int
@@ -38,14 +38,14 @@ class FoundOffset(NamedTuple):
     partition_epoch: int
 
     def public(self) -> OffsetAndTimestamp:
-        """As users see it."""
+        """In the users' form."""
         epochs = encode_known(self.partition_epoch, self.leader_epoch)
         return OffsetAndTimestamp(self.offset, self.timestamp, self.leader_epoch, epochs)
 
 
 class EpochEnd(NamedTuple):
-    """Where the leader's log leaves the epoch asked for: the largest epoch in it that is not above,
-    and the offset after it; both -1 where there is none.
+    """The end of a leader epoch in the leader's log: the largest epoch in the log that is not above
+    the requested one, and the offset after it; both -1 if there is none.
     """
 
     leader_epoch: int
@@ -59,8 +59,8 @@ async def list_offsets(
     isolation_level: int,
     timeout_ms: float,
 ) -> dict[TopicPartition, FoundOffset]:
-    """The first offset at or after each timestamp in ms (-1 the end, -2 the start), retried until
-    timeout_ms is over. Raises the error of the first partition that has one.
+    """The first offset at or after each timestamp in ms (-1 the end, -2 the start), with retries
+    for timeout_ms. Raises the error of the first partition that has one.
     """
     found: dict[TopicPartition, FoundOffset] = {}
     topics = sorted({tp.topic for tp in timestamps})
@@ -84,7 +84,7 @@ async def list_offsets_once(
     isolation_level: int,
     timeout_ms: float,
 ) -> dict[TopicPartition, KafkaError]:
-    """One round: what was found is put into `found`, the errors are returned."""
+    """One round: results are added to `found`, errors are returned."""
     by_leader, errors = _by_leader(cluster.view, timestamps)
 
     async def ask(leader: int, rows: dict[TopicPartition, int]) -> None:
@@ -111,9 +111,9 @@ async def list_offsets_once(
 async def epoch_ends(
     cluster: ClusterClient, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-    """Where each leader epoch ends in the log of the partition's leader (KIP-320); one round.
+    """The end of each leader epoch in the log of the partition's leader (KIP-320); one round.
 
-    A broker that can't tell is an UnsupportedVersionError.
+    A broker that does not support it is an UnsupportedVersionError.
     """
     by_leader, errors = _by_leader(cluster.view, epochs)
     found: dict[TopicPartition, EpochEnd | KafkaError] = dict(errors)
@@ -122,7 +122,7 @@ async def epoch_ends(
         try:
             knows = await _knows_epochs(cluster, leader)
             request = _epochs_request(rows, cluster.view, knows_epochs=knows)
-            # Before version 3 only brokers may ask.
+            # Before version 3 only brokers may send it.
             answer = await cluster.ask(leader, request, at_least=3)
         except KafkaError as error:
             found.update(dict.fromkeys(rows, error))
@@ -154,7 +154,7 @@ def _by_leader(
 
 
 async def _knows_epochs(cluster: ClusterClient, leader: int) -> bool:
-    """Whether the leader checks which partition of that name is meant (KIP-232)."""
+    """Whether the leader checks the partition epoch (KIP-232)."""
     connection = await cluster.connection(leader)
     return connection.versions.has("kstore.kip232")
 

@@ -1,7 +1,7 @@
 """An event loop in a background thread, on which the synchronous clients run the asynchronous ones.
 
-The thread is a daemon: a client that nobody closed keeps no interpreter alive. It is ended when its
-LoopThread is closed, or collected, or when Python exits.
+The thread is a daemon: a client that was not closed does not keep the interpreter alive. The thread
+stops when its LoopThread is closed or garbage collected, or when Python exits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 class LoopThread:
-    """A running loop; `run` and `call` are for other threads than its own."""
+    """A running loop; other threads call `run` and `call`."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = new_loop()
@@ -43,20 +43,20 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs on this very loop, in a callback of the client, say."""
+        """Whether the caller runs on this loop, for example in a callback of the client."""
         return threading.current_thread() is self._thread
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result or exception; blocks the caller.
 
-        KeyboardInterrupt, and whatever else ends the wait, cancels the coroutine. Raises
+        KeyboardInterrupt, and anything else that interrupts the wait, cancels the coroutine. Raises
         RuntimeError if the loop is closed, is the caller's own, or belongs to another process.
         """
         try:
             self._check()
             if self.is_current:
                 raise RuntimeError(
-                    "this runs on the client's own loop (a callback, say), which can't wait for "
+                    "this runs on the client's own loop (in a callback?), which can't wait for "
                     "itself; use the asynchronous client, or do it in another thread"
                 )
         except RuntimeError:
@@ -70,19 +70,21 @@ class LoopThread:
                 except TimeoutError:
                     if future.done():  # the coroutine's own
                         raise
-                    if not self._thread.is_alive():  # closed by another thread at this moment
+                    if not self._thread.is_alive():  # another thread is closing it
                         raise RuntimeError("the client is closed") from None
         except BaseException:
             future.cancel()
             raise
 
     def call(self, function: Callable[..., object], *args: Any) -> None:
-        """Have the loop call a function soon; its result is dropped."""
+        """Call a function on the loop soon; its result is dropped."""
         self._check()
         self.loop.call_soon_threadsafe(function, *args)
 
     def close(self) -> None:
-        """Cancel what runs on the loop, and end it and its thread. Calling it again is harmless."""
+        """Cancel what runs on the loop, and stop the loop and its thread. Calling it again has no
+        effect.
+        """
         self._end()
 
     def _check(self) -> None:
@@ -90,13 +92,13 @@ class LoopThread:
             raise RuntimeError("the client is closed")
         if os.getpid() != self._pid:
             raise RuntimeError(
-                "this client was made in another process, and its thread did not come along in "
-                "the fork; make a client in each process"
+                "this client was created in another process, and a fork does not copy its "
+                "thread; create a client in each process"
             )
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """The thread: the loop until it is stopped, then the end of all that runs on it."""
+    """The thread: runs the loop until it is stopped, then cancels everything that runs on it."""
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

@@ -1,5 +1,5 @@
-"""Which connection to use: one per broker and lane, opened when it is first asked for, with pauses
-after failures; and the choice of a broker when any will do.
+"""Chooses connections: one per broker and lane, opened when first needed, with pauses after
+failures; and chooses a broker for requests that any broker can answer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["ANY", "Nodes", "parse_servers"]
 
 ANY = -1
-"""In place of a node id: whichever broker is the least busy."""
+"""Instead of a node id: the least busy broker."""
 CLOSE_S = 5.0
-"""How long what was written may take to leave when a client is closed."""
+"""How long to wait for written data to be sent when a client is closed."""
 _Address = tuple[str, int]
 
 
 def parse_servers(servers: Sequence[str]) -> list[_Address]:
-    """(host, port) of each "host:port" or "[v6]:port", by default port 9092. ConfigError."""
+    """(host, port) of each "host:port" or "[v6]:port", by default port 9092. Raises ConfigError."""
     found = []
     for server in servers:
         host, colon, port = server.strip().rpartition(":")
@@ -47,7 +47,7 @@ def parse_servers(servers: Sequence[str]) -> list[_Address]:
 
 
 class _Place:
-    """A broker's or a bootstrap server's address and how connecting to it went."""
+    """The address of a broker or bootstrap server, and the results of connecting to it."""
 
     __slots__ = ("address", "failures", "node_id", "not_before")
 
@@ -59,7 +59,7 @@ class _Place:
 
 
 class Nodes:
-    """The open connections of one client, and those being opened."""
+    """The open connections of one client, and those that are being opened."""
 
     def __init__(self, settings: Mapping[str, Any], view: ClusterView) -> None:
         self._settings = settings
@@ -79,7 +79,7 @@ class Nodes:
     # ---- one broker ----
 
     async def connection(self, node_id: int, lane: str) -> BrokerConnection:
-        """An open connection; NetworkError where there can't be one."""
+        """An open connection. Raises NetworkError if none is possible."""
         if node_id == ANY:
             return await self._any(lane)
         broker = self._view.brokers.get(node_id)
@@ -94,12 +94,12 @@ class Nodes:
         connection = self._open.get((place.address, lane))
         if connection is None or connection.is_lost:
             return None
-        if place.node_id >= 0:  # else a bootstrap server's; it may be known by now
+        if place.node_id >= 0:  # otherwise a bootstrap server's; it may be known now
             connection.node_id = place.node_id
         return connection
 
     async def _connect(self, place: _Place, lane: str) -> BrokerConnection:
-        """A new connection; callers that come together share it, and its failure."""
+        """A new connection. Callers at the same time share it, and its failure."""
         key = (place.address, lane)
         task = self._opening.get(key)
         if task is None:
@@ -111,7 +111,7 @@ class Nodes:
     def _opened_one(self, key: tuple[_Address, str], task: asyncio.Task[BrokerConnection]) -> None:
         self._opening.pop(key, None)
         if not task.cancelled():
-            task.exception()  # whoever asked may have gone
+            task.exception()  # the caller may have gone
 
     async def _open_one(self, place: _Place, lane: str) -> BrokerConnection:
         loop = asyncio.get_running_loop()
@@ -166,16 +166,16 @@ class Nodes:
             try:
                 return self._opened(place, lane) or await self._connect(place, lane)
             except KafkaError as error:
-                if not error.retriable:  # who was refused is not let in elsewhere
+                if not error.retriable:  # a client that was refused is refused elsewhere, too
                     raise
                 last = error
                 problems.append(str(error.args[0]))
         if last is None or len(problems) == 1:
-            raise last or NetworkError("there is no broker to ask")
+            raise last or NetworkError("no broker is known")
         raise NetworkError("no broker can be reached: " + "; ".join(dict.fromkeys(problems)))
 
     def _candidates(self) -> Iterator[_Place]:
-        """Brokers that metadata names, those that failed lately last, then the bootstrap servers
+        """Brokers in the metadata, those with recent failures last, then the bootstrap servers
         (metadata.recovery.strategy).
         """
         known = []
@@ -197,13 +197,15 @@ class Nodes:
             yield from (place for place in first if place.address not in tried)
 
     def avoid(self, connection: BrokerConnection) -> None:
-        """Ask another broker where any will do, if there is one, until metadata has come."""
+        """Until the next metadata response, ask another broker for requests that any broker can
+        answer, if there is one.
+        """
         found = [key for key, c in self._open.items() if c is connection]
         self._avoided.update(address for address, _ in found)
 
     def want_metadata(self) -> None:
-        """Metadata is asked for; where that has been in vain for long enough, begin again from the
-        bootstrap servers (KIP-1102).
+        """Metadata is requested. If that has failed for long enough, start again from the bootstrap
+        servers (KIP-1102).
         """
         now = asyncio.get_running_loop().time()
         if self._wanted_since is None:
@@ -214,8 +216,8 @@ class Nodes:
             self.rebootstrap()
 
     def metadata_came(self) -> None:
-        """Metadata was taken over: connections to bootstrap servers that are no brokers' addresses,
-        and to brokers that have gone, are not needed any more.
+        """Metadata was applied: close connections to bootstrap servers whose addresses are not
+        brokers' addresses, and to brokers that were removed.
         """
         self._wanted_since = None
         self._avoided.clear()
@@ -225,7 +227,7 @@ class Nodes:
                 self._drop(key)
 
     def rebootstrap(self) -> None:
-        """Forget the brokers, and begin again from the bootstrap servers."""
+        """Forget the brokers, and start again from the bootstrap servers."""
         self._view.brokers.clear()
         for key in list(self._open):
             self._drop(key)
@@ -237,12 +239,14 @@ class Nodes:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether no connection is open and the last attempt to open one failed. For any thread."""
+        """Whether no connection is open and the last attempt to open one failed. Any thread may
+        call it.
+        """
         places = [*self._bootstrap, *list(self._known.values())]
         has_failed = any(place.failures for place in places)
         return has_failed and all(each.is_lost for each in list(self._open.values()))
 
-    # ---- the end ----
+    # ---- close ----
 
     def _drop(self, key: tuple[_Address, str]) -> None:
         self._open.pop(key).close()
@@ -264,7 +268,7 @@ class Nodes:
             self._watch_idle()
 
     async def close(self) -> None:
-        """Close all connections, also those being opened."""
+        """Close all connections, including those that are being opened."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         opening = list(self._opening.values())
@@ -279,16 +283,16 @@ class Nodes:
 
 
 def _tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """What security.protocol and the ssl.* settings ask for; ConfigError."""
+    """The TLS context of security.protocol and the ssl.* settings. Raises ConfigError."""
     if settings["security.protocol"].upper() not in {"SSL", "SASL_SSL"}:
         return None
-    from kstore.net.tls import client_context  # only who asks for it pays for it
+    from kstore.net.tls import client_context  # imported only if needed
 
     return client_context(settings)
 
 
 def _login(settings: Mapping[str, Any]) -> Login | None:
-    """What security.protocol and the sasl.* settings ask for; ConfigError."""
+    """The login of security.protocol and the sasl.* settings. Raises ConfigError."""
     if settings["security.protocol"].upper() not in {"SASL_PLAINTEXT", "SASL_SSL"}:
         return None
     from kstore.net.sasl_login import Login  # the same
@@ -297,8 +301,8 @@ def _login(settings: Mapping[str, Any]) -> Login | None:
 
 
 async def _canonical(places: Sequence[_Place]) -> list[_Place]:
-    """Bootstrap servers under the canonical names of all their addresses; one that has none stays
-    as it is.
+    """Bootstrap servers by the canonical names of all their addresses; a server without one is not
+    changed.
     """
     loop = asyncio.get_running_loop()
     found: dict[_Address, None] = {}

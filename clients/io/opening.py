@@ -1,6 +1,6 @@
 """Opens a connection to a broker: its addresses in turn, TLS, versions, and SASL.
 
-When to try again, and where, is decided elsewhere (nodes.py).
+nodes.py decides when and where to try again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ async def open_connection(
     login: Login | None = None,
 ) -> BrokerConnection:
     """Connect to a broker, trying the addresses of the host in turn (client.dns.lookup), agree on
-    versions, and authenticate. `tls` and `login` are there as security.protocol asks for them.
+    versions, and authenticate. `tls` and `login` are set if security.protocol needs them.
 
-    Raises NetworkError, which says what to look at, or the error of ApiVersions or of SASL.
+    Raises NetworkError, whose message says what to check, or the error of ApiVersions or SASL.
     """
     loop = asyncio.get_running_loop()
     address = f"{host}:{port}"
@@ -51,7 +51,7 @@ async def open_connection(
     for family, _, _, _, where in dict.fromkeys(found):
         try:
             sock = await _connect(family, where, settings, setup_timeout_ms / 1000)
-        except OSError as error:  # asyncio's TimeoutError too
+        except OSError as error:  # asyncio's TimeoutError, too
             problem = error
             continue
         connection = BrokerConnection(
@@ -71,7 +71,7 @@ async def open_connection(
             connection.close()
             raise NetworkError(
                 f"{address} takes connections but did not answer ApiVersions in time; is the "
-                "broker standing still, or is that another program's port?"
+                "broker hanging, or is that another program's port?"
             ) from None
         except BaseException:
             connection.close()
@@ -80,14 +80,14 @@ async def open_connection(
     what = "it did not answer" if isinstance(problem, TimeoutError) else problem
     hint = "is a broker running there, and is that its port?"
     if node_id >= 0:
-        hint = f"the cluster says that broker {node_id} is there: check its advertised.listeners"
+        hint = f"broker {node_id} advertises this address: check its advertised.listeners"
     raise NetworkError(f"cannot connect to {address}: {what}; {hint}") from problem
 
 
 async def _begin(
     connection: BrokerConnection, sock: socket.socket, host: str, tls: ssl.SSLContext | None
 ) -> None:
-    """Hand the connected socket to the protocol, after TLS's handshake if there is one."""
+    """Pass the connected socket to the protocol, after the TLS handshake if there is one."""
     loop = asyncio.get_running_loop()
     try:
         await loop.create_connection(
@@ -108,8 +108,8 @@ async def _begin(
 
 
 def _is_no_tls(error: OSError) -> bool:
-    """Whether the handshake failed as it does where the other side has no TLS."""
-    import ssl  # who has come here has it already
+    """Whether the handshake failed because the other side does not use TLS."""
+    import ssl  # at this point it is imported already
 
     reason = str(getattr(error, "reason", "") or "")
     closed = isinstance(error, (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError))

@@ -1,5 +1,5 @@
-"""Gives partitions a position, and checks those they have: by committed offsets, by timestamp, and
-against new leaders' logs. What is needed is decided in core/positions.py.
+"""Finds the positions of partitions, and validates existing ones: by committed offsets, by
+timestamp, and against the logs of new leaders. core/positions.py decides what is needed.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ LATEST = -1
 
 
 class CommittedOffsets(Protocol):
-    """Whoever knows what the group has committed."""
+    """Looks up the group's committed offsets."""
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """What was committed for each partition; None or left out: nothing."""
+        """The committed offset of each partition; None or missing: none."""
 
 
 class Placement:
-    """One task at a time, while something is needed. All on the loop.
+    """Runs one task at a time, while something is needed. All on the loop.
 
     `placed` is called when partitions can be fetched, `fail` with errors to raise in poll(), `lose`
     with records that no longer exist.
@@ -75,7 +75,7 @@ class Placement:
         self._changed = asyncio.Event()
         self._told: set[tuple[TopicPartition, int]] = set()
         self._lost: dict[TopicPartition, int] = {}
-        """The version of a row whose losses the user was told last."""
+        """The version of a row whose losses were last reported to the user."""
         self._failures = 0
 
     def kick(self) -> None:
@@ -97,13 +97,13 @@ class Placement:
             self._fail(Failure(error if isinstance(error, Exception) else RuntimeError(str(error))))
 
     def raised(self) -> None:
-        """The user has seen an error: what is still wrong is to be told again."""
+        """The user has seen an error: report again what is still wrong."""
         self._told.clear()
         self.kick()
 
     async def wait(self, tp: TopicPartition) -> None:
-        """Return once a partition has a position, or is not assigned any more, or the user was
-        given a reason why it can't have one.
+        """Return when a partition has a position, is not assigned any more, or the user got the
+        reason why it has none.
         """
         while True:
             row = self._subscription.partitions.get(tp)
@@ -150,7 +150,7 @@ class Placement:
         self._changed.set()
 
     async def _round(self, found: Needs) -> bool:
-        """One try of everything; True if something has to be tried again after a pause."""
+        """One attempt for everything; returns True if something must be retried after a pause."""
         topics = {row.tp.topic for rows in _all(found) for row in rows}
         if unknown := topics - set(self._cluster.view.topics):
             await self._trying(
@@ -168,7 +168,9 @@ class Placement:
         return again
 
     async def _trying(self, action: Callable[[], Awaitable[None]]) -> bool:
-        """Do it; False after a retriable error. Others are for the user, once."""
+        """Run it; returns False after a retriable error. Other errors are reported to the user,
+        once.
+        """
         try:
             await action()
         except KafkaError as error:
@@ -223,7 +225,7 @@ class Placement:
         found: dict[TopicPartition, FoundOffset] = {}
         errors = await self._list(asked, found)
         none = {tp: LATEST for tp, row in found.items() if row.offset < 0}
-        if none:  # nothing is that young: begin at the end
+        if none:  # no record is that new: start at the end
             errors.update(await self._list(none, found))
         for row in rows:
             position = found.get(row.tp)
@@ -248,7 +250,7 @@ class Placement:
             for tp, end in (await epoch_ends(self._cluster, asking)).items():
                 search = searches[tp]
                 if not search.is_current(self._cluster.view):
-                    del searches[tp]  # it is looked at again
+                    del searches[tp]  # it is checked again
                 elif isinstance(end, UnsupportedVersionError):
                     del searches[tp]
                     search.row.validated = True
@@ -263,7 +265,7 @@ class Placement:
         return self._sort(rows, errors)
 
     def _searched(self, search: _Search) -> None:
-        """The position is in the leader's log, or what is below it was lost."""
+        """The position is in the leader's log, or records below it are lost."""
         row, found = search.row, search.found
         if not found.is_lost:
             row.validated = True
@@ -279,7 +281,7 @@ class Placement:
     def _sort(
         self, rows: Sequence[AssignedPartition], errors: Mapping[TopicPartition, KafkaError]
     ) -> bool:
-        """Tell of what can't be helped; True if something can be tried again."""
+        """Report errors that are not retriable; returns True if something can be retried."""
         again = False
         for row in rows:
             error = errors.get(row.tp)
@@ -294,7 +296,7 @@ class Placement:
 
 
 class _Search:
-    """Looks for a position in the log of one leader."""
+    """Looks up a position in the log of one leader."""
 
     def __init__(self, row: AssignedPartition, view: ClusterView) -> None:
         self.row = row
@@ -315,7 +317,7 @@ def _all(found: Needs) -> tuple[list[AssignedPartition], ...]:
 
 
 def _is_new_enough(rows: Sequence[AssignedPartition], view: ClusterView) -> bool:
-    """Whether no position comes from a later state of its partition than the view has (KIP-232)."""
+    """Whether no position has a later state of its partition than the metadata (KIP-232)."""
     return not any(
         row.position is not None
         and view.is_behind(row.tp, row.position.partition_epoch, row.position.leader_epoch)

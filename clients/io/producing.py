@@ -1,5 +1,5 @@
-"""A producer without its surface: the parts put together, and what takes time (topics, memory,
-flush, close). Producer and AIOProducer are two faces of it. Runs on one event loop.
+"""The core of both producers: puts the parts together, and implements what takes time (topics,
+memory, flush, close). Producer and AIOProducer use it. Runs on one event loop.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MAX_IN_FLIGHT = "max.in.flight.requests.per.connection"
 
 
 def check_settings(settings: ClientSettings) -> None:
-    """Settings that do not go together are a ConfigError, or, where only one of them was asked for,
-    the other gives way (as in Kafka: idempotence is a default).
+    """Check settings that depend on each other. Raises ConfigError for a contradiction; if only one
+    of the settings was set, the other is adjusted (as in Kafka, where idempotence is a default).
     """
     given = settings.given
     acks, transactional = ACKS[settings["acks"]], settings["transactional.id"] is not None
@@ -66,7 +66,7 @@ def check_settings(settings: ClientSettings) -> None:
 
 
 def new_accumulator(settings: ClientSettings) -> Accumulator:
-    """The accumulator that the settings ask for."""
+    """The accumulator for the settings."""
     codec = compression_for(settings["compression.type"])
     level = -1
     if codec.max_level and f"compression.{codec.name}.level" in settings.given:
@@ -89,11 +89,11 @@ def new_accumulator(settings: ClientSettings) -> Accumulator:
 
 
 class ProducerClosedError(ValueError):
-    """A closed producer takes nothing."""
+    """A closed producer accepts no records."""
 
 
 class ProducerShell:
-    """Made on its loop, where all its coroutines run."""
+    """Created on its loop, where all its coroutines run."""
 
     def __init__(self, settings: ClientSettings, accumulator: Accumulator) -> None:
         self.settings = settings
@@ -132,16 +132,18 @@ class ProducerShell:
             return
         try:
             self._loop.call_soon_threadsafe(self.sending.run)
-        except RuntimeError:  # the loop has ended under a thread that still sends
+        except RuntimeError:  # the loop was closed while a thread still sends
             self.accumulator.gate = ProducerClosedError("the producer is closed")
 
     def gate_error(self) -> Exception | None:
-        """Why nothing is taken, for the caller to raise; None: only for a moment."""
+        """The error that the caller should raise; None if the obstacle is temporary."""
         gate = self.accumulator.gate
         return type(gate)(*gate.args) if isinstance(gate, Exception) else None
 
     async def overcome(self, obstacle: int, topic: str, deadline_ms: int) -> None:
-        """Wait until what kept a record out is gone; raises why it is not by deadline_ms."""
+        """Wait until the obstacle of a record is gone. Raises its error if it is not gone by
+        deadline_ms.
+        """
         left_ms = max(deadline_ms - monotonic_ms(), 0)
         if (error := self.gate_error()) is not None:
             raise error
@@ -151,7 +153,7 @@ class ProducerShell:
             await self.sending.open_topic(topic, left_ms)
 
     async def _wait_for_room(self, left_ms: int) -> None:
-        """Until a batch is done and has given its memory back; meanwhile nothing lingers."""
+        """Wait until a batch is done and has returned its memory; meanwhile no batch lingers."""
         if not left_ms:
             raise RequestTimedOutError(
                 f"buffer.memory ({self.accumulator.memory_bytes} bytes) was full for max.block.ms "
@@ -166,25 +168,25 @@ class ProducerShell:
             async with asyncio.timeout(left_ms / 1000):
                 await self._room.wait()
         except TimeoutError:
-            pass  # the caller tries once more, and comes back without time
+            pass  # the caller tries once more, and returns without time left
         finally:
             self._waiting -= 1
             if not self._waiting:
                 self.accumulator.on_room = None
 
     def need_transactions(self) -> Transactions:
-        """The producer's transactions; RuntimeError without transactional.id."""
+        """The producer's transactions. Raises RuntimeError without transactional.id."""
         if self.transactions is None:
             raise RuntimeError("the producer has no transactional.id: set it to use transactions")
         return self.transactions
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """The number of partitions of a topic."""
         await self.sending.open_topic(topic, self.settings["max.block.ms"])
         return self.accumulator.partition_count(topic)
 
     async def flush(self) -> None:
-        """Send all that waits now; returns when every record of it is delivered or given up."""
+        """Send all waiting records now; returns when each is delivered or has failed."""
         self.accumulator.close_all()
         self.sending.soon()
         rest = list(self.accumulator.incomplete)
@@ -196,12 +198,12 @@ class ProducerShell:
             self.sending.soon()
 
     def take_error(self) -> Exception | None:
-        """The first error of a record given up since it was asked for last."""
+        """The first error of a failed record since the last call."""
         error, self.sender.first_error = self.sender.first_error, None
         return error
 
     async def close(self, timeout_s: float | None) -> None:
-        """Flush for so long at most, give up the rest, and close the connections."""
+        """Flush for at most so long, fail the remaining records, and close the connections."""
         self.accumulator.gate = ProducerClosedError("the producer is closed")
         try:
             async with asyncio.timeout(timeout_s):
@@ -217,18 +219,19 @@ class ProducerShell:
             await self.cluster.close()
 
     async def forget(self) -> None:
-        """The end of a producer that its user forgot: send what waits. What can't be sent within
-        delivery.timeout.ms is told, by a ResourceWarning and in the log.
+        """Close a producer that was not closed by its user: send waiting records. A ResourceWarning
+        and the log report those that can't be sent within delivery.timeout.ms.
         """
         await self._close_and_tell(FORGOTTEN)
 
     async def leave(self, error: BaseException) -> None:
-        """The end of a with block that an error leaves: an open transaction is aborted, other
-        records are sent. The caller gets that error, so what can't be sent is told as in `forget`.
+        """Leave a with block after an exception: an open transaction is aborted, other records are
+        sent. The caller gets the exception, so records that can't be sent are reported as in
+        `forget`.
         """
         if self.transactions is not None:
             await self.transactions.leave()
-        await self._close_and_tell(f"a producer whose with block ended by {type(error).__name__}")
+        await self._close_and_tell(f"a producer whose with block raised {type(error).__name__}")
 
     async def _close_and_tell(self, who: str) -> None:
         waiting = [*self._at_exit, *self.accumulator.incomplete]
@@ -239,15 +242,19 @@ class ProducerShell:
 
     @property
     def patience_s(self) -> float:
-        """How long a flush may take: each record has delivery.timeout.ms, and its answer a bit."""
+        """The maximum time of a flush: each record has delivery.timeout.ms, and a margin for the
+        response.
+        """
         return float(self.settings["delivery.timeout.ms"]) / 1000 + 1
 
     def tell_lost(self) -> None:
-        """The loop has ended: what waits is lost."""
+        """The loop was closed: waiting records are lost."""
         tell_lost([*self._at_exit, *self.accumulator.incomplete], FORGOTTEN)
 
     async def flush_forgotten(self) -> None:
-        """Send what waits, as the process ends; `forget` comes later, and tells of these too."""
+        """Send waiting records because the process exits; `forget` comes later, and reports these
+        too.
+        """
         self._at_exit += self.accumulator.incomplete
         with suppress(TimeoutError):
             async with asyncio.timeout(self.patience_s):
@@ -255,7 +262,7 @@ class ProducerShell:
 
 
 def tell_lost(waiting: list[ProducerBatch], who: str) -> None:
-    """Say how many records of these batches were not delivered, if any."""
+    """Report how many records of these batches were not delivered, if any."""
     ends: list[ProducerBatch] = []
     rest = list(dict.fromkeys(waiting))
     while rest:

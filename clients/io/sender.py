@@ -1,7 +1,8 @@
-"""The producer's loop: it sends what core/sender.py says is due, and tells it what came back.
+"""The producer's loop: it sends the batches that core/sender.py selects, and passes the responses
+to it.
 
-Everything here runs on one event loop. It knows how requests travel; order, numbers and retries are
-decided in the core.
+Everything here runs on one event loop. It handles requests and connections; the core handles order,
+numbers and retries.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def monotonic_ms() -> int:
 
 
 class SendLoop:
-    """Sends the accumulator's batches. `start` before anything else."""
+    """Sends the accumulator's batches. Call `start` first."""
 
     def __init__(
         self,
@@ -82,13 +83,13 @@ class SendLoop:
     # ---- the pass ----
 
     def soon(self) -> None:
-        """Have the loop look at what is due, once, after what it is doing now."""
+        """Make the loop check what is due, once, after its current work."""
         if not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
             self._loop.call_soon(self.run)
 
     def run(self) -> None:
-        """Send what is due, and set the timer for what will be."""
+        """Send what is due, and set the timer for the next check."""
         self._is_scheduled = False
         accumulator = self._accumulator
         accumulator.woken = accumulator.timed = False
@@ -137,7 +138,7 @@ class SendLoop:
         at = now_ms + wait_ms
         if self._timer is not None:
             if now_ms < self._timer_at <= at:
-                return  # it comes early enough
+                return  # it runs early enough
             self._timer.cancel()
             self._timer = None
         if wait_ms < NEVER_MS:
@@ -160,7 +161,7 @@ class SendLoop:
         return leader if leader in self._cluster.view.brokers else -1
 
     def _once(self, key: object, work: Any) -> None:
-        """Run a task unless one of the same key runs."""
+        """Run a task unless one with the same key is running."""
         if key not in self._tasks and not self._is_closed:
             task = self._loop.create_task(work())
             self._tasks[key] = task
@@ -212,7 +213,7 @@ class SendLoop:
             return
         self._sender.state.take(answer.producer_id, answer.producer_epoch)
 
-    # ---- requests and answers ----
+    # ---- requests and responses ----
 
     def _send(
         self, node: int, connection: BrokerConnection, batches: list[ProducerBatch], now_ms: int
@@ -220,7 +221,7 @@ class SendLoop:
         extensions = self._extensions[connection]
         if batches[0].first_offset >= 0 and not extensions.given_offsets:
             problem = UnsupportedVersionError(
-                f"{connection.address} does not take given offsets (kstore.kip391)"
+                f"{connection.address} does not accept given offsets (kstore.kip391)"
             )
             self._all_failed(batches, problem, sent=False)
             return
@@ -252,7 +253,7 @@ class SendLoop:
     async def _written(
         self, node: int, connection: BrokerConnection, batches: list[ProducerBatch]
     ) -> None:
-        """acks 0: done when the system has taken it."""
+        """acks 0: done when the system has accepted it."""
         await connection.drain()
         self._in_flight[node] -= 1
         for batch in batches:
@@ -283,7 +284,7 @@ class SendLoop:
         for batch in batches:
             result = results.get(batch.tp)
             if result is None:
-                missing = NetworkError(f"the broker's answer does not name {batch.tp}")
+                missing = NetworkError(f"the broker's response does not include {batch.tp}")
                 self._failed(batch, missing, sent=True)
             elif result.error is None:
                 self._sender.succeeded(batch, result.base_offset)
@@ -296,7 +297,7 @@ class SendLoop:
         self._progress()
 
     def _note_fenced(self, tp: TopicPartition, request: ProduceRequest) -> None:
-        """The epoch with which it was sent is over, whatever is known by now."""
+        """Its epoch is outdated, whatever the current metadata says."""
         view = self._cluster.view
         topic_id = view.topic_id(tp.topic)
         for topic in request.topic_data:
@@ -319,7 +320,7 @@ class SendLoop:
             self._cluster.want_refresh()
 
     async def landed(self) -> None:
-        """Wait for the next answer."""
+        """Wait for the next response."""
         await self._landed.wait()
 
     def _progress(self) -> None:
@@ -331,7 +332,7 @@ class SendLoop:
     # ---- metadata ----
 
     def metadata_came(self) -> None:
-        """Take over numbers of partitions; where they have grown, keys may have moved."""
+        """Update numbers of partitions; if they have increased, keys may have moved."""
         accumulator, view = self._accumulator, self._cluster.view
         for name in accumulator.topic_names():
             topic = view.topics.get(name)
@@ -347,7 +348,9 @@ class SendLoop:
         self.soon()
 
     def _choose_available(self, name: str) -> None:
-        """Records without a key go where a leader is, and less often to where batches wait."""
+        """Records without a key are sent where a leader is available, and less often where batches
+        wait.
+        """
         topic = self._cluster.view.topics.get(name)
         if topic is None:
             return
@@ -362,7 +365,7 @@ class SendLoop:
         self._accumulator.set_choices(name, [] if is_plain else led, weights)
 
     def regroup(self, topic: str) -> None:
-        """Have the topic's records partitioned again once nothing of it is under way (KIP-253)."""
+        """Partition the topic's records again when none of them is in flight (KIP-253)."""
         if topic not in self._sender.regrouping:
             self._sender.regrouping.add(topic)
             self._once(("regroup", topic), partial(self._regroup, topic))
@@ -385,7 +388,7 @@ class SendLoop:
         self._progress()
 
     async def open_topic(self, topic: str, timeout_ms: float) -> None:
-        """Wait until the topic takes records. Raises what the brokers say of it."""
+        """Wait until the topic accepts records. Raises the brokers' error about it."""
         deadline = self._loop.time() + timeout_ms / 1000
         while topic in self._sender.regrouping:
             landed = self._landed
@@ -407,10 +410,10 @@ class SendLoop:
             self._choose_available(topic)
             self._cluster.watch_topics(self._accumulator.topic_names())
 
-    # ---- the end ----
+    # ---- close ----
 
     async def close(self) -> None:
-        """Stop sending; what waits is the caller's business."""
+        """Stop sending; the caller handles the remaining records."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

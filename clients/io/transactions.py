@@ -1,5 +1,5 @@
-"""Transactions over the wire: what the producer and the coordinators say to each other. What may be
-done when is decided in core/transactions.py.
+"""Transactions: the requests of a producer to coordinators. core/transactions.py decides what is
+allowed when.
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Transactions"]
 
-# The last versions without KIP-890's second part, and the one of AddPartitionsToTxn for clients.
+# The last versions without KIP-890's second part, and the last one of AddPartitionsToTxn for
+# clients.
 PRODUCE_V1, END_V1, COMMIT_V1, ADD_V1 = 11, 4, 4, 3
-# A coordinator that was replaced and does not know it can say CONCURRENT_TRANSACTIONS forever, or
-# that it is loading: after so many errors in a row another broker is asked who it is.
+# A coordinator that was replaced and does not know it can answer CONCURRENT_TRANSACTIONS, or that
+# it is loading, forever: after so many consecutive errors another broker is asked for the
+# coordinator.
 PATIENCE = 3
-# After these the coordinator may be another broker.
+# After these errors the coordinator may be another broker.
 ELSEWHERE = (
     CoordinatorNotAvailableError,
     NetworkError,
@@ -68,7 +70,7 @@ ELSEWHERE = (
 
 
 class TransactionalProducer(Protocol):
-    """What transactions need of their producer."""
+    """What transactions need from their producer."""
 
     settings: ClientSettings
     accumulator: Accumulator
@@ -78,10 +80,10 @@ class TransactionalProducer(Protocol):
     sending: SendLoop
 
     async def flush(self) -> None:
-        """Send all that waits; returns when every record of it is delivered or given up."""
+        """Send all waiting records; returns when each is delivered or has failed."""
 
     def take_error(self) -> Exception | None:
-        """The first error of a record given up since it was asked for last."""
+        """The first error of a failed record since the last call."""
 
 
 class Transactions:
@@ -99,11 +101,11 @@ class Transactions:
     def _set_gate(self) -> None:
         self._producer.accumulator.gate = self.machine.gate()
 
-    # ---- what users call ----
+    # ---- calls of users ----
 
     async def init(self) -> None:
-        """Get the producer id; what an earlier producer of the same transactional id has left open
-        is ended, and that producer fenced.
+        """Get the producer id. This ends an open transaction of an earlier producer with the same
+        transactional id, and fences that producer.
         """
         self.machine.need(TxnState.UNINITIALIZED, TxnState.READY)
         await self._init_producer_id(-1, -1)
@@ -111,7 +113,7 @@ class Transactions:
         self._set_gate()
 
     async def begin(self) -> None:
-        """Open a transaction. Which protocol it follows is up to the coordinator's cluster."""
+        """Begin a transaction. The coordinator's cluster decides which protocol it uses."""
         node = await self._producer.cluster.retrying(self._coordinator, self._patience_ms)
         connection = await self._producer.cluster.connection(node)
         version_2 = connection.versions.levels.get("transaction.version", 0) >= 2
@@ -164,7 +166,7 @@ class Transactions:
         await self._end(committed=True)
 
     async def abort(self) -> None:
-        """Give up what was not sent, and abort."""
+        """Fail what was not sent, and abort."""
         self.machine.need(TxnState.OPEN, TxnState.ABORTABLE, TxnState.ABORTING)
         self.machine.state = TxnState.ABORTING
         self._set_gate()
@@ -178,12 +180,12 @@ class Transactions:
         await self._end(committed=False)
 
     async def leave(self) -> None:
-        """The producer is being closed: an open transaction is aborted."""
+        """The producer is being closed: abort an open transaction."""
         if self.machine.state in {TxnState.OPEN, TxnState.ABORTABLE}:
-            with contextlib.suppress(KafkaError):  # the coordinator will end it in time
+            with contextlib.suppress(KafkaError):  # the coordinator aborts it after its timeout
                 await self.abort()
 
-    # ---- the sender's questions ----
+    # ---- called by the sender ----
 
     def _admits(self, tp: TopicPartition) -> bool:
         if self.machine.admits(tp):
@@ -193,7 +195,7 @@ class Transactions:
         return False
 
     def _batch_failed(self, error: Exception) -> None:
-        """A record of the transaction was given up."""
+        """A record of the transaction has failed."""
         if self.machine.state not in {TxnState.OPEN, TxnState.COMMITTING}:
             return
         self.machine.fail(error)
@@ -276,8 +278,8 @@ class Transactions:
         at_least: int = 0,
         at_most: int = 32767,
     ) -> Message:
-        """Ask a coordinator until it has done it; its error otherwise, which the transaction then
-        has.
+        """Ask a coordinator until it succeeds. Raises its error otherwise, and sets it for the
+        transaction.
         """
         cluster = self._producer.cluster
         failures = 0
@@ -329,8 +331,8 @@ def _added_code(answer: Any) -> int:
 
 
 def _worst(codes: list[int]) -> int:
-    """The first error that trying again does not mend, else the first of all; what was not tried
-    because of another one does not count.
+    """The first error that a retry does not solve, else the first error; partitions that were not
+    tried because of another one do not count.
     """
     bad = [code for code in codes if code != ErrorCode.NONE]
     final = [

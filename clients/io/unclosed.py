@@ -1,15 +1,16 @@
-"""What happens to a client that nobody closed: when it is collected, when its loop ends
-(asyncio.run) and when Python exits, a producer sends what waits, and a consumer leaves its group.
+"""Handles clients that were not closed: when one is garbage collected, when its loop closes
+(asyncio.run) and when Python exits, a producer sends its waiting records, and a consumer leaves its
+group.
 
-A process that is killed, or ends by a signal that Python does not handle (SIGTERM by default), does
-none of it. Neither does a child that was forked: what waits belongs to its parent.
+A process that is killed, or that exits by a signal that Python does not handle (SIGTERM by
+default), does none of this. Neither does a forked child: waiting records belong to its parent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # its own function at exit has to come after ours
+import concurrent.futures.thread  # its own exit function must run after ours
 import logging
 import os
 import threading
@@ -29,11 +30,11 @@ _is_registered = False
 
 
 class Unclosed:
-    """Stands in for a client that may be forgotten; it must not hold the client.
+    """Represents a client that may be left open; it must not have a reference to the client.
 
-    `finish` does what is left to do, and closes; `flush` only sends what waits now. Both end by
-    themselves within `patience_s`. `what` names what the exit waits for. `lost` is called where the
-    loop is closed already.
+    `finish` does the remaining work, and closes; `flush` only sends waiting records. Both return
+    within `patience_s`. `what` names what the exit waits for. `lost` is called if the loop is
+    already closed.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class Unclosed:
         if self._thread is None:
             self._guard = self._until_the_loop_ends()
             with suppress(StopIteration):
-                self._guard.__anext__().send(None)  # it waits in its yield, known to the loop
+                self._guard.__anext__().send(None)  # it waits in its yield, and the loop knows it
         _all.add(self)
         _register()
 
     def closed(self) -> None:
-        """The client was closed by its user."""
+        """The user closed the client."""
         self._over()
         self._collected.detach()
         if self._guard is not None:
@@ -75,7 +76,7 @@ class Unclosed:
                 guard.aclose().send(None)
 
     def begin(self) -> concurrent.futures.Future[None] | None:
-        """Begin to finish on the loop; None where there is nothing to wait for."""
+        """Start to finish on the loop; None if there is nothing to wait for."""
         if self._is_over or os.getpid() != self._pid:
             return None
         if self._loop.is_closed():
@@ -90,7 +91,7 @@ class Unclosed:
         return self._ending
 
     def finish_here(self) -> None:
-        """Finish on a loop that does not run (and is the user's own), at exit."""
+        """Finish at exit, on a loop of the user's that is not running."""
         if self._loop.is_running() or self._loop.is_closed():
             return
         ending = self.begin()
@@ -98,7 +99,7 @@ class Unclosed:
             self._loop.run_until_complete(asyncio.wrap_future(ending, loop=self._loop))
 
     def flush(self) -> concurrent.futures.Future[None] | None:
-        """Begin to send what waits, and stay open: other threads may continue."""
+        """Start to send waiting records, and stay open: other threads may continue."""
         if self._flush is None or self._thread is None or os.getpid() != self._pid:
             return None
         return self._ending or self._scheduled(self._flush)
@@ -120,7 +121,7 @@ class Unclosed:
         _all.discard(self)
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[None]:
-        """asyncio.run closes the generators of its loop, and waits for what they do then."""
+        """asyncio.run closes the generators of its loop, and waits for them."""
         try:
             yield
         finally:
@@ -130,7 +131,7 @@ class Unclosed:
 
 
 def _register() -> None:
-    """After the first LoopThread, so that loops end after this."""
+    """Registered after the first LoopThread, so that loops stop after this."""
     global _is_registered
     if not _is_registered:
         _is_registered = True
@@ -139,12 +140,12 @@ def _register() -> None:
 
 
 def _flush_all() -> None:
-    """Before Python waits for its threads: executors, which resolve names, still work."""
+    """Runs before Python waits for its threads: executors, which resolve names, still work."""
     _wait([(each, each.flush()) for each in list(_all)])
 
 
 def _finish_all() -> None:
-    """After the last thread that may have used a client."""
+    """Runs after the last thread that may have used a client."""
     for each in list(_all):
         each.finish_here()
     _wait([(each, each.begin()) for each in list(_all)])
@@ -158,7 +159,7 @@ def _wait(begun: list[tuple[Unclosed, concurrent.futures.Future[None] | None]]) 
     _, late = concurrent.futures.wait(waited, SILENT_S)
     if late:
         whats = ", ".join(sorted({waited[future].what for future in late}))
-        _log.warning("the exit waits for %s, for up to %.0f s", whats, patience_s)
+        _log.warning("exit waits for %s, for up to %.0f s", whats, patience_s)
         _, late = concurrent.futures.wait(late, patience_s)
     for future in late:
         future.cancel()

@@ -1,7 +1,7 @@
 """Copying topics from any Kafka to kstore with equal offsets (KIP-391).
 
-`Replicator` is the whole; `copying` moves records, `topics` makes and configures topics, `groups`
-takes committed offsets along. What is decided without I/O is in kstore.clients.core.replication.
+`Replicator` is the entry point; `copying` copies records, `topics` creates and configures topics,
+`groups` copies committed offsets. kstore.clients.core.replication decides without I/O.
 
 May import: kstore.clients.core, kstore.clients.io, kstore.config.client, kstore.errors,
     kstore.protocol, kstore.record, kstore.types.

@@ -1,8 +1,8 @@
-"""Moves records: for every partition it learns where the target ends, fetches from there, and
-writes what came at its own offsets. What a partition needs next is in its PartitionCopy.
+"""Copies records: for every partition it looks up where the target ends, fetches from there, and
+writes the records at their offsets. PartitionCopy decides the next step of a partition.
 
-One fetch is under way per broker of the source, one piece per partition of the target; pieces that
-are ready together go in one request.
+There is one outstanding fetch per broker of the source, and one piece in flight per partition of
+the target. Pieces that are ready at the same time share a request.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ if TYPE_CHECKING:
 __all__ = ["Copier"]
 
 FETCH_WAIT_MS = 250
-BUSY_FETCH_WAIT_MS = 5  # while others of the broker have no room, a fetch may not hold them up
+BUSY_FETCH_WAIT_MS = 5  # while others of the broker have no room
 FIRST_PAUSE_MS, MAX_PAUSE_MS = 50, 2_000
 LONG_PAUSE_MS, MAX_LONG_PAUSE_MS = 1_000, 60_000
-AHEAD_TRIES = 8  # a source whose leader changed may tell an old end for a while
+AHEAD_TRIES = 8  # a source whose leader changed may report an old end for a while
 TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 
 
 class Copier:
-    """Runs until it is cancelled. Partitions are added and dropped at any time."""
+    """Runs until it is cancelled. Partitions can be added and dropped at any time."""
 
     exact = False
     is_patient = False
-    """Whether a partition is tried again after every error of a broker, since the copy has no end;
-    else only after those that brokers call retriable.
+    """Whether a partition is retried after every error of a broker, because the copy runs forever;
+    otherwise only after retriable errors.
     """
     groups_batches = False
-    """Whether the target takes several batches of a partition at a time."""
+    """Whether the target accepts several batches of a partition per request."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class Copier:
     ) -> None:
         self.copies: dict[TopicPartition, PartitionCopy] = {}
         self.changed = asyncio.Event()
-        """Set when any partition has come further."""
+        """Set when any partition has made progress."""
         self._source, self._target = source, target
         self._options, self._report = options, report
         self._isolation = int(options.isolation_level == "read_committed" and not self.exact)
         self._limit = RateLimit(options.rate_limit)
         self._touched: dict[PartitionCopy, None] = {}
-        self._busy: set[PartitionCopy] = set()  # something is asked of the target
-        self._resting: set[PartitionCopy] = set()  # after an error: nothing is asked at all
+        self._busy: set[PartitionCopy] = set()  # a request to the target is outstanding
+        self._resting: set[PartitionCopy] = set()  # after an error: no requests
         self._ids: dict[str, UUID] = {}
         self._failures: dict[PartitionCopy, int] = {}
         self._ahead: dict[PartitionCopy, int] = {}
@@ -96,7 +96,7 @@ class Copier:
     # ---- partitions ----
 
     def add(self, tp: TopicPartition) -> None:
-        """Copy this one too."""
+        """Also copy this partition."""
         if tp not in self.copies:
             self._ids.setdefault(tp.topic, self._source.view.topic_id(tp.topic))
             copy = self.copies[tp] = self._copy_of(tp)
@@ -106,7 +106,7 @@ class Copier:
         return PartitionCopy(tp)
 
     def stop(self, tp: TopicPartition, problem: Exception) -> None:
-        """Give a partition up, and tell why."""
+        """Fail a partition, and report why."""
         copy = self.copies[tp]
         if copy.step != Step.STOPPED:
             copy.stop(problem)
@@ -114,14 +114,14 @@ class Copier:
         self.changed.set()
 
     async def source_end(self, tp: TopicPartition) -> int:
-        """Up to where the source can be read now, by the isolation level."""
+        """The end of what can be read from the source now, with the isolation level."""
         epoch = self._source.view.leader_epoch(tp)
         return await end_of(self._source, tp, epoch, LATEST, self._isolation)
 
     # ---- the loop ----
 
     async def run(self) -> None:
-        """Work until cancelled; what is under way is dropped then, which harms nothing."""
+        """Run until cancelled. Outstanding requests are dropped then, which is safe."""
         try:
             while self._broken is None:
                 await self._work.wait()
@@ -146,7 +146,7 @@ class Copier:
         self._work.set()
 
     def _begin(self, *, may_send: bool) -> None:
-        """Begin what the touched partitions need."""
+        """Start the next steps of the changed partitions."""
         ready: dict[int, list[PartitionCopy]] = {}
         touched, self._touched = self._touched, {}
         for copy in touched:
@@ -185,11 +185,11 @@ class Copier:
             self._work.set()
             self.changed.set()
 
-    # ---- trouble ----
+    # ---- errors ----
 
     def _rest(self, copy: PartitionCopy, error: KafkaError) -> None:
-        """A retriable error: try again after a pause. Others end the partition's copy, unless it is
-        one without an end.
+        """A retriable error: retry after a pause. Other errors end the partition's copy, unless the
+        copy runs forever.
         """
         is_passing = error.retriable or error.code == ErrorCode.OFFSET_OUT_OF_RANGE
         said = f"{copy.tp} at offset {copy.position}"
@@ -236,15 +236,15 @@ class Copier:
         else:
             self._rested(copy)
 
-    # ---- where the target stands ----
+    # ---- the target's end ----
 
     async def _locate(self, copy: PartitionCopy) -> None:
         epoch = self._target.view.partition(copy.tp).leader_epoch
         copy.located(await end_of(self._target, copy.tp, epoch, LATEST), epoch)
 
     async def _check(self, copy: PartitionCopy) -> None:
-        """That the target's last record is the source's of the same offset; where one of them has
-        none there (deleted, compacted), nothing can be said.
+        """Check that the target's last record equals the source's record at the same offset. If one
+        of them has no record there (deleted, compacted), nothing can be checked.
         """
         tp, last = copy.tp, copy.position - 1
         if last < 0:
@@ -259,14 +259,14 @@ class Copier:
                 ours = None
             if ours is not None and not _same(ours, theirs):
                 raise ReplicationError(
-                    f"{tp}: offset {last} holds another record in the target than in the source: "
-                    "another program has written there, or it is a copy of another topic; nothing "
+                    f"{tp}: offset {last} has another record in the target than in the source: "
+                    "another program has written to it, or it is a copy of another topic; nothing "
                     "was changed"
                 )
         copy.checked()
 
     async def _readable(self, copy: PartitionCopy, offset: int) -> Record | None:
-        """The target's record at an offset, once all in-sync replicas have it."""
+        """The target's record at an offset, when all in-sync replicas have it."""
         failures = 0
         while True:
             try:
@@ -278,7 +278,7 @@ class Copier:
             failures += 1
             await asyncio.sleep(_pause_s(failures))
 
-    # ---- reading ----
+    # ---- reads ----
 
     def _fetch_from(self, copy: PartitionCopy) -> None:
         node = _leader(self._source, copy.tp)
@@ -309,7 +309,7 @@ class Copier:
                     self._rest(copy, error)
 
     def _hungry(self, node: int) -> tuple[list[PartitionCopy], bool]:
-        """Who has room for more from this broker, and whether somebody has not."""
+        """The partitions of this broker that have room for more, and whether some do not."""
         mine = [
             copy
             for copy in self.copies.values()
@@ -325,7 +325,7 @@ class Copier:
         return chosen, len(chosen) < len(mine)
 
     def _is_the_same(self, copy: PartitionCopy) -> bool:
-        """Whether the source's topic is the one that the copy began with."""
+        """Whether the source's topic is the one that the copy started with."""
         topic = copy.tp.topic
         if self._source.view.topic_id(topic) == self._ids[topic]:
             return True
@@ -352,7 +352,7 @@ class Copier:
 
     async def _take(self, copy: PartitionCopy, row: PartitionData) -> None:
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._resting.add(copy)  # now, for the next fetch is about to be put together
+            self._resting.add(copy)  # now, because the next fetch is about to be built
             self._spawn(self._at_source(copy, self._out_of_range(copy)))
             return
         if row.error_code:
@@ -375,14 +375,14 @@ class Copier:
         self.changed.set()
 
     async def _plan(self, copy: PartitionCopy, row: PartitionData) -> Plan:
-        """What is to be written of an answer. InvalidBatchError for one that is damaged."""
+        """The pieces of a response. Raises InvalidBatchError for a damaged one."""
         aborted = [(t.producer_id, t.first_offset) for t in row.aborted_transactions or ()]
         data = row.records or b""
         plan = plan_pieces(data, copy.fetch_offset, aborted if self._isolation else None)
         return plan._replace(pieces=list(grouped(plan.pieces))) if self.groups_batches else plan
 
     async def _out_of_range(self, copy: PartitionCopy) -> None:
-        """The source does not have the offset: it begins later, or ends before it."""
+        """The source does not have the offset: its log starts after it, or ends before it."""
         tp, at = copy.tp, copy.fetch_offset
         epoch = self._source.view.partition(tp).leader_epoch
         start = await end_of(self._source, tp, epoch, EARLIEST)
@@ -394,12 +394,12 @@ class Copier:
         if at > end and tries >= AHEAD_TRIES:
             raise ReplicationError(
                 f"{tp}: the target has offsets up to {at}, the source ends at {end}: the target is "
-                "no copy of this source, or the source has lost records; nothing was changed"
+                "not a copy of this source, or the source has lost records; nothing was changed"
             )
         raise OffsetOutOfRangeError(f"{tp}: offset {at} is behind the source's end {end}")
 
     def _lost(self, copy: PartitionCopy, start: int) -> None:
-        """The source's log start offset has passed what was wanted."""
+        """The source's log start offset has passed the offset to fetch."""
         tp, at = copy.tp, copy.fetch_offset
         if at > 0:
             said = (
@@ -407,13 +407,13 @@ class Copier:
             )
             if self._options.on_loss == "fail":
                 raise ReplicationError(f"{said}; --on-loss=skip continues at {start}")
-            self._report(Event("loss", f"{said}; going on at {start}", tp, at))
+            self._report(Event("loss", f"{said}; continuing at {start}", tp, at))
         copy.skip_to(start)
 
-    # ---- writing ----
+    # ---- writes ----
 
     def _send(self, node: int, copies: Iterable[PartitionCopy]) -> None:
-        """Write what these partitions of one broker have ready, in as few requests as fit."""
+        """Write the pieces that are ready for one broker, in as few requests as possible."""
         if node < 0:
             self._target.want_refresh()
             for copy in copies:
@@ -468,7 +468,7 @@ class Copier:
 
 
 def _leader(cluster: ClusterClient, tp: TopicPartition) -> int:
-    """The broker id of a partition's leader as far as it is known, else -1."""
+    """The broker id of a partition's leader, -1 if unknown."""
     topic = cluster.view.topics.get(tp.topic)
     if topic is None or tp.partition >= len(topic.partitions):
         return -1
@@ -481,7 +481,7 @@ def _pause_s(failures: int) -> float:
 
 
 def _long_pause_s(failures: int) -> float:
-    """After an error that somebody has to mend."""
+    """After an error that a person must fix."""
     return pause_ms(failures, LONG_PAUSE_MS, MAX_LONG_PAUSE_MS, random.random()) / 1000
 
 

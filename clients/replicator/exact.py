@@ -1,9 +1,9 @@
-"""Copies logs as they are (`kstore replicate --exact`): batch by batch and byte by byte, with
+"""Makes exact copies of logs (`kstore replicate --exact`): batch by batch and byte for byte, with
 producer ids, transaction markers and leader epochs.
 
-Before it writes, the target's leaders get leader epochs above the source's, so that no epoch of the
-target is ever one of the source's, and the target's brokers leave the source's producer ids to it.
-Whenever the source has another leader, what the copy has last is looked for there once more.
+Before it writes, the target's leaders get leader epochs above the source's, so that the target and
+the source never use the same epoch, and the target's brokers stop using the source's producer ids.
+When the source has a new leader, it is checked again that the source has the copy's last batch.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class ExactCopier(Copier):
 
     exact = True
     topics: TopicCopier
-    """Set by who makes it; the target's topics."""
+    """The target's topics; the creator sets it."""
     _least_id = 0
-    """Ids from here on are the target's own."""
+    """Producer ids from here on belong to the target."""
     _asked: frozenset[int] = frozenset()
     """The target's brokers that know it."""
 
     def _copy_of(self, tp: TopicPartition) -> PartitionCopy:
         return ExactCopy(tp)
 
-    # ---- the target's leaders and ids ----
+    # ---- leaders and producer ids of the target ----
 
     async def _locate(self, copy: PartitionCopy) -> None:
         assert isinstance(copy, ExactCopy)
@@ -67,8 +67,8 @@ class ExactCopier(Copier):
             await super()._locate(copy)
 
     async def reserve_ids(self, seen: int = 0) -> None:
-        """Have no broker of the target give out a producer id that is not above all of the source's
-        that were seen.
+        """Make all brokers of the target use only producer ids above all of the source's that were
+        seen.
         """
         least = max(self._least_id, (seen // IDS_PER_CLUSTER + 1) * IDS_PER_CLUSTER)
         if least > self._least_id:
@@ -79,10 +79,12 @@ class ExactCopier(Copier):
         self._least_id = least
         self._asked = brokers
 
-    # ---- what the copy has ----
+    # ---- checks of the copy ----
 
     async def check_all(self) -> None:
-        """Compare all copies' last batches with the source's. KafkaError, ReplicationError."""
+        """Compare the last batches of all copies with the source's. Raises KafkaError or
+        ReplicationError.
+        """
         for copy in list(self.copies.values()):
             while copy.step in (Step.LOCATE, Step.CHECK):
                 await asyncio.sleep(LOOK_AGAIN_S)
@@ -101,14 +103,14 @@ class ExactCopier(Copier):
             return
         mine = header_of(theirs)
         ours = None
-        with suppress(OffsetOutOfRangeError):  # it is deleted there, or lost: the epochs tell
+        with suppress(OffsetOutOfRangeError):  # deleted there, or lost: the epochs tell
             ours = await batch_at(self._source, tp, last, copy.source_epoch)
         if ours is not None and ours.base_offset <= last and unlike(header_of(ours), mine):
             raise ReplicationError(
                 f"{tp}: the batch at offset {last} is another one in the target (offsets "
                 f"{mine.base_offset} to {mine.last_offset}, leader epoch {mine.leader_epoch}) than "
                 f"in the source ({ours.base_offset} to {ours.last_offset}, leader epoch "
-                f"{ours.leader_epoch}): it is no copy of this topic, or the source has lost "
+                f"{ours.leader_epoch}): it is not a copy of this topic, or the source has lost "
                 "records; nothing was changed"
             )
         if mine.leader_epoch >= 0:
@@ -127,7 +129,7 @@ class ExactCopier(Copier):
         )
 
     async def _last_batch(self, copy: PartitionCopy) -> BatchView | None:
-        """The copy's last batch, once all in-sync replicas have it; None where it has none."""
+        """The copy's last batch, when all in-sync replicas have it; None if it has none."""
         while copy.position > 0:
             last = copy.position - 1
             with suppress(OffsetOutOfRangeError):
@@ -138,7 +140,7 @@ class ExactCopier(Copier):
             return None
         return None
 
-    # ---- reading ----
+    # ---- reads ----
 
     def _is_the_same(self, copy: PartitionCopy) -> bool:
         if not super()._is_the_same(copy):
@@ -161,13 +163,13 @@ class ExactCopier(Copier):
         return found.plan
 
     async def _delete_before(self, copy: ExactCopy, start: int) -> None:
-        """The source has deleted what lies before this offset."""
+        """The source has deleted the records before this offset."""
         code = await delete_before(self._target, copy.tp, start)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return  # the high watermark is on its way
+            return  # the high watermark is behind
         if code != ErrorCode.NONE and error_for(code).retriable:
             self._target.want_refresh()
-            return  # the next answer of the source asks for it again
+            return  # the next response of the source triggers it again
         copy.log_start = start
         if code != ErrorCode.NONE:
             said = f"{copy.tp}: the copy keeps offsets below {start}: {error_for(code)}"

@@ -1,5 +1,5 @@
-"""The requests that an exact copy needs beside those of every copy: leader epochs, producer ids,
-deletions. The fields of kstore's own are described in docs/protocol-extensions.md.
+"""The additional requests of an exact copy: leader epochs, producer ids, deletions.
+docs/protocol-extensions.md describes kstore's own fields.
 """
 
 from __future__ import annotations
@@ -44,18 +44,20 @@ __all__ = [
 ]
 
 IDS_PER_CLUSTER = 1 << 40
-"""More than a cluster ever gives out; a copy of a copy begins at the next multiple."""
+"""More than a cluster ever uses; a copy of a copy starts at the next multiple."""
 
 
 class EpochEnd(NamedTuple):
-    """The largest leader epoch up to the one asked for, and where it ends; -1: unknown."""
+    """The largest leader epoch that is not above the requested one, and its end; -1: unknown."""
 
     leader_epoch: int
     end_offset: int
 
 
 async def raise_leader_epoch(cluster: ClusterClient, tp: TopicPartition, least: int) -> None:
-    """Have the partition's leader continue in an epoch that is at least so large. KafkaError."""
+    """Make the partition's leader continue in an epoch that is at least so large. Raises
+    KafkaError.
+    """
     row = TopicPartitions(topic=tp.topic, partitions=[tp.partition], least_leader_epochs=[least])
     timeout_ms = cluster.settings["request.timeout.ms"]
     request = ElectLeadersRequest(topic_partitions=[row], timeout_ms=timeout_ms)
@@ -71,7 +73,7 @@ async def raise_leader_epoch(cluster: ClusterClient, tp: TopicPartition, least: 
 
 
 async def reserve_ids(cluster: ClusterClient, node: int, least: int) -> None:
-    """Have a broker give out no producer id below this. KafkaError."""
+    """Make a broker use no producer id below this. Raises KafkaError."""
     request = InitProducerIdRequest(transactional_id=None, least_producer_id=least)
     answer = cast(InitProducerIdResponse, await cluster.ask(node, request, at_least=2))
     if answer.error_code:
@@ -81,7 +83,7 @@ async def reserve_ids(cluster: ClusterClient, node: int, least: int) -> None:
 async def end_of_epoch(
     cluster: ClusterClient, tp: TopicPartition, current_epoch: int, epoch: int
 ) -> EpochEnd:
-    """Where a leader epoch ends in the partition's log. KafkaError."""
+    """The end of a leader epoch in the partition's log. Raises KafkaError."""
     row = OffsetForLeaderPartition(
         partition=tp.partition, current_leader_epoch=current_epoch, leader_epoch=epoch
     )
@@ -95,7 +97,7 @@ async def end_of_epoch(
 
 
 async def delete_before(cluster: ClusterClient, tp: TopicPartition, offset: int) -> int:
-    """Have the log begin at an offset; an error code."""
+    """Move the log start offset to an offset; returns the error code."""
     row = DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
     topic = DeleteRecordsTopic(name=tp.topic, partitions=[row])
     timeout_ms = cluster.settings["request.timeout.ms"]
@@ -107,7 +109,7 @@ async def delete_before(cluster: ClusterClient, tp: TopicPartition, offset: int)
 async def batch_at(
     cluster: ClusterClient, tp: TopicPartition, offset: int, epoch: int, *, wait_ms: int = 0
 ) -> BatchView | None:
-    """The first batch that ends at or behind an offset; None where none is readable. KafkaError."""
+    """The first batch that ends at or after an offset; None if there is none. Raises KafkaError."""
     rows = await fetch(
         cluster,
         cluster.view.leader(tp),

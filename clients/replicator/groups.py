@@ -1,11 +1,10 @@
-"""Takes committed offsets along, so that a group which moves to the target continues at the right
-record.
+"""Copies committed offsets, so that a group that moves to the target continues at the right record.
 
-Offsets are equal in both clusters, but epochs are not: leader epochs are left out unless the copy
-is exact, partition epochs always. A commit is written up to where the target's log ends (behind it
-a consumer would be out of range) and follows as the log grows. The target's own commits are never
-taken back: a group that has read on there keeps its place, and one that has members there is left
-alone.
+Offsets are equal in both clusters, but epochs are not: leader epochs are omitted unless the copy is
+exact, partition epochs always. A commit is limited to the end of the target's log (after it a
+consumer would be out of range) and advances as the log grows. The target's own commits are never
+moved back: a group that has read further there keeps its position, and a group with members there
+is not changed.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupCopier", "offsets_to_commit"]
 
-MANY_GROUPS = 8  # the version of OffsetFetch from which on groups are a list
+MANY_GROUPS = 8  # the first version of OffsetFetch with a list of groups
 BY_NAME = 9  # the last versions that name topics, which both requests have
 SHARE = "share"  # groups without committed offsets
 Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -51,7 +50,9 @@ def offsets_to_commit(
     target: Mapping[TopicPartition, OffsetAndMetadata],
     log_ends: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """What to commit in the target; `log_ends` are its log end offsets, by copied partition."""
+    """The offsets to commit in the target; `log_ends` are its log end offsets, by copied
+    partition.
+    """
     found: Offsets = {}
     for tp, committed in source.items():
         if tp not in log_ends:
@@ -65,7 +66,7 @@ def offsets_to_commit(
 
 
 class GroupCopier:
-    """`sync` looks at all groups once."""
+    """`sync` checks all groups once."""
 
     def __init__(
         self,
@@ -78,10 +79,10 @@ class GroupCopier:
         self._options, self._report = options, report
         self._active: set[str] = set()
         self.copied: dict[str, int] = {}
-        """Groups, and of how many partitions the offsets were written so far."""
+        """The groups, and the number of partitions whose offsets were written so far."""
 
     async def sync(self, log_ends: Mapping[TopicPartition, int]) -> None:
-        """Copy the offsets of all groups that are asked for."""
+        """Copy the offsets of all selected groups."""
         for group in await self._groups():
             ours = await self._offsets(self._source, group)
             if not any(tp in log_ends for tp in ours):
@@ -117,7 +118,7 @@ class GroupCopier:
             raise
 
     async def _offsets(self, cluster: ClusterClient, group: str) -> Offsets:
-        """A group's committed offsets; those of open transactions do not count yet."""
+        """A group's committed offsets; offsets of open transactions do not count yet."""
         node = await cluster.coordinator(GROUP, group)
         versions = (await cluster.connection(node)).versions
         if versions.choose(OffsetFetchRequest.API_KEY, at_most=BY_NAME) >= MANY_GROUPS:
@@ -156,7 +157,7 @@ class GroupCopier:
         if codes & HAS_MEMBERS:
             if group not in self._active:
                 self._active.add(group)
-                said = f"group {group} has members in the target: its offsets are left to them"
+                said = f"group {group} has members in the target: its offsets are not changed"
                 self._report(Event("group", said))
             return
         self._active.discard(group)

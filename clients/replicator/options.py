@@ -1,4 +1,4 @@
-"""What a replicator is asked to do, what it tells, and how it fails."""
+"""The options of a replicator, its events, and its errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Event", "ReplicationError", "ReplicationOptions", "Report", "names_p
 
 
 class ReplicationError(Exception):
-    """What can't be copied, and why: the text names topic, partition and offset."""
+    """Something can't be copied; the message names topic, partition and offset, and says why."""
 
 
 class Event(NamedTuple):
-    """Something worth telling. `kind`: topic, config, partition, group, loss, trouble, failed, and
-    of a switch fenced, waiting, switched.
+    """Something to report. `kind`: topic, config, partition, group, loss, trouble, failed, and of a
+    switch fenced, waiting, switched.
     """
 
     kind: str
@@ -31,7 +31,7 @@ Report = Callable[[Event], None]
 
 
 def names_pattern(names: Collection[str], *, regex: bool) -> re.Pattern[str]:
-    """A pattern that matches the names given, or any of the regular expressions, wholly."""
+    """A pattern that matches the whole names, or any of the regular expressions."""
     parts = names if regex else [re.escape(name) for name in names]
     try:
         return re.compile("|".join(f"(?:{part})" for part in parts))
@@ -46,24 +46,24 @@ class ReplicationOptions:
     topics: re.Pattern[str]
     groups: re.Pattern[str] | None = None
     isolation_level: str = "read_committed"
-    """Or read_uncommitted: aborted records too."""
+    """read_committed, or read_uncommitted: aborted records too."""
     exact: bool = False
-    """Logs as they are: markers, producers and leader epochs too; the copy takes nothing else."""
+    """Exact copies: also markers, producers and leader epochs; the copy refuses other writes."""
     fence_source: bool = False
-    """At a switch, have the source refuse producers; it has to be kstore."""
+    """At a switch, make the source refuse producers; it must be kstore."""
     on_loss: str = "fail"
-    """fail or skip, where the source has deleted records that the target does not have."""
+    """fail or skip, if the source has deleted records that the target does not have."""
     replication_factor: int = -1
     copy_configs: bool = True
     excluded_configs: frozenset[str] = field(default_factory=frozenset)
     rate_limit: float | None = None
     """Bytes per second."""
     sync_interval_ms: int = 10_000
-    """How often topics, configs and committed offsets are looked at."""
+    """How often topics, configs and committed offsets are checked."""
     buffer_bytes: int = 64 << 20
-    """How much may be fetched and not written yet, in all."""
+    """The maximum of data that is fetched and not written yet, in total."""
     partition_buffer_bytes: int = 4 << 20
     fetch_bytes: int = 8 << 20
-    """How much one fetch may bring."""
+    """The maximum size of a fetch."""
     request_bytes: int = 8 << 20
-    """How much one Produce may carry."""
+    """The maximum size of a Produce request."""

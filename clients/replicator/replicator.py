@@ -1,7 +1,7 @@
-"""The replicator: two clusters, and what keeps the second a copy of the first.
+"""The replicator: keeps one cluster a copy of another.
 
-It keeps no state of its own. Where to continue is the target's log end offset, whoever wrote it, so
-it may be killed and started again at any time, and two may run at once.
+It keeps no state of its own. It continues at the target's log end offset, whoever wrote it, so it
+can be killed and started again at any time, and two may run at once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ __all__ = ["NEEDED", "Progress", "Replicator", "first_of", "until_copied"]
 
 NEEDED = ("kstore.kip391", "kstore.kip359")
 EXACT = "kstore.exact"
-"""Batches as they are; and several of a partition at a time."""
+"""The feature of exact copies, and of several batches of a partition per request."""
 CATCH_UP_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the copy is; `lag` counts offsets of the source that the target has not reached."""
+    """The progress of the copy; `lag` counts offsets of the source that the target has not
+    reached.
+    """
 
     partitions: int
     failed: int
@@ -64,7 +66,7 @@ class Replicator:
     ) -> None:
         self._options = options
         self._report: Report = report or (lambda event: None)
-        # As a consumer's and an admin client's: no other settings of theirs matter here.
+        # A consumer and an admin client read these settings; no others matter here.
         self._source = ClusterClient(client_settings("consumer", source, {}))
         self._target = ClusterClient(client_settings("admin", target, {}))
         self._copier: Copier | None = None
@@ -72,15 +74,15 @@ class Replicator:
         self._groups = GroupCopier(self._source, self._target, options, self._report)
         self._topics = TopicCopier(self._source, self._target, options, self._report)
 
-    # ---- running ----
+    # ---- run ----
 
     async def run(self, *, until_caught_up: bool = False, switch: bool = False) -> None:
-        """Copy until cancelled; or until what the source had at the start is in the target, with
-        the groups' offsets of then. ``switch``: until an exact copy is the same as its source, to
-        which nobody writes any more, and takes records of its own.
+        """Copy until cancelled; or until the target has what the source had at the start, with the
+        groups' offsets of that time. ``switch``: until an exact copy is equal to its source, which
+        has no more writers, and accepts records of its own.
 
-        Raises ReplicationError where the whole can't continue, and at the end of a run until caught
-        up where a partition failed.
+        Raises ReplicationError if the copy can't continue, and at the end of a run until caught up
+        if a partition failed.
         """
         try:
             await self._meet()
@@ -99,7 +101,7 @@ class Replicator:
             await self._target.close()
 
     def progress(self) -> Progress:
-        """How far it is now."""
+        """The progress now."""
         copies = [] if self._copier is None else list(self._copier.copies.values())
         return Progress(
             partitions=len(copies),
@@ -111,16 +113,16 @@ class Replicator:
         )
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The target's log end offset per partition, as far as it is known."""
+        """The target's log end offset per partition, if known."""
         copies = {} if self._copier is None else self._copier.copies
         return {tp: copy.position for tp, copy in copies.items() if copy.position >= 0}
 
     @property
     def group_offsets(self) -> int:
-        """How many committed offsets were written to the target."""
+        """The number of committed offsets that were written to the target."""
         return sum(self._groups.copied.values())
 
-    # ---- the parts ----
+    # ---- parts ----
 
     @property
     def _needed(self) -> tuple[str, ...]:
@@ -135,7 +137,7 @@ class Replicator:
         return copier
 
     async def _meet(self) -> None:
-        """Both clusters answer, are not the same, and the target takes given offsets."""
+        """Check that both clusters answer, differ, and that the target accepts given offsets."""
         for cluster in (self._source, self._target):
             timeout_ms = cluster.settings["default.api.timeout.ms"]
             await cluster.retrying(partial(cluster.refresh, []), timeout_ms)
@@ -148,12 +150,12 @@ class Replicator:
             if EXACT not in there.versions.features:
                 raise ReplicationError(
                     f"the source at {there.address} can't be fenced: only kstore refuses "
-                    "producers; stop them, and leave --fence-source out"
+                    "producers; stop them, and omit --fence-source"
                 )
         if missing:
             raise ReplicationError(
-                f"the target at {connection.address} takes no records at given offsets "
-                f"(it lacks {' and '.join(missing)}): it has to be kstore"
+                f"the target at {connection.address} does not accept records at given offsets "
+                f"(it lacks {' and '.join(missing)}): it must be kstore"
             )
         source, target = self._source.view.cluster_id, self._target.view.cluster_id
         if source and source == target:
@@ -165,14 +167,14 @@ class Replicator:
         for tp in found:
             copier.add(tp)
         for tp in copier.copies.keys() - set(found):
-            copier.stop(tp, ReplicationError(f"{tp} is not in the source any more"))
+            copier.stop(tp, ReplicationError(f"{tp} is no longer in the source"))
 
     async def _sync_groups(self) -> None:
         timeout_ms = self._source.settings["default.api.timeout.ms"]
         await self._source.retrying(lambda: self._groups.sync(self.positions()), timeout_ms)
 
     async def _keep_up(self, copier: Copier) -> None:
-        """Follow topics, configs and groups forever; trouble is told, and does not end it."""
+        """Follow topics, configs and groups forever; errors are reported, and do not end it."""
         while True:
             await asyncio.sleep(self._options.sync_interval_ms / 1000)
             try:
@@ -194,7 +196,9 @@ class Replicator:
             raise ReplicationError(f"{len(failed)} partitions failed, the first: {failed[0]}")
 
     async def _switch(self, copier: Copier) -> None:
-        """End a copy, once the source rests; then the target's topics are topics like others."""
+        """Finish a copy when the source has no more writers; then the target's topics are ordinary
+        topics.
+        """
         if not isinstance(copier, ExactCopier):
             raise ReplicationError("only an exact copy can be switched")
         await self._catch_up(copier)
@@ -206,12 +210,12 @@ class Replicator:
         await self._sync_groups()
         await switch.finish(ends)
         for name in sorted({tp.topic for tp in ends}):
-            self._report(Event("switched", f"topic {name} takes records now"))
+            self._report(Event("switched", f"topic {name} accepts records now"))
 
 
 async def until_copied(copier: Copier, ends: Mapping[TopicPartition, int]) -> None:
-    """Until the target has what the source has below these offsets, but for partitions that were
-    given up.
+    """Wait until the target has what the source has below these offsets, except in failed
+    partitions.
     """
     copies = copier.copies
     while True:
@@ -236,7 +240,7 @@ def _lag(copy: PartitionCopy) -> int:
 
 
 async def first_of(*tasks: asyncio.Task[None]) -> None:
-    """Until one of them ends; the others are cancelled, and its error raised."""
+    """Wait until one of them is done; the others are cancelled, and its error is raised."""
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

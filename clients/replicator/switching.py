@@ -1,5 +1,5 @@
-"""The planned switch from a source to its exact copy: when nobody writes to the source any more and
-no transaction is open, the copy is compared with it and takes records of its own from then on.
+"""The planned switch from a source to its exact copy: when the source has no more writers and no
+open transaction, the copy is compared with it, and accepts records of its own from then on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Ends", "Switch"]
 
 PAUSE_S = 0.2
-SAID_AFTER = 25  # looks
+SAID_AFTER = 25  # checks
 Ends = Mapping[TopicPartition, int]
 
 
@@ -44,8 +44,8 @@ class Switch:
         self._timeout_ms: int = source.settings["default.api.timeout.ms"]
 
     async def check_earlier(self) -> None:
-        """Topics that an earlier run has switched, before it was killed: that the source had no
-        records since. ReplicationError where it had.
+        """Check topics that an earlier run had switched before it was killed: the source must not
+        have newer records. Raises ReplicationError if it has.
         """
         for name in self._topics.passed_over:
             for row in self._source.view.topics[name].partitions:
@@ -56,11 +56,11 @@ class Switch:
             self._report(Event("switched", said))
 
     async def _check_earlier(self, tp: TopicPartition) -> None:
-        """The batch with which the source ends is in the copy."""
+        """Whether the copy has the source's last batch."""
         epoch = self._source.view.leader_epoch(tp)
         end = await _end_of(self._source, tp, 0)
         if end == 0 or end == await end_of(self._source, tp, epoch, EARLIEST):
-            return  # nothing is left to be compared
+            return  # nothing is left to compare
         has_all = await _end_of(self._target, tp, 0) >= end
         if has_all:
             ours = await batch_at(self._source, tp, end - 1, epoch)
@@ -73,23 +73,25 @@ class Switch:
             if ours is None or theirs is None:
                 raise OffsetNotAvailableError(f"{tp}: offset {end - 1} is not committed yet")
             if max(ours.base_offset, theirs.base_offset) >= end:
-                return  # compacted away, there or here: nothing is left to be compared
+                return  # compacted away, there or here: nothing is left to compare
             has_all = not unlike(header_of(ours), header_of(theirs))
         if not has_all:
             raise ReplicationError(
                 f"{tp}: an earlier run has switched the topic, then the source has had records: "
-                f"offset {end - 1} of the source is not in the copy, which takes records now"
+                f"offset {end - 1} of the source is not in the copy, which accepts records now"
             )
 
     async def fence(self) -> None:
-        """Have the source's topics refuse producers; the markers of open transactions are taken."""
+        """Make the source's topics refuse producers; markers of open transactions are still
+        accepted.
+        """
         for name in self._names():
             await self._topics.set_mirror(self._source, name, on=True)
             self._report(Event("fenced", f"topic {name} of the source refuses producers"))
 
     async def until_at_rest(self) -> Ends:
-        """Until the copy has all of the source, which has no open transaction and has not grown
-        between two looks; where the partitions end.
+        """Wait until the copy has the whole source, which has no open transaction and has not grown
+        between two checks; returns the partitions' end offsets.
         """
         before: Ends | None = None
         looks = 0
@@ -121,8 +123,8 @@ class Switch:
         self._report(Event("waiting", why))
 
     async def finish(self, ends: Ends) -> None:
-        """Compare the copy with the source, and let the target's topics take records. Raises
-        ReplicationError where they differ, or if the source has grown meanwhile.
+        """Compare the copy with the source, and make the target's topics accept records. Raises
+        ReplicationError if they differ, or if the source has grown meanwhile.
         """
         copied = await self._ends(self._target, 0)
         for tp, end in ends.items():
@@ -139,7 +141,7 @@ class Switch:
             if end != ends[tp]:
                 raise ReplicationError(
                     f"{tp}: a producer wrote to the source during the switch: offsets "
-                    f"{ends[tp]} to {end - 1} are not in the copy, which takes records now"
+                    f"{ends[tp]} to {end - 1} are not in the copy, which accepts records now"
                 )
 
     def _names(self) -> list[str]:

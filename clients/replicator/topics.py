@@ -1,6 +1,6 @@
-"""Makes the target's topics what the source's are: creates them, adds partitions, sets configs.
+"""Makes the target's topics equal to the source's: creates them, adds partitions, sets configs.
 
-Nothing is ever deleted or made smaller in the target.
+Nothing is ever deleted or reduced in the target.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ TOPIC = 2
 SET_ON_TOPIC = 1
 SET, DELETE = 0, 1
 TIMESTAMP_TYPE = "message.timestamp.type"
-# About brokers of one cluster, which the other has not.
+# Configs about brokers of the source, which the target does not have.
 NEVER = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
 MIRROR, LEAST_ID = "kstore.mirror", "kstore.least.producer.id"
-"""The target's alone: the topic is an exact copy, and takes nothing else; and which producer ids
-are never the source's.
+"""Configs of the target only: the topic is an exact copy and refuses other writes; and which
+producer ids the source never uses.
 """
 
 
 class TopicCopier:
-    """`sync` looks at all topics once."""
+    """`sync` checks all topics once."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class TopicCopier:
         self._timeout_ms: int = source.settings["request.timeout.ms"]
         self._refused: set[tuple[str, str, str | None]] = set()
         self.least_ids: dict[str, int] = {}
-        """Of each exact copy; no producer of the source has a larger id, or that one."""
+        """For each exact copy: no producer of the source has this id or a larger one."""
         self.switching = False
-        """Whether a topic that has been an exact copy is passed over: it is switched already."""
+        """Whether to skip a topic that has been an exact copy: it is switched already."""
         self.passed_over: list[str] = []
-        """Those topics."""
+        """The skipped topics."""
 
     async def sync(self) -> list[TopicPartition]:
-        """The partitions of all topics that are asked for, once the target has them too."""
+        """The partitions of all selected topics, when the target also has them."""
         names = await self._names()
         self._source.watch_topics(names)
         self._target.watch_topics(names)
@@ -119,12 +119,12 @@ class TopicCopier:
             for topic in view.topics.values()
             if not topic.is_internal and self._options.topics.fullmatch(topic.name)
         ]
-        # An answer about all topics does not name those that are gone.
+        # A response about all topics does not name deleted ones.
         await self._source.refresh(found)
         return sorted(name for name in found if name in view.topics)
 
     def _switched(self, there: Mapping[str, Mapping[str, str | None]]) -> list[str]:
-        """The topics that an earlier run has switched, before it came to an end."""
+        """The topics that an earlier run switched before it was stopped."""
         if not self.switching:
             return []
         return [
@@ -134,13 +134,15 @@ class TopicCopier:
         ]
 
     async def raise_least_id(self, name: str, least: int) -> None:
-        """Have a copy refuse smaller ids of the target's producers, and others of the source's."""
+        """Make a copy refuse smaller ids from the target's producers, and larger ones from the
+        source's.
+        """
         if self.least_ids.get(name, 0) < least:
             await self._set(LEAST_ID, str(least), name, self._target)
             self.least_ids[name] = least
 
     async def set_mirror(self, cluster: ClusterClient, name: str, *, on: bool) -> None:
-        """Let a topic take an exact copy's batches alone, or producers' records."""
+        """Make a topic accept only an exact copy's batches, or only producers' records."""
         await self._set(MIRROR, "true" if on else None, name, cluster)
 
     # ---- topics and partitions ----
@@ -156,7 +158,7 @@ class TopicCopier:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
         row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
         one_by_one = row.error_code == ErrorCode.INVALID_CONFIG and topic.configs
-        if one_by_one:  # the target lacks one of them; set singly, the others are taken
+        if one_by_one:  # the target refuses one of them; the others are accepted
             topic.configs = [each for each in topic.configs if each.name in (MIRROR, LEAST_ID)]
             row = cast(CreateTopicsResponse, await self._target.ask(ANY, request)).topics[0]
         if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -192,7 +194,7 @@ class TopicCopier:
     async def _configs(
         self, cluster: ClusterClient, names: list[str]
     ) -> dict[str, dict[str, str | None]]:
-        """What is set on the topics themselves. The copy keeps each record's timestamp, so the
+        """The configs that are set on the topics. The copy keeps each record's timestamp, so the
         target never uses its own append time.
         """
         rows = [
@@ -255,12 +257,12 @@ def _is_mirror(value: str | None) -> bool:
 
 
 def _check_kind(name: str, mirror: str | None, *, exact: bool) -> None:
-    """ReplicationError if a topic of the target is not of the kind that is to be copied to."""
+    """Raise ReplicationError if a topic of the target is not of the right kind."""
     is_mirror = _is_mirror(mirror)
     if exact and not is_mirror:
         raise ReplicationError(
-            f"topic {name!r} of the target is no exact copy, it takes records of its own: delete "
-            f"it. If it is one that was switched, and has no other records since than the source: "
+            f"topic {name!r} of the target is not an exact copy, it accepts other records: delete "
+            f"it. If it was switched, and has no other records than the source: "
             f"kstore topic alter {name} --config {MIRROR}=true"
         )
     if is_mirror and not exact:

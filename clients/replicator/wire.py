@@ -1,5 +1,5 @@
-"""The requests of a replicator about partitions: where they end, what is at an offset, what comes
-next, and batches for given offsets. Errors of single partitions are values.
+"""The requests of a replicator about partitions: their ends, the record at an offset, fetches, and
+writes of batches at given offsets. Errors of single partitions are values.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = ["EARLIEST", "LATEST", "Destination", "Found", "end_of", "fetch", "pro
 
 LATEST, EARLIEST = -1, -2
 LANE = "fetch"
-"""Fetches may wait at the broker, so they have a connection of their own."""
+"""Fetches may wait at the broker, so they use a connection of their own."""
 
 
 async def end_of(
     cluster: ClusterClient, tp: TopicPartition, epoch: int, which: int, isolation: int = 0
 ) -> int:
-    """The partition's EARLIEST or LATEST offset by its leader, which must lead in this epoch."""
+    """The partition's EARLIEST or LATEST offset from its leader, which must lead in this epoch."""
     row = ListOffsetsPartition(
         partition_index=tp.partition, current_leader_epoch=epoch, timestamp=which
     )
@@ -109,7 +109,9 @@ async def fetch(
 
 
 class Found(NamedTuple):
-    """What a look at one offset brought: its record, if it has one, and the readable end."""
+    """The result of a look at one offset: its record, if it has one, and the end of what can be
+    read.
+    """
 
     record: Record | None
     end_offset: int
@@ -118,7 +120,7 @@ class Found(NamedTuple):
 async def record_at(
     cluster: ClusterClient, tp: TopicPartition, offset: int, epoch: int, isolation: int
 ) -> Found:
-    """The record at this very offset; an error of the partition is raised."""
+    """The record at this offset; an error of the partition is raised."""
     rows = await fetch(
         cluster,
         cluster.view.leader(tp),
@@ -139,7 +141,7 @@ async def record_at(
 
 
 class Destination(NamedTuple):
-    """Where a piece goes, and under which leader epoch."""
+    """A piece's partition and its leader epoch."""
 
     tp: TopicPartition
     leader_epoch: int
@@ -152,7 +154,9 @@ async def produce(
     *,
     exact: bool = False,
 ) -> dict[TopicPartition, PartitionProduceResponse]:
-    """Write pieces at their offsets, acknowledged by all in-sync replicas; `exact` as they are."""
+    """Write pieces at their offsets, acknowledged by all in-sync replicas; `exact`: byte for
+    byte.
+    """
     view = cluster.view
     topics: dict[str, TopicProduceData] = {}
     for copy, piece in rows:

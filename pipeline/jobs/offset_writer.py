@@ -63,7 +63,7 @@ async def require_given_offsets(cluster: ClusterClient) -> None:
     missing = [name for name in NEEDED if name not in connection.versions.features]
     if missing:
         raise PipelineError(
-            f"the cluster at {connection.address} takes no records at given offsets "
+            f"the cluster at {connection.address} does not accept records at given offsets "
             f"(it lacks {' and '.join(missing)})",
             remedy="The target must be kstore",
         )

@@ -132,7 +132,7 @@ def test_what_a_left_with_block_can_not_send_is_counted_and_told(
         _, told = process.communicate(f"{broker.pid}\n", timeout=LIMIT_S)
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    assert f"a producer whose with block ended by ValueError has lost {COUNT} records" in told
+    assert f"a producer whose with block raised ValueError has lost {COUNT} records" in told
     assert "ResourceWarning" in told
     assert TOLD in told
 
@@ -207,7 +207,7 @@ def test_an_exit_that_waits_says_what_for(broker: KstoreBroker, topic: str) -> N
         _, told = process.communicate(f"{broker.pid}\n", timeout=LIMIT_S)
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    assert "the exit waits for records of producers that were not closed, for up to 7 s" in told
+    assert "exit waits for records of producers that were not closed, for up to 7 s" in told
     assert "has lost 1 records" in told
 
 

@@ -1,5 +1,5 @@
-"""The share consumer on its loop (KIP-932): membership, fetching, acknowledging. What to decide is
-in kstore.clients.core.share.
+"""The share consumer on its loop (KIP-932): membership, fetches, acknowledgements.
+kstore.clients.core.share makes the decisions.
 
 May import: kstore.clients.core, kstore.clients.io, kstore.errors, kstore.protocol, kstore.types.
 """

@@ -21,7 +21,7 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """One member, on the loop. `changed` is called when the assignment, or an error, has come."""
+    """A member, on the loop. `changed` is called after a new assignment or an error."""
 
     def __init__(
         self, cluster: ClusterClient, settings: Mapping[str, Any], changed: Callable[[], None]
@@ -53,14 +53,16 @@ class Membership:
         self._wake.set()
 
     def take_error(self) -> KafkaError | None:
-        """For poll(); a member that was refused gives it each time, until it subscribes again."""
+        """For poll(): raises the error of a member that was refused, each time, until it subscribes
+        again.
+        """
         error = self._error
         if self.member.state is not ShareState.FAILED:
             self._error = None
         return error
 
     def polled(self) -> None:
-        """The user polls; the first time, the member joins."""
+        """The user polls; the first poll joins the group."""
         before = self.member.state
         self.member.polled(self._now_ms)
         if self.member.state is not before:
@@ -115,14 +117,14 @@ class Membership:
         return cast(ShareGroupHeartbeatResponse, answer)
 
     async def leave(self) -> None:
-        """Leave the group; whether the coordinator hears of it or not."""
+        """Leave the group, whether or not the coordinator can be reached."""
         request = self.member.leave()
         if request is not None:
             with contextlib.suppress(KafkaError):
                 await self._ask(request)
 
     async def close(self) -> None:
-        """Leave, and send nothing any more."""
+        """Leave, and send nothing afterwards."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -130,7 +132,7 @@ class Membership:
 
 
 def _new_member_id() -> str:
-    """22 characters, as other clients make them: a UUID in base64 for URLs."""
+    """22 characters, as other clients: a UUID in base64 for URLs."""
     from base64 import urlsafe_b64encode
 
     return urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()

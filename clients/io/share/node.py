@@ -1,4 +1,4 @@
-"""One broker of a share consumer: its session, and the requests in it, one at a time."""
+"""One broker of a share consumer: its session, and its requests, one at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["ShareNode"]
 LANE = "share"
 ACQUIRE_MODES = {"batch_optimized": 0, "record_limit": 1}
 RENEWS = 2
-"""The version from which on records can be renewed (KIP-1222)."""
+"""The first version in which records can be renewed (KIP-1222)."""
 Types = dict[TopicPartition, dict[int, int]]
 
 
@@ -56,7 +56,7 @@ class ShareNode:
     # ---- fetching ----
 
     async def fetch(self, wanted: set[TopicPartition], max_records: int) -> None:
-        """Acquire records of these partitions, and send acknowledgements along."""
+        """Acquire records of these partitions, and send acknowledgements with the request."""
         try:
             async with self._lock:
                 await self._fetch(wanted, max_records)
@@ -68,7 +68,8 @@ class ShareNode:
         shell = self._shell
         names = self._partitions(wanted)
         if not self._session.is_new:
-            # A renewal, and what is acknowledged in a partition that went, go by themselves.
+            # A renewal, and acknowledgements in a partition that was removed, need requests of
+            # their own.
             await self._send(lambda tp, kind: tp not in wanted or kind == AcknowledgeType.RENEW)
         types: Types = {}
         if not self._session.is_new:
@@ -112,7 +113,7 @@ class ShareNode:
                     problem = _error(tp, row.acknowledge_error_code, row.acknowledge_error_message)
                     self._done(tp, types.pop(tp), problem)
                 self._take_records(tp, row, expires_ms)
-        for tp, rest in types.items():  # not named: nothing was wrong
+        for tp, rest in types.items():  # not in the response: no error
             self._done(tp, rest, None)
 
     def _take_records(
@@ -142,13 +143,13 @@ class ShareNode:
     # ---- acknowledging ----
 
     async def acknowledge(self) -> None:
-        """Send what is acknowledged of this broker's records."""
+        """Send the acknowledgements of this broker's records."""
         async with self._lock:
             await self._send(lambda tp, kind: True)
 
     async def close(self) -> None:
-        """Send what is acknowledged, and end the session: the broker releases all else. Nothing is
-        renewed any more.
+        """Send the acknowledgements, and end the session: the broker releases all other records.
+        Nothing is renewed any more.
         """
         async with self._lock:
             types = self._shell.holdings.begin_sending(
@@ -227,20 +228,20 @@ class ShareNode:
         return now_ms + lock_ms if lock_ms else float("inf")
 
     def _done(self, tp: TopicPartition, rows: dict[int, int], error: KafkaError | None) -> None:
-        """Note what became of acknowledgements."""
+        """Note the results of acknowledgements."""
         shell = self._shell
         result = shell.holdings.sent(tp, rows, error, self._expires_ms())
         shell.done(result)
 
     def _fail(self, types: Types, error: KafkaError) -> None:
-        """A request was in vain: the session starts again, and nothing of the old one counts."""
+        """A request failed: the session starts again, and nothing of the old one counts."""
         self._session.failed()
         self._shell.holdings.lose(self.node_id)
         for tp, rows in types.items():
             self._done(tp, rows, error)
 
     async def _pause(self, error: KafkaError) -> None:
-        """After a failed fetch. Sessions that are gone start again at once."""
+        """After a failed fetch. Sessions that no longer exist start again at once."""
         shell = self._shell
         if error.code in SESSION_ERRORS - {ErrorCode.SHARE_SESSION_LIMIT_REACHED}:
             return

@@ -1,7 +1,7 @@
-"""The share consumer on its loop: what ShareConsumer and AIOShareConsumer have in common.
+"""The share consumer on its loop: the common part of ShareConsumer and AIOShareConsumer.
 
-Records are fetched when poll() finds none: what is acquired ahead of need would only hold locks
-that others wait for. Acknowledgements travel with the next fetch, or by themselves.
+Records are fetched when poll() has none: records that are acquired too early only hold locks while
+other members wait. Acknowledgements are sent with the next fetch, or alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ __all__ = ["ShareShell", "WokenError"]
 
 
 class WokenError(Exception):
-    """wakeup() has ended the call."""
+    """wakeup() has interrupted the call."""
 
 
 class ShareShell:
-    """To be made on the loop; all is called there but `wakeup`, and `holdings` where it says so."""
+    """Create it on the loop. All calls are on the loop, except `wakeup`, and `holdings` where
+    noted.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         if not settings["group.id"]:
@@ -36,10 +38,10 @@ class ShareShell:
         self.settings = settings
         self.holdings = Holdings()
         self.completed: deque[Acknowledged] = deque()
-        """What became of acknowledgements, for the user's callback."""
+        """The results of acknowledgements, for the user's callback."""
         self.topics: frozenset[str] = frozenset()
         self.lock_timeout_ms: int | None = None
-        """How long an acquired record is this consumer's, as the last answer told."""
+        """How long this consumer holds an acquired record, as in the last response."""
         self.is_explicit: bool = settings["share.acknowledgement.mode"].lower() == "explicit"
         self._one_at_a_time = settings["share.acquire.mode"].lower() == "record_limit"
         self.loop = asyncio.get_running_loop()
@@ -66,7 +68,7 @@ class ShareShell:
         self._membership.subscribe(self.topics)
 
     async def unsubscribe(self) -> None:
-        """Give back what is held, leave the group, read nothing."""
+        """Release the held records, leave the group, read nothing."""
         await self._give_back(self._api_timeout_ms)
         self.topics = frozenset()
         self._membership.subscribe(self.topics)
@@ -78,7 +80,7 @@ class ShareShell:
         return wait_ms
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that the coordinator gave; other members may have the same."""
+        """The partitions from the coordinator; other members may have the same ones."""
         found = []
         for topic_id, index in self._membership.member.assigned:
             name = self.cluster.view.topic_name(topic_id)
@@ -91,8 +93,8 @@ class ShareShell:
         self.event.set()
 
     def _look_up_unknown(self) -> None:
-        """The coordinator names a topic that metadata does not know: it may be of a broker that is
-        cut off.
+        """The coordinator's assignment contains a topic that the metadata does not: the broker of
+        the metadata may be cut off.
         """
         ids = {topic_id for topic_id, _ in self._membership.member.assigned}
         if any(self.cluster.view.topic_name(each) is None for each in ids):
@@ -101,7 +103,7 @@ class ShareShell:
     # ---- records ----
 
     async def poll(self, timeout_ms: float | None, max_records: int) -> list[Held]:
-        """Records as soon as there are any; empty when timeout_ms is over. In the explicit mode,
+        """Records as soon as there are any; empty if timeout_ms is over. In explicit mode, raises
         RuntimeError if records of the last poll were not acknowledged.
         """
         if self._is_closed:
@@ -118,7 +120,7 @@ class ShareShell:
             self._is_polling = False
 
     def _settle_last(self) -> None:
-        """What was handed out last is accepted, or was acknowledged by the user."""
+        """The records of the last poll are accepted, or the user has acknowledged them."""
         held = self.holdings.in_hand
         if held and self.is_explicit:
             first = held[0]
@@ -155,7 +157,9 @@ class ShareShell:
                     await self.event.wait()
 
     def _fetch(self, max_records: int) -> None:
-        """Ask every leader that is not being asked; with record_limit, one at a time."""
+        """Fetch from every leader that has no outstanding request; with record_limit, from one at a
+        time.
+        """
         self._look_up_unknown()
         wanted: dict[int, set[TopicPartition]] = {}
         for tp in self.assignment():
@@ -186,23 +190,24 @@ class ShareShell:
         task.add_done_callback(self._tasks.discard)
 
     def wakeup(self) -> None:
-        """End a poll that waits, or the next one. For any thread."""
+        """Interrupt a waiting poll, or the next one. Any thread may call it."""
         self._is_woken = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody polls
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no poll is running
             self.loop.call_soon_threadsafe(self.event.set)
 
     # ---- acknowledgements ----
 
     def flush(self) -> None:
-        """Send what is acknowledged, without waiting, where no fetch carries it."""
+        """Send acknowledgements without waiting, if no fetch carries them."""
         for node_id in self.holdings.nodes_to_send():
             node = self._node(node_id)
             if not node.is_fetching:
                 self._run(node.acknowledge())
 
     async def commit(self, timeout_ms: float | None) -> dict[TopicPartition, KafkaError | None]:
-        """Send what is acknowledged, in the implicit mode all of the last poll, and wait for the
-        answers: for each partition None or the first error. TimeoutError after timeout_ms.
+        """Send acknowledgements, in implicit mode for all records of the last poll, and wait for
+        the responses: for each partition None or the first error. Raises TimeoutError after
+        timeout_ms.
         """
         if not self.is_explicit:
             self.holdings.acknowledge_all(AcknowledgeType.ACCEPT)
@@ -212,24 +217,27 @@ class ShareShell:
         self._commits.append(found)
         try:
             async with asyncio.timeout(patience_ms / 1000):
-                # What a request under way carries is answered before: the node takes turns.
+                # Acknowledgements of an outstanding request are answered first: the node takes
+                # turns.
                 await asyncio.gather(*(node.acknowledge() for node in nodes))
         finally:
             self._commits = [each for each in self._commits if each is not found]
         return found
 
     def done(self, result: Acknowledged) -> None:
-        """A broker has answered, or never will."""
+        """The broker has answered, or the request failed."""
         if result.types:
             self.completed.append(result)
             for found in self._commits:
                 found[result.tp] = found.get(result.tp) or result.error
         self.event.set()
 
-    # ---- the end ----
+    # ---- close ----
 
     async def _give_back(self, timeout_ms: float) -> None:
-        """Send what is acknowledged, and end the sessions: brokers release the rest."""
+        """Send acknowledgements, and end the sessions: the brokers release the remaining
+        records.
+        """
         nodes = list(self._nodes.values())
         if nodes:
             closing = [self.loop.create_task(node.close()) for node in nodes]
@@ -240,7 +248,7 @@ class ShareShell:
         self.holdings = Holdings()
 
     async def close(self, timeout_ms: float) -> None:
-        """Give back what is held, leave the group, close the connections."""
+        """Release the held records, leave the group, close the connections."""
         self._is_closed = True
         try:
             with contextlib.suppress(TimeoutError):

@@ -168,7 +168,7 @@ def order_findings(topic: str, report: OrderReport, side: str) -> Iterator[Findi
     )
     if any(more):
         said = (
-            f"and {more.out_of_order} more out of order, {more.duplicates} more that arrived again, "
+            f"and {more.out_of_order} more out of order, {more.duplicates} more duplicates, "
             f"{more.missing} more missing"
         )
         yield Finding("key order", topic, -1, -1, -1, sum(more), side, said)

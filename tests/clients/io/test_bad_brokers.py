@@ -62,7 +62,7 @@ def fake() -> Iterator[FakeBroker]:
         (b"\x15\x03\x03\x00\x02\x02\x46", "answers with TLS, .*security.protocol"),
         (b"", "closed the connection without an answer.*security.protocol"),
         (b"\x00\x00\x00\x10\x00\x00", "closed the connection without an answer"),
-        (b"\x00\x00\x00\x04\x00\x00\x00\x07", "another request than the one in turn"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x07", "does not belong to the oldest request"),
         (b"\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00", "can't be read"),
         (b"\xff\xff\xff\xff", "a frame announces -1 bytes"),
     ],

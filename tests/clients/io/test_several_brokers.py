@@ -182,7 +182,7 @@ def test_an_advertised_address_where_nobody_is_is_named(brokers: list[FakeBroker
         cluster = client(brokers[0].address)
         await cluster.refresh(["t"])
         with pytest.raises(
-            NetworkError, match=r"broker 1 is there: check its advertised.listeners"
+            NetworkError, match=r"broker 1 advertises this address: check its advertised.listeners"
         ):
             await cluster.connection(1)
         await cluster.close()

@@ -239,7 +239,7 @@ def test_a_target_that_is_no_copy_is_refused(source: Side, target: Side) -> None
         side.create("foreign")
         side.write("foreign", [value])
     source.write("foreign", [b"c"])
-    with pytest.raises(ReplicationError, match="foreign-0: offset 0 holds another record"):
+    with pytest.raises(ReplicationError, match="foreign-0: offset 0 has another record"):
         copy(source, target, "foreign")
     assert len(target.read("foreign")) == 1
 

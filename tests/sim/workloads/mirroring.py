@@ -146,7 +146,7 @@ class Copying:
         except (KafkaError, ReplicationError) as problem:
             self._world.note(f"the replicator ends: {problem}")
             # It was killed between the switch and its end.
-            self.switched = switch and "no exact copy" in str(problem)
+            self.switched = switch and "not an exact copy" in str(problem)
         self._ended.set()
 
     def _tell(self, event: Event) -> None:
