@@ -1,5 +1,5 @@
-"""kstore in Spark, and beside it. Importing this changes nothing; importing the data source
-(kstore.pipeline.source) before a session is made has Spark use this Python.
+"""kstore with Spark and without it. Importing this package has no effects. Importing the data
+source (kstore.pipeline.source) before a session is created makes Spark use this Python.
 
 May import: kstore._fast.clients, kstore._fast.record, kstore.clients.core, kstore.clients.io,
     kstore.clients.replicator, kstore.config, kstore.errors, kstore.pipeline.segments,

@@ -1,5 +1,6 @@
-"""Record batches, as fetched or as they lie in a segment, as Arrow in the schema of Spark's Kafka
-connector. Bytes go from the batch to their column once; it reads no file and asks no broker.
+"""Converts record batches, as fetched or from a segment, to Arrow with the schema of Spark's Kafka
+connector. Bytes are copied once, from the batch to their column. It reads no files and sends no
+requests.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _WANTED = {
 
 
 class ArrowDecoder(ColumnDecoder):
-    """Makes Arrow batches of one partition's record batches, with the columns asked for."""
+    """Makes Arrow batches of one partition's record batches, with the selected columns."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class ArrowDecoder(ColumnDecoder):
         self._partition = partition
 
     def made(self, found: native.Columns) -> Any:
-        """Filled columns as a RecordBatch, which holds their memory."""
+        """The columns as a RecordBatch, which keeps their memory alive."""
         arrays = [self._array(field, found) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -107,9 +108,10 @@ def to_arrow(
     aborted: Iterable[tuple[int, int]] | None = None,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """All records of ``buffer`` from offset ``start`` to before ``end`` as one RecordBatch, in all
-    columns unless some are named. Raises what `ArrowDecoder.batches` does, and OverflowError past
-    2 GiB of keys or values."""
+    """The records of ``buffer`` from offset ``start`` to below ``end`` as one RecordBatch, with all
+    columns unless some are named. Raises the errors of `ArrowDecoder.batches`, and OverflowError
+    above 2 GiB of keys or values.
+    """
     if columns is None:
         columns = [name for name in COLUMNS if include_headers or name != HEADERS]
     decoder = ArrowDecoder(topic, partition, columns, max_rows=NO_END, max_bytes=NO_END)
@@ -119,7 +121,7 @@ def to_arrow(
 
 
 def _repeated(value: str | int, arrow_type: Any, count: int) -> Any:
-    """An array of one value: as a rule a slice of one that is kept."""
+    """An array that repeats one value: usually a slice of a cached one."""
     if count > MAX_BATCH_ROWS:
         return pa.repeat(pa.scalar(value, arrow_type), count)
     return _kept(value, arrow_type).slice(0, count)
@@ -131,7 +133,7 @@ def _kept(value: str | int, arrow_type: Any) -> Any:
 
 
 def _headers(arrow_type: Any, found: native.Columns) -> Any:
-    """Headers, null for a record without any, as Spark's connector has it."""
+    """Headers; null for a record without any, as in Spark's connector."""
     ends = np.frombuffer(memoryview(found.header_offsets), np.int32)
     bitmap = np.packbits(ends[1:] != ends[:-1], bitorder="little")
     return headers_array(

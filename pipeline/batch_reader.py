@@ -1,5 +1,5 @@
-"""The batch read through brokers: ranges of offsets are planned once, on the driver, and read by
-executors.
+"""The batch read through brokers: the driver plans ranges of offsets once, and executors read
+them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kstore.types import TopicPartition
 __all__ = ["BatchReader", "tasks_of"]
 
 _NOTHING = OffsetRange("", -1, 0, 0)
-"""Spark plans a task even where there is nothing to read, and wants to give it something."""
+"""The input of an empty read: Spark plans a task even if there is nothing to read."""
 
 
 def tasks_of(ranges: Iterable[OffsetRange]) -> list[InputPartition]:
-    """Ranges as Spark's tasks."""
+    """Ranges as Spark's input partitions."""
     return [InputPartition(each) for each in ranges] or [InputPartition(_NOTHING)]
 
 
 class _OptionalPushdown:
-    """`pushFilters` where spark.sql.python.filterPushdown.enabled is set; else Spark is told that
-    there is none, since it would refuse the query instead of doing without.
+    """Provide `pushFilters` only if spark.sql.python.filterPushdown.enabled is set: otherwise Spark
+    would refuse the query.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -59,7 +59,7 @@ class BatchReader(DataSourceReader):
         self.pushFilters = _OptionalPushdown(self._conditions)  # type: ignore[method-assign]
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of offsets, by the brokers' state of now."""
+        """Ranges of offsets from the current state of the brokers."""
         options = self._options
         client = TopicClient(options)
         try:
@@ -69,7 +69,7 @@ class BatchReader(DataSourceReader):
         return tasks_of(split(ranges, options.min_partitions, options.max_records_per_partition))
 
     def _ranges(self, client: TopicClient) -> list[OffsetRange]:
-        """What options and filters leave of each partition."""
+        """The range of each partition after options and filters."""
         lives = client.partitions()
         start = client.resolve(self._options.starting, lives, is_start=True)
         end = client.resolve(self._options.ending, lives, is_start=False)
@@ -83,7 +83,7 @@ class BatchReader(DataSourceReader):
         start: dict[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Without the records before the first one that a filter on timestamps may let through."""
+        """Skip the records before the first one that can pass a filter on timestamps."""
         earliest = self._conditions.earliest_ms
         if earliest is None:
             return start

@@ -1,9 +1,9 @@
-"""The one class of errors of the Spark source and sink. Its message names topic, partition and
-offset as far as they are known, what is wrong, and what to do. It crosses from executors to the
-driver as text, so all of it is in the message.
+"""The only error class of the Spark source and sink. Its message has topic, partition and offset if
+they are known, the problem, and the remedy. Executors send errors to the driver as text, so the
+message contains everything.
 
-Spark's Python workers send an error to the JVM as a traceback with the message at its end. A
-PipelineError needs no traceback: `message_first` has the worker send only the message.
+Spark's Python workers send an error to the JVM as a traceback that ends with the message. A
+PipelineError needs no traceback: `message_first` makes the worker send only the message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["PipelineError", "message_first", "remedy_for"]
 
 C = TypeVar("C", bound=type)
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""PySpark reads it from the environment of a worker when it sends an error."""
+"""PySpark reads it from a worker's environment when it sends an error."""
 
 _REMEDIES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or correct its name in the options",
@@ -40,9 +40,10 @@ def remedy_for(error: KafkaError, otherwise: str) -> str:
 
 
 class PipelineError(Exception):
-    """What the data pipeline can't continue with.
+    """An error of the data pipeline.
 
-    ``problem`` is a sentence without its full stop, ``remedy`` another: what the user can do.
+    ``problem`` and ``remedy`` are sentences without a full stop; the remedy says what the user can
+    do.
     """
 
     def __init__(
@@ -75,13 +76,13 @@ class PipelineError(Exception):
 def _rebuilt(
     problem: str, topic: str | None, partition: int | None, offset: int | None, remedy: str
 ) -> PipelineError:
-    """The error that another process pickled."""
+    """Unpickle an error of another process."""
     return PipelineError(problem, topic=topic, partition=partition, offset=offset, remedy=remedy)
 
 
 def message_first(cls: C) -> C:
-    """Class decorator for what Spark calls in its workers: a PipelineError from one of the public
-    methods reaches the user without the traceback, so that the message comes first.
+    """Class decorator for classes that Spark calls in its workers: a PipelineError from one of the
+    public methods reaches the user without the traceback, so that the message comes first.
     """
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
@@ -109,7 +110,7 @@ def _wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _no_traceback() -> Iterator[None]:
-    """The environment is the worker's own, and a worker ends after an error."""
+    """The environment belongs to the worker, and a worker exits after an error."""
     try:
         yield
     except PipelineError:

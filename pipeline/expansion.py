@@ -1,7 +1,7 @@
-"""Which partitions of a grown topic a streaming read has to leave alone for now, so that what was
-before them is read first (KIP-253), and a word to the user where that can't be found out.
+"""Decides which partitions of an expanded topic a streaming read must not read yet, so that earlier
+partitions are read first (KIP-253), and warns the user if that is unknown.
 
-What a micro-batch reads is decided in stream_reader.py, by what is told here.
+stream_reader.py uses it to decide what a micro-batch reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STUCK = (
 
 
 class Expansion:
-    """Which new partitions have to wait, with what brokers told of it (it does not change)."""
+    """Which new partitions must wait. It remembers the brokers' answers, which do not change."""
 
     def __init__(self, client: TopicClient, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -36,13 +36,13 @@ class Expansion:
         self._thresholds: dict[PriorEpoch, int] = {}
         self._begun: set[TopicPartition] = set()
         self._told_s: dict[TopicPartition, float] = {}
-        """When it was said last of a partition that nobody can tell what it waits for."""
+        """When the last warning about a partition was printed."""
 
     def held_back(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
-        """The partitions that nobody has read from, and whose prior ones have not been read to
-        where they were when these came. The first partition of a topic has none.
+        """The partitions that nobody has read from and whose prior partitions have not been read up
+        to their ends at the expansion. The first partition of a topic has no prior ones.
         """
         wanted = {tp for tp in ends if tp.partition > 0} - self._begun
         self._learn(wanted)
@@ -63,8 +63,8 @@ class Expansion:
         return held | unknown
 
     def _tell(self, stuck: set[TopicPartition]) -> None:
-        """Say of which partitions brokers can't tell what has to be read before them: of each at
-        once, and once a minute for as long as it lasts.
+        """Warn of partitions for which no broker knows the prior partitions: at once for each, and
+        then once a minute.
         """
         now_s = self._clock_s()
         due = {
@@ -76,7 +76,7 @@ class Expansion:
             print(f"kstore: topic {topic}, partitions {numbers}: {_STUCK}", file=sys.stderr)
 
     def _learn(self, wanted: Collection[TopicPartition]) -> None:
-        """Ask for prior partitions and for thresholds that are not known yet."""
+        """Request prior partitions and thresholds that are not known yet."""
         self._priors |= self._client.priors([tp for tp in wanted if tp not in self._priors])
         missing = {
             prior
@@ -85,7 +85,7 @@ class Expansion:
             if prior not in self._thresholds
         }
         while missing:
-            # A partition may be prior to several, with another epoch for each: one at a time.
+            # A partition may be prior to several, with a different epoch for each: one at a time.
             asked = {prior.partition: prior for prior in missing}
             epochs = {tp: prior.leader_epoch for tp, prior in asked.items()}
             for tp, end in self._client.epoch_ends(epochs).items():
@@ -93,7 +93,7 @@ class Expansion:
             missing -= set(asked.values())
 
     def _starts(self, waiting: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Log start offsets of waiting partitions and of those before them: what is below can't be
+        """Log start offsets of waiting partitions and of their prior ones: records below can't be
         read any more.
         """
         asked = set(waiting)

@@ -1,8 +1,9 @@
-"""Reads offset ranges from brokers, in executors: one Fetch ahead of what is being decoded.
+"""Reads offset ranges from brokers, in executors. The next Fetch is sent while the previous
+response is decoded.
 
-What was deleted, cut off or created again meanwhile is an error that names topic, partition and
-offset, or, with failOnDataLoss=false, skipped and told on stderr. Clients are kept for the next
-task of the same process.
+If records were deleted, truncated or replaced by another topic meanwhile, that is an error with
+topic, partition and offset. With failOnDataLoss=false they are skipped, with a message on stderr.
+Clients are kept for the next task of the same process.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from kstore.types import TopicPartition
 __all__ = ["RECREATED", "FetchClient", "read_range"]
 
 PARTITION_BYTES = 4 << 20
-"""Asked of a partition at once unless max.partition.fetch.bytes is given: fewer, larger answers."""
+"""The default of max.partition.fetch.bytes in a request: fewer, larger responses."""
 UNKNOWN_TRIES = 6
-"""How often a leader or metadata may say that there is no such topic, before it is believed."""
+"""How many times a leader or the metadata may report a missing topic before it is believed."""
 RECREATED = "the topic was deleted and created again since these offsets were planned"
 REREAD = "Start the query again"
 LOST = (
@@ -45,7 +46,7 @@ _clients: dict[tuple[tuple[str, str], ...], FetchClient] = {}
 
 
 class FetchClient:
-    """One cluster's connections on a loop of their own."""
+    """One cluster's connections, on their own loop."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = client_settings("consumer", settings)
@@ -58,7 +59,7 @@ class FetchClient:
         )
 
     def close(self) -> None:
-        """End the connections and the loop."""
+        """Close the connections and stop the loop."""
         self.thread.run(self.cluster.close())
         self.thread.close()
 
@@ -78,14 +79,14 @@ def read_range(
     decoding: Decoding,
     client: FetchClient | None = None,
 ) -> Iterator[Any]:
-    """The records of a range as ``decoding`` makes them, in order; without a client, through the
-    one that this process keeps. Raises PipelineError.
+    """The records of a range in the form of ``decoding``, in order. Without a client, it uses the
+    one of this process. Raises PipelineError.
     """
     return _RangeReader(wanted, options, decoding, client or _client(options.client)).batches()
 
 
 class _RangeReader:
-    """One range being read."""
+    """A range that is being read."""
 
     def __init__(
         self, wanted: OffsetRange, options: ReadOptions, decoding: Decoding, client: FetchClient
@@ -113,12 +114,12 @@ class _RangeReader:
                     offset = next_offset
                     last_progress = time.monotonic()
         finally:
-            pending.cancel()  # whoever reads has had enough, or there was an error
+            pending.cancel()  # the reader has stopped, or there was an error
 
-    # ---- asking ----
+    # ---- requests ----
 
     def _ask(self, offset: int) -> Future[PartitionData]:
-        """Send a Fetch; its answer comes while something else is done."""
+        """Send a Fetch; its response arrives during other work."""
         return asyncio.run_coroutine_threadsafe(self._fetch(offset), self._client.thread.loop)
 
     def _answer(self, pending: Future[PartitionData], offset: int) -> PartitionData:
@@ -128,7 +129,7 @@ class _RangeReader:
             raise self._unanswered(error, offset) from error
 
     async def _fetch(self, offset: int) -> PartitionData:
-        """The answer for the partition: records, or OFFSET_OUT_OF_RANGE."""
+        """The partition's response: records, or OFFSET_OUT_OF_RANGE."""
         client, tp = self._client, self._tp
         unknown = 0
 
@@ -157,7 +158,7 @@ class _RangeReader:
                     raise self._problem(
                         "the topic does not exist any more",
                         offset,
-                        "Create it again, or take it out of the query",
+                        "Create it again, or remove it from the query",
                     ) from error
                 raise
             if -1 < self._range.partition_epoch != data.partition_epoch > -1:
@@ -167,8 +168,8 @@ class _RangeReader:
         return await client.cluster.retrying(once, self._options.poll_timeout_ms, [tp.topic])
 
     async def _check_life(self, offset: int) -> None:
-        """Metadata must not tell of another topic of the same name; what this process has known
-        since an earlier task may be out of date.
+        """Check that the metadata does not have another topic of the same name; what this process
+        learned in an earlier task may be outdated.
         """
         planned = Life(self._range.partition_epoch, -1, self._range.topic_id)
         if self._life().is_another(planned):
@@ -181,44 +182,44 @@ class _RangeReader:
         raise self._problem(RECREATED, offset, REREAD)
 
     def _life(self) -> Life:
-        """The partition's life by metadata."""
+        """The partition's identity in the metadata."""
         view = self._client.cluster.view
         topic_id = view.topic_id(self._tp.topic)
         there = view.partition(self._tp)
         return Life(there.partition_epoch, -1, str(topic_id) if topic_id.int else "")
 
-    # ---- answers ----
+    # ---- responses ----
 
     def _next(self, data: PartitionData, offset: int, since: float) -> int:
-        """Where to continue after an answer: at the same offset if it brought nothing, though that
-        must not continue for longer than kafkaConsumer.pollTimeoutMs.
+        """The offset to continue at after a response: the same if it had no records, but not for
+        longer than kafkaConsumer.pollTimeoutMs.
         """
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             next_offset = self._after_loss(offset)
         else:
-            # No more than the ends of its batches; nothing is decoded here.
+            # Only the ends of its batches; nothing is decoded here.
             found = FetchedRecords(self._tp, data.records or b"", start_offset=offset, verify=False)
             next_offset = found.end_offset
             if found.is_cut_off and found.size_bytes and next_offset == offset:
                 raise self._problem(
-                    f"the broker sends {found.size_bytes} bytes, which hold no whole batch",
+                    f"the broker sends {found.size_bytes} bytes, which is less than a batch",
                     offset,
                     "Raise kafka.max.partition.fetch.bytes and kafka.fetch.max.bytes",
                 )
         waited_ms = (time.monotonic() - since) * 1000
         if next_offset > offset or waited_ms < self._options.poll_timeout_ms:
             return next_offset
-        # A leader that has just changed may not know yet how far it may let read; this is no such.
+        # A leader that has just changed may not know its high watermark yet; this is another case.
         ends = data.last_stable_offset if self._client.isolation else data.high_watermark
         return self._lost(
-            f"no record came within {self._options.poll_timeout_ms} ms, though the query reads up"
+            f"no record arrived within {self._options.poll_timeout_ms} ms, but the query reads up"
             f" to offset {self._range.end}; the partition ends at {ends}",
             offset,
             self._range.end,
         )
 
     def _decoded(self, data: PartitionData, offset: int) -> Iterator[Any]:
-        """The answer's records within the range."""
+        """The records of the response within the range."""
         aborted = None
         if self._client.isolation:
             aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
@@ -228,23 +229,25 @@ class _RangeReader:
             raise self._problem(
                 f"a batch at or after this offset can't be read: {error}",
                 offset,
-                "Look at it with `kstore dump`, and read from after it with startingOffsets",
+                "Inspect it with `kstore log dump`, and start after it with startingOffsets",
             ) from error
 
     def _after_loss(self, offset: int) -> int:
-        """Where to continue when the leader has no such offset: the same where it should have."""
+        """The offset to continue at if the leader does not have this one: the same if it should
+        have it.
+        """
         first, last = self._edge(EARLIEST, offset), self._edge(LATEST, offset)
         if first <= offset <= last:
             return offset
         there = f"has offsets {first} to {last - 1}" if last > first else "is empty"
         return self._lost(
-            f"records that the query must read are gone; the partition {there}",
+            f"records of the query do not exist any more; the partition {there}",
             offset,
             min(first, self._range.end) if offset < first else self._range.end,
         )
 
     def _edge(self, which: int, offset: int) -> int:
-        """Where the partition begins or ends."""
+        """The start or end offset of the partition."""
         client = self._client
         ask = list_offsets(
             client.cluster,
@@ -258,11 +261,11 @@ class _RangeReader:
             raise self._unanswered(error, offset) from error
 
     def _lost(self, what: str, offset: int, next_offset: int) -> int:
-        """Where to continue after records that are gone; an error unless data may be lost."""
+        """The offset to continue at after lost records. Raises an error unless data may be lost."""
         problem = self._problem(what, offset, LOST)
         if self._options.fail_on_data_loss:
             raise problem
-        print(f"kstore: {problem} Going on from offset {next_offset}.", file=sys.stderr)
+        print(f"kstore: {problem} Continuing at offset {next_offset}.", file=sys.stderr)
         return next_offset
 
     def _unanswered(self, error: KafkaError, offset: int) -> PipelineError:
@@ -271,7 +274,7 @@ class _RangeReader:
             " kafkaConsumer.pollTimeoutMs"
         )
         return self._problem(
-            f"the brokers at {self._options.servers} did not give the records: {error}",
+            f"the brokers at {self._options.servers} did not return the records: {error}",
             offset,
             remedy_for(error, otherwise),
         )

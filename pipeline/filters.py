@@ -1,9 +1,8 @@
-"""Filters that Spark pushes down to a batch read: what they say of partitions, of offsets and of
-single rows.
+"""Filters that Spark pushes down to a batch read: their effect on partitions, offsets and rows.
 
-Filters on topic and partition choose what is read at all, comparisons of offsets shorten ranges, a
-lower bound on the timestamp moves the start. What is left is looked up row by row in Arrow, so that
-Spark need not look again. Filters on other columns stay with Spark.
+Filters on topic and partition select partitions, comparisons of offsets shorten ranges, a lower
+bound on the timestamp moves the start. The remaining conditions are applied row by row in Arrow, so
+that Spark need not apply them again. Spark applies filters on other columns.
 """
 
 from __future__ import annotations
@@ -58,11 +57,13 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _CONTRARY = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 _KINDS: dict[str, type] = {"topic": str, "partition": int, "offset": int, "timestamp": int}
-"""The columns that are never null, and what their values are compared as; timestamps in us."""
+"""The columns that are never null, and the type that their values are compared as; timestamps in
+us.
+"""
 
 
 class Condition(NamedTuple):
-    """``column operation value``, or its contrary."""
+    """``column operation value``, or its negation."""
 
     column: str
     operation: str
@@ -70,18 +71,18 @@ class Condition(NamedTuple):
     negated: bool = False
 
     def holds(self, found: Any) -> bool:
-        """Whether a value of the column fulfils it."""
+        """Whether a value of the column satisfies it."""
         return _TESTS[self.operation](found, self.value) != self.negated
 
 
 class Conditions:
-    """All of them have to hold. It travels to executors."""
+    """Conditions that must all hold. Executors receive it."""
 
     def __init__(self) -> None:
         self._conditions: list[Condition] = []
 
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
-        """Take over what can be; the others come back, for Spark."""
+        """Take the filters that are supported; returns the others, for Spark."""
         for each in filters:
             if isinstance(each, IsNotNull) and each.attribute[0] in _KINDS:
                 continue  # it always holds
@@ -92,12 +93,12 @@ class Conditions:
                 self._conditions.append(condition)
 
     def reads(self, topic: str, partition: int) -> bool:
-        """Whether rows of a partition can fulfil them."""
+        """Whether rows of a partition can satisfy them."""
         found = {"topic": topic, "partition": partition}
         return all(c.holds(found[c.column]) for c in self._conditions if c.column in found)
 
     def clipped(self, start: int, end: int) -> tuple[int, int]:
-        """The part of the offsets start to before end outside of which none fulfils them."""
+        """The part of the offsets ``start`` to below ``end`` that can satisfy them."""
         for lowest, highest in self._bounds("offset"):
             start = start if lowest is None else max(start, lowest)
             end = end if highest is None else min(end, highest + 1)
@@ -105,12 +106,12 @@ class Conditions:
 
     @property
     def earliest_ms(self) -> int | None:
-        """No row with a timestamp below it, in ms, fulfils them."""
+        """No row with a lower timestamp, in ms, satisfies them."""
         lows = [low for low, _ in self._bounds("timestamp") if low is not None]
         return max(lows) // 1000 if lows else None
 
     def _bounds(self, column: str) -> Iterator[tuple[int | None, int | None]]:
-        """The lowest and the highest value that each condition lets through."""
+        """The lowest and the highest value that each condition accepts."""
         for condition in self._conditions:
             if condition.column != column:
                 continue
@@ -128,7 +129,7 @@ class Conditions:
                     yield None, value - (operation == "<")
 
     def filtered(self, batch: Any) -> Any:
-        """The rows of an Arrow batch that fulfil what ranges can't express."""
+        """The rows of an Arrow batch that satisfy the conditions that ranges can't express."""
         mask = None
         for condition in self._conditions:
             if condition.column in ("topic", "partition") or _is_range(condition):
@@ -139,14 +140,14 @@ class Conditions:
 
 
 def _is_range(condition: Condition) -> bool:
-    """Whether `clipped` has said all that there is to say."""
+    """Whether `clipped` has applied this condition completely."""
     if condition.column != "offset" or condition.operation == "in":
         return False
     return not (condition.negated and condition.operation == "==")
 
 
 def _condition(found: Filter) -> Condition | None:
-    """A filter as a condition, if it is about a column and with a value that are understood."""
+    """A filter as a condition, if its column and value are supported."""
     negated = isinstance(found, Not)
     inner = found.child if isinstance(found, Not) else found
     operation = _OPERATIONS.get(type(inner))
@@ -174,7 +175,7 @@ def _compute() -> Any:
 
 
 def _mask(batch: Any, condition: Condition) -> Any:
-    """Which rows of a batch fulfil a condition on a column of whole numbers."""
+    """Which rows of a batch satisfy a condition on an integer column."""
     import pyarrow as pa
 
     compute = _compute()

@@ -1,8 +1,8 @@
-"""The options of the Spark source and sink: the names of Spark's own Kafka connector in any case,
-checked before a query runs. What a read makes of them is in read_options.py.
+"""The options of the Spark source and sink: the names of Spark's Kafka connector in any case,
+checked before a query runs. read_options.py interprets them for a read.
 
-A name that nobody knows, a value of the wrong kind and options that contradict each other are
-errors here, where the connector takes them in silence or fails in an executor.
+An unknown name, a value of the wrong type and contradictory options are errors here. The connector
+ignores them or fails in an executor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATH = "path"
 
 
 class Option(NamedTuple):
-    """One option and who looks at it: r batch read, s streaming read, p segments, w write."""
+    """An option and its users: r batch read, s streaming read, p segments, w write."""
 
     name: str
     used_by: str
@@ -67,12 +67,12 @@ OPTIONS = tuple(
         ("kstore.writeVersion", "w"),
         ("kstore.recreatedTopics", "s"),
         ("kstore.orderedExpansion", "s"),
-        # Spark hands a sink its own options, too.
+        # Spark passes its own options to a sink, too.
         ("checkpointLocation", "w"),
         ("queryName", "w"),
     )
 )
-"""Every option but kafka.*, which clients check."""
+"""All options except kafka.*, which clients check."""
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _TRUE, _FALSE = "true", "false"
@@ -85,7 +85,7 @@ _UNITS_MS = {
 
 
 def check_names(options: Mapping[str, str]) -> None:
-    """Raises PipelineError for an option that does not exist, with the name that comes closest."""
+    """Raise PipelineError for an unknown option; the message names the most similar one."""
     for name in options:
         lower = name.lower()
         if lower.startswith(BROKER_PREFIX) or lower in _BY_NAME:
@@ -99,14 +99,14 @@ def check_names(options: Mapping[str, str]) -> None:
 
 
 def client_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of clients: every kafka.* option without its prefix."""
+    """The settings of clients: all kafka.* options without the prefix."""
     cut = len(BROKER_PREFIX)
     lower = {name.lower(): value for name, value in options.items()}
     return {name[cut:]: value for name, value in lower.items() if name.startswith(BROKER_PREFIX)}
 
 
 def text(options: Mapping[str, str], name: str, default: str | None = None) -> str | None:
-    """The value of an option, without spaces around it."""
+    """The value of an option, without surrounding spaces."""
     value = _given(options, name)
     return default if value is None else value.strip()
 
@@ -124,7 +124,7 @@ def flag(options: Mapping[str, str], name: str, *, default: bool = False) -> boo
 def number(
     options: Mapping[str, str], name: str, default: int | None = None, *, at_least: int = 1
 ) -> int | None:
-    """An option that is a whole number."""
+    """An integer option."""
     value = _given(options, name)
     if value is None:
         return default
@@ -140,7 +140,7 @@ def number(
 
 
 def duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
-    """An option that is a time as Spark writes it: 15m, 30s, 100ms; a bare number is ms."""
+    """A duration option in Spark's format: 15m, 30s, 100ms; a number without unit is ms."""
     value = _given(options, name)
     if value is None:
         return default
@@ -154,8 +154,8 @@ def duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _given(options: Mapping[str, str], name: str) -> str | None:
-    """The value under this name in any case."""
+    """The value of this name in any case."""
     lower = name.lower()
-    if lower in options:  # Spark's own mapping has lower-case names
+    if lower in options:  # Spark's mapping has lower-case names
         return options[lower]
     return next((value for key, value in options.items() if key.lower() == lower), None)

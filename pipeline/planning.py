@@ -1,5 +1,5 @@
-"""Which offsets a micro-batch or a task reads: rate limits, splits and the order of expansions.
-Pure: it asks nobody.
+"""Chooses the offsets that a micro-batch or a task reads: rate limits, splits and the order of
+expansions. Pure: it sends no requests.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kstore.types import TopicPartition
 __all__ = ["Thresholds", "is_held_back", "rate_limited", "split"]
 
 Thresholds = Mapping[PriorEpoch, int]
-"""Where the last leader epochs of prior partitions ended: the offset after their last record."""
+"""The end of the last leader epochs of prior partitions: the offset after their last record."""
 
 
 def rate_limited(
     begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int
 ) -> dict[TopicPartition, int]:
-    """New ends with about ``limit`` offsets in all, each partition's share by its size; every
-    partition with something new gets on by one at least.
+    """New ends with about ``limit`` offsets in total, each partition's share by its size; every
+    partition with new records advances by at least one.
     """
     sizes = {tp: last - begin[tp] for tp, last in end.items() if last > begin[tp]}
     total = sum(sizes.values())
@@ -35,7 +35,7 @@ def rate_limited(
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """The ranges that are not empty, cut into about ``min_partitions`` tasks by size, none with
+    """The ranges that are not empty, split into about ``min_partitions`` tasks by size, none with
     more than ``max_records`` offsets.
     """
     kept = [each for each in ranges if each.size > 0]
@@ -61,7 +61,7 @@ def _parts(size: int, total: int, wanted: int) -> int:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """So many ranges of nearly the same size; an epoch belongs to the first one only."""
+    """So many ranges of nearly the same size; only the first one has an epoch."""
     parts = min(parts, whole.size)
     edges = [whole.start + whole.size * part // parts for part in range(parts + 1)]
     return [
@@ -73,9 +73,9 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 def is_held_back(
     priors: Iterable[PriorEpoch], thresholds: Thresholds, read: Mapping[TopicPartition, int]
 ) -> bool:
-    """Whether a partition must not be read yet (KIP-253): a partition that was there before it has
-    records that no earlier micro-batch has read. ``read`` are the positions, or log start offsets
-    that are above; partitions that the query does not read are not in it and hold nothing back.
+    """Whether a partition must not be read yet (KIP-253): one of its prior partitions has records
+    that no earlier micro-batch has read. ``read`` are the positions, or log start offsets that are
+    higher; partitions that the query does not read are not in it and hold back nothing.
     """
     return any(
         prior not in thresholds or read[prior.partition] < thresholds[prior]

@@ -1,9 +1,8 @@
-"""A stream's positions as Spark keeps them in a checkpoint: JSON by topic and partition.
+"""A stream's positions in a Spark checkpoint: JSON by topic and partition.
 
-Beside each offset stand the epochs that say which life of the partition and which leader's log it
-belongs to (KIP-232, KIP-320), and, where a micro-batch does not begin at the position before it,
-where it begins: so a batch that is run again reads the same. JSON is always the same text for the
-same positions, for Spark compares it.
+Each offset has the epochs of its partition and leader (KIP-232, KIP-320). If a micro-batch does not
+start at the previous position, its start is also stored, so that a repeated batch reads the same
+records. Equal positions always have the same JSON text, because Spark compares it.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _VERSION = 1
 
 
 class Position(NamedTuple):
-    """The next offset to read, the life that it belongs to, and, if the batch that ends here begins
-    elsewhere than at the position before, ``begin``.
+    """The next offset to read, its epochs, and ``begin`` if the batch that ends here does not start
+    at the previous position.
     """
 
     offset: int
@@ -42,7 +41,7 @@ class Positions(dict[TopicPartition, Position]):
         self.is_initial = is_initial
 
     def to_json(self) -> dict[str, Any]:
-        """As it is saved."""
+        """The form in the checkpoint."""
         topics: dict[str, Any] = {}
         for tp in sorted(self):
             row = self[tp]
@@ -60,11 +59,11 @@ class Positions(dict[TopicPartition, Position]):
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Positions:
-        """What `to_json` made. Raises PipelineError for anything else."""
+        """Parse the output of `to_json`. Raises PipelineError for anything else."""
         if saved.get("version") != _VERSION:
             raise PipelineError(
                 f"the checkpoint's positions are not of the source kstore: {str(saved)[:200]}",
-                remedy="Give a query that changes its format a new checkpointLocation",
+                remedy="A query whose format changes needs a new checkpointLocation",
             )
         found = cls(is_initial=bool(saved.get("initial")))
         for name, topic in saved["topics"].items():

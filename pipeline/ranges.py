@@ -1,5 +1,5 @@
-"""Offset ranges: what one Spark task, or a scan, reads from one partition of a topic. They travel
-from the driver to executors within Spark's input partitions, and hold plain values only.
+"""Offset ranges that a Spark task, or a scan, reads from one partition. Spark sends them from the
+driver to executors as input partitions, so they have only plain values.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["Decoding", "OffsetRange"]
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Offsets ``start`` to before ``end`` of one partition.
+    """Offsets ``start`` to below ``end`` of one partition.
 
-    Epochs of -1 are not known. ``leader_epoch`` is that of the record before ``start``, as beside a
-    committed offset; ``partition_epoch`` tells the topic from one of the same name that was
-    deleted before (KIP-232); ``topic_id`` does, where brokers have no partition epochs.
+    Epochs of -1 are unknown. ``leader_epoch`` is the epoch of the record before ``start``, as in a
+    committed offset. ``partition_epoch`` distinguishes the topic from a deleted one of the same
+    name (KIP-232); ``topic_id`` does so if brokers have no partition epochs.
     """
 
     topic: str
@@ -31,9 +31,9 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Offsets in the range; in a compacted topic there may be fewer records."""
+        """The number of offsets in the range; a compacted topic may have fewer records."""
         return max(self.end - self.start, 0)
 
 
 Decoding = Callable[[OffsetRange, bool], ColumnDecoder]
-"""How a range's batches are decoded; whether checksums are checked is the reader's to say."""
+"""How to decode a range's batches; the reader decides whether to verify checksums."""

@@ -1,7 +1,7 @@
-"""What the options of a read mean: which topics, from where to where, how much at a time.
+"""Interprets the options of a read: which topics, from where to where, and how much at a time.
 
-Precedence is that of Spark's Kafka connector: a timestamp for all partitions before timestamps by
-partition, and these before offsets. Nothing here asks a broker.
+The order of precedence is that of Spark's Kafka connector: a timestamp for all partitions,
+timestamps by partition, offsets. No requests are sent from here.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from kstore.types import TopicPartition
 __all__ = ["EARLIEST", "LATEST", "OffsetLimit", "ReadOptions", "Selection", "read_options"]
 
 LATEST, EARLIEST = -1, -2
-"""In place of an offset: the partition's end, or its beginning."""
+"""Special offsets: the partition's end, or its start."""
 _STRATEGIES = ("assign", "subscribe", "subscribePattern")
 _DEFAULT_POLL_MS = 120_000
 _DEFAULT_DELAY_MS = 15 * 60_000
-# Whoever gives one of these expects what a Spark source can't keep.
+# Settings that a Spark source can't support.
 _REFUSED = {
     "auto.offset.reset": "set startingOffsets to earliest or latest instead: Spark keeps positions",
     "key.deserializer": "keys come as bytes; cast them in the query",
     "value.deserializer": "values come as bytes; cast them in the query",
     "enable.auto.commit": "Spark keeps positions in its checkpoint, and commits none to a group",
-    "interceptor.classes": "records go to Spark as they are",
+    "interceptor.classes": "Spark gets records unchanged",
 }
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which partitions a query reads: exactly one of the three is given."""
+    """The partitions of a query: exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
 
     def names(self) -> list[str] | None:
-        """The topics, as far as they are known before a broker is asked; None: by the pattern."""
+        """The topics, if they are known without a request; None for a pattern."""
         if self.pattern:
             return None
         return list(self.topics) or sorted({tp.topic for tp in self.partitions})
@@ -61,8 +61,8 @@ class Selection:
 
 @dataclass(frozen=True)
 class OffsetLimit:
-    """Where a query begins or ends. ``everywhere`` is an offset or a timestamp for all partitions,
-    ``by_partition`` one for each. ``option`` is the name that said it.
+    """The start or end of a query. ``everywhere`` is an offset or a timestamp for all partitions,
+    ``by_partition`` one for each. ``option`` is the name of the option.
     """
 
     option: str
@@ -73,15 +73,15 @@ class OffsetLimit:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of one read; plain values, which travel to executors."""
+    """The options of one read; plain values, which are sent to executors."""
 
     selection: Selection
     starting: OffsetLimit
     ending: OffsetLimit
     client: Mapping[str, Any] = field(repr=False)
-    """Settings of a consumer, as text; there may be secrets among them."""
+    """Settings of a consumer, as text; they may contain secrets."""
     latest_without_match: bool = False
-    """startingOffsetsByTimestampStrategy: what to do where no record is that late."""
+    """startingOffsetsByTimestampStrategy: what to do if no record is that late."""
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = _DEFAULT_POLL_MS
     retries: int = 3
@@ -102,7 +102,7 @@ class ReadOptions:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of a read through brokers. Raises PipelineError for what can't be meant."""
+    """Parse the options of a read through brokers. Raises PipelineError for invalid ones."""
     check_names(options)
     by_name = _numbers(options)
     if streaming:
@@ -111,7 +111,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if most is not None and least is not None and least > most:
         raise PipelineError(
             f"minOffsetsPerTrigger is {least}, which is more than maxOffsetsPerTrigger, {most}",
-            remedy="Lower the one or raise the other",
+            remedy="Lower minOffsetsPerTrigger or raise maxOffsetsPerTrigger",
         )
     starting = offset_limit(options, "starting", "latest" if streaming else "earliest")
     ending = offset_limit(options, "ending", "latest")
@@ -137,7 +137,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def _numbers(options: Mapping[str, str]) -> dict[str, Any]:
-    """The options that are whole numbers."""
+    """The integer options."""
     return {
         "poll_timeout_ms": number(options, "kafkaConsumer.pollTimeoutMs", _DEFAULT_POLL_MS),
         "retries": number(options, "fetchOffset.numRetries", 3),
@@ -150,7 +150,7 @@ def _numbers(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _one_of(options: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """An option with few values, of which the first is the default."""
+    """An option with a few possible values; the first is the default."""
     given = text(options, name, values[0]) or ""
     if given.lower() not in values:
         raise PipelineError(f"option {name} is {given!r}", remedy=f"Give {' or '.join(values)}")
@@ -162,12 +162,12 @@ def _refuse_endings(options: Mapping[str, str]) -> None:
         if text(options, name) is not None:
             raise PipelineError(
                 f"option {name} is for batch queries; a stream has no end",
-                remedy="Leave it out, or use spark.read, or trigger(availableNow=True)",
+                remedy="Remove it, or use spark.read, or trigger(availableNow=True)",
             )
 
 
 def _client(options: Mapping[str, str]) -> dict[str, Any]:
-    """A consumer's settings, checked."""
+    """The settings of a consumer, checked."""
     given = client_options(options)
     if not str(given.get("bootstrap.servers", "")).strip():
         raise PipelineError(
@@ -191,7 +191,7 @@ def _sentence(words: str) -> str:
 
 
 def selection(options: Mapping[str, str]) -> Selection:
-    """What assign, subscribe or subscribePattern says; exactly one of them must be there."""
+    """Parse assign, subscribe or subscribePattern; exactly one of them is required."""
     given = {name: value for name in _STRATEGIES if (value := text(options, name)) is not None}
     if len(given) != 1:
         found = "none of them was given" if not given else f"{' and '.join(given)} were given"
@@ -205,13 +205,15 @@ def selection(options: Mapping[str, str]) -> Selection:
     if name == "subscribe":
         topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
         if not topics:
-            raise PipelineError("option subscribe names no topic", remedy="Give names with commas")
+            raise PipelineError(
+                "option subscribe has no topics", remedy="Give names separated by commas"
+            )
         return Selection(topics=topics)
     try:
         re.compile(value)
     except re.error as error:
         raise PipelineError(
-            f"option subscribePattern is {value!r}, which is no pattern: {error}",
+            f"option subscribePattern is {value!r}, which is not a pattern: {error}",
             remedy="Give a regular expression that matches whole names",
         ) from None
     if not value:
@@ -220,20 +222,20 @@ def selection(options: Mapping[str, str]) -> Selection:
 
 
 def _assigned(value: str) -> tuple[TopicPartition, ...]:
-    """{"topic": [0, 1]} as partitions."""
+    """Parse {"topic": [0, 1]} as partitions."""
     example = 'Give JSON such as {"topic-a": [0, 1], "topic-b": [2]}'
     rows = _json("assign", value, example)
     found = []
     for topic, indexes in rows.items():
         if not isinstance(indexes, list) or not all(_is_index(index) for index in indexes):
             raise PipelineError(
-                f"option assign has {indexes!r}, which is no list of partitions",
+                f"option assign has {indexes!r}, which is not a list of partitions",
                 topic=topic,
                 remedy=example,
             )
         found += [TopicPartition(topic, index) for index in indexes]
     if not found:
-        raise PipelineError("option assign names no partition", remedy=example)
+        raise PipelineError("option assign has no partitions", remedy=example)
     return tuple(dict.fromkeys(found))
 
 
@@ -248,7 +250,9 @@ def _json(name: str, value: str, example: str) -> dict[str, Any]:
     except ValueError as error:
         raise PipelineError(f"option {name} is {value!r}: {error}", remedy=example) from None
     if not isinstance(found, dict):
-        raise PipelineError(f"option {name} is {value!r}, no JSON object", remedy=example)
+        raise PipelineError(
+            f"option {name} is {value!r}, which is not a JSON object", remedy=example
+        )
     return found
 
 
@@ -258,7 +262,7 @@ def _json(name: str, value: str, example: str) -> dict[str, Any]:
 def offset_limit(
     options: Mapping[str, str], side: Literal["starting", "ending"], default: str
 ) -> OffsetLimit:
-    """What the options about one end of the read say."""
+    """Parse the options about one end of the read."""
     everywhere = number(options, f"{side}Timestamp", at_least=0)
     if everywhere is not None:
         return OffsetLimit(f"{side}Timestamp", is_time=True, everywhere=everywhere)
@@ -274,7 +278,7 @@ def offset_limit(
 
 
 def _by_partition(name: str, value: str, least: int) -> dict[TopicPartition, int]:
-    """{"topic": {"0": 23}} as numbers by partition."""
+    """Parse {"topic": {"0": 23}} as numbers by partition."""
     words = "earliest, latest or " if least < 0 else ""
     example = f'Give {words}JSON such as {{"topic-a": {{"0": 23, "1": {max(least, -2)}}}}}'
     found = {}
@@ -292,7 +296,7 @@ def _by_partition(name: str, value: str, least: int) -> dict[TopicPartition, int
 
 
 def _check_batch(starting: OffsetLimit, ending: OffsetLimit) -> None:
-    """A batch neither begins at the end nor ends at the beginning."""
+    """A batch can't start at the end, or end at the start."""
     for limit, wrong, word in ((starting, LATEST, "latest"), (ending, EARLIEST, "earliest")):
         if limit.is_time:
             continue
@@ -300,7 +304,7 @@ def _check_batch(starting: OffsetLimit, ending: OffsetLimit) -> None:
         if limit.everywhere == wrong or wrong in rows.values():
             raise PipelineError(
                 f"option {limit.option} is {word} ({wrong}), which leaves a batch nothing to read",
-                remedy="Give another, or use spark.readStream",
+                remedy="Use another value, or spark.readStream",
             )
     first, last = starting.by_partition, ending.by_partition
     if first is None or last is None or starting.is_time != ending.is_time:
@@ -311,5 +315,5 @@ def _check_batch(starting: OffsetLimit, ending: OffsetLimit) -> None:
                 f"{starting.option} says {first[tp]}, {ending.option} {last[tp]}, which is less",
                 topic=tp.topic,
                 partition=tp.partition,
-                remedy="Exchange them",
+                remedy="Swap them",
             )

@@ -1,8 +1,10 @@
-"""The schema of records in Spark: that of Spark's own Kafka connector, and its twin in Arrow.
+"""The schema of records in Spark, which is that of Spark's Kafka connector, and the same schema in
+Arrow.
 
-A reader may be asked for fewer columns (`.schema("value BINARY")`), in any order: Spark's Python
-sources are not told which columns a query needs. Keys and values may be asked for as STRING, which
-is what a cast would make of them, and costs the JVM less: it makes no array of a text's bytes.
+A reader can be asked for fewer columns (`.schema("value BINARY")`), in any order, because Spark
+does not tell Python sources which columns a query needs. Keys and values can be requested as
+STRING, which has the same result as a cast, and is faster in the JVM: it creates no array of the
+text's bytes.
 """
 
 from __future__ import annotations
@@ -40,27 +42,27 @@ COLUMNS: dict[str, DataType] = {
     "timestampType": IntegerType(),
     HEADERS: _HEADERS_TYPE,
 }
-"""Every column, in order; headers only where includeHeaders asks for them."""
+"""Every column, in order; headers only if includeHeaders requests them."""
 _MAY_BE_TEXT = ("key", "value")
 
 
 class Wanted(NamedTuple):
-    """The columns to read, and those among them that are wanted as text."""
+    """The columns to read, and those that are requested as text."""
 
     names: tuple[str, ...]
     texts: frozenset[str] = frozenset()
 
 
 def source_schema(*, include_headers: bool) -> StructType:
-    """What a DataFrame of records looks like."""
+    """The schema of a DataFrame of records."""
     names = [name for name in COLUMNS if include_headers or name != HEADERS]
     return StructType([StructField(name, COLUMNS[name]) for name in names])
 
 
 def checked_columns(schema: StructType, *, include_headers: bool) -> Wanted:
-    """The columns that ``schema`` asks for, in its order.
+    """The columns that ``schema`` requests, in its order.
 
-    Raises PipelineError for a column or a type that records have not.
+    Raises PipelineError for a column or a type that records do not have.
     """
     given = source_schema(include_headers=include_headers)
     types = {field.name: field.dataType for field in given.fields}
@@ -69,8 +71,8 @@ def checked_columns(schema: StructType, *, include_headers: bool) -> Wanted:
         if expected is None:
             hint = " (set includeHeaders to true)" if field.name == HEADERS else ""
             raise PipelineError(
-                f"the schema asks for a column {field.name!r}, which records have not{hint}",
-                remedy=f"Choose among {', '.join(types)}, or give no schema",
+                f"the schema asks for a column {field.name!r}, which records do not have{hint}",
+                remedy=f"Use some of {', '.join(types)}, or give no schema",
             )
         as_text = field.name in _MAY_BE_TEXT and field.dataType == StringType()
         if (field.dataType != expected and not as_text) or not field.nullable:
@@ -79,7 +81,7 @@ def checked_columns(schema: StructType, *, include_headers: bool) -> Wanted:
                 f"the schema asks for column {field.name!r} as {found},"
                 f" which is {expected.simpleString()}"
                 + (" or string" if field.name in _MAY_BE_TEXT else ""),
-                remedy="Take the column as it is and cast it in the query",
+                remedy="Read the column with its type and cast it in the query",
             )
     texts = (f.name for f in schema.fields if f.dataType != types[f.name])
     return Wanted(tuple(field.name for field in schema.fields), frozenset(texts))
@@ -87,7 +89,7 @@ def checked_columns(schema: StructType, *, include_headers: bool) -> Wanted:
 
 @lru_cache(maxsize=16)
 def arrow_schema(columns: tuple[str, ...], texts: frozenset[str] = frozenset()) -> Any:
-    """The `pyarrow.Schema` in which Spark takes these columns: timestamps in microseconds, UTC."""
+    """The `pyarrow.Schema` of these columns for Spark: timestamps in microseconds, UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     fields = [StructField(n, StringType() if n in texts else COLUMNS[n]) for n in columns]

@@ -1,8 +1,8 @@
 """The Spark data source "kstore": `spark.read`, `readStream`, `write` and `writeStream` with the
 options and the schema of Spark's own Kafka connector.
 
-It only chooses who does the work; each reader and writer is imported when Spark asks for it.
-Importing it has a Spark that is started later use this Python, and Unix sockets.
+It only selects the implementation; each reader and writer is imported when Spark asks for it.
+Importing this module makes a Spark that is started later use this Python, and Unix sockets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kstore.pipeline.this_python import use_this_python, use_unix_sockets
 __all__ = ["KstoreDataSource"]
 
 OLDEST = (4, 2)
-"""PySpark's first version whose Python data sources know limits of micro-batches."""
+"""The first PySpark version whose Python data sources support limits of micro-batches."""
 
 use_this_python()
 use_unix_sockets()
@@ -41,13 +41,13 @@ class KstoreDataSource(DataSource):
         return "kstore"
 
     def schema(self) -> StructType:
-        """The columns of Spark's Kafka connector; headers if includeHeaders asks for them."""
+        """The columns of Spark's Kafka connector; headers if includeHeaders requests them."""
         _check_version(pyspark.__version__)
         check_names(self.options)
         return source_schema(include_headers=flag(self.options, "includeHeaders"))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a batch: segments where ``path`` is given, else through brokers."""
+        """Read a batch: segments if ``path`` is set, otherwise through brokers."""
         if PATH in self.options:
             from kstore.pipeline.segments.reader import SegmentReader
 
@@ -57,18 +57,18 @@ class KstoreDataSource(DataSource):
         return BatchReader(schema, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Reads a stream through brokers."""
+        """Read a stream through brokers."""
         if PATH in self.options:
             raise PipelineError(
                 "option path is for batch reads; a stream is read through brokers",
-                remedy="Give kafka.bootstrap.servers in its place, or use spark.read",
+                remedy="Use kafka.bootstrap.servers instead, or use spark.read",
             )
         from kstore.pipeline.stream_reader import StreamReader
 
         return StreamReader(schema, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Writes a batch."""
+        """Write a batch."""
         from kstore.pipeline.sink.sink import BatchWriter
 
         return BatchWriter(schema, self.options, overwrite=overwrite)
@@ -76,14 +76,14 @@ class KstoreDataSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """Writes each micro-batch of a stream."""
+        """Write each micro-batch of a stream."""
         from kstore.pipeline.sink.sink import StreamWriter
 
         return StreamWriter(schema, self.options, overwrite=overwrite)
 
 
 def _check_version(version: str) -> None:
-    """Raises PipelineError for a PySpark that is too old: it finds this source all the same."""
+    """Raise PipelineError for a PySpark that is too old: it finds this source nevertheless."""
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         raise PipelineError(
             f"the source kstore needs PySpark {'.'.join(map(str, OLDEST))} or newer, this is"

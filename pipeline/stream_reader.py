@@ -1,9 +1,10 @@
-"""The streaming read through brokers: what each micro-batch reads is decided here, on the driver;
-executors read it as they read a batch.
+"""The streaming read through brokers: the driver decides here what each micro-batch reads;
+executors read it like a batch.
 
-A checkpoint's positions are checked against the cluster each time: a topic that was created again,
-records that are gone, a log that was cut below a position. New partitions come in by themselves,
-those of an ordered expansion (KIP-253) only after what was before them was read.
+The checkpoint's positions are compared with the cluster each time: the topic may have been created
+again, records may have been deleted, a log may have been truncated below a position. New partitions
+are added automatically; those of an ordered expansion (KIP-253) only after their prior partitions
+were read.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _LOST = (
 
 @message_first
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches of records. Spark makes one object on the driver, and sends copies that have
-    not asked anything yet to executors.
+    """Micro-batches of records. Spark creates one object on the driver, and sends unused copies of
+    it to executors.
     """
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
@@ -59,22 +60,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._expansion = Expansion(self._client)
         self._ends_now = False
         self._target: dict[TopicPartition, Position] | None = None
-        """With Trigger.AvailableNow: where the query ends."""
+        """With Trigger.AvailableNow: the end of the query."""
         self._latest: Positions | None = None
         self._planned: dict[str, Any] | None = None
         self._last_batch_s = float("-inf")
 
-    # ---- what Spark asks ----
+    # ---- called by Spark ----
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query begins that has no checkpoint yet."""
+        """The start of a query without a checkpoint."""
         lives = self._client.partitions()
         starts = self._client.resolve(self._options.starting, lives, is_start=True)
         rows = {tp: Position(starts[tp], life) for tp, life in lives.items()}
         return Positions(rows, is_initial=True).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """maxOffsetsPerTrigger; the minimum is looked at in latestOffset, too."""
+        """maxOffsetsPerTrigger; latestOffset also checks the minimum."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -82,13 +83,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends at what is there at its first question."""
+        """End the query at the offsets of the first latestOffset."""
         self._ends_now = True
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Where the next micro-batch ends; ``start`` itself if there is nothing to read yet."""
+        """The end of the next micro-batch; ``start`` if there is nothing to read yet."""
         before = Positions.from_json(start)
         lives = self._lives(before)
         latest, cut = self._ends(before, lives)
@@ -114,13 +115,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of the partitions at the last question, for the query's progress."""
+        """The partitions' ends at the last latestOffset, for the query's progress."""
         return None if self._latest is None else self._latest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of the micro-batch between two positions."""
         before, after = Positions.from_json(start), Positions.from_json(end)
-        if end != self._planned:  # of an earlier run of the query
+        if end != self._planned:  # from an earlier run of the query
             self._check_lives(after, self._fresh(after))
         ranges = []
         for tp in sorted(after):
@@ -155,13 +156,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_range(wanted, self._options, arrow_decoding(self._columns))
 
     def stop(self) -> None:
-        """The query has ended."""
+        """The query has stopped."""
         self._client.close()
 
-    # ---- which partitions there are ----
+    # ---- partitions ----
 
     def _fresh(self, seen: Mapping[TopicPartition, Position]) -> dict[TopicPartition, Life]:
-        """The partitions by metadata that is not older than the checkpoint, if that can be had."""
+        """The partitions by metadata that is not older than the checkpoint, if available."""
         for tries in range(self._options.retries):
             lives = self._client.partitions()
             if not any(lives[tp].is_older_than(seen[tp].life) for tp in lives.keys() & seen.keys()):
@@ -171,21 +172,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return lives
 
     def _lives(self, before: Positions) -> dict[TopicPartition, Life]:
-        """The partitions to read; the checkpoint's must still be there."""
+        """The partitions to read; those of the checkpoint must still exist."""
         lives = self._fresh(before)
         self._check_lives(before, lives)
         gone = before.keys() - lives.keys()
         if gone:
             tp = min(gone)
             self._lost(
-                tp, before[tp].offset, "the partition is not there any more: was it deleted?"
+                tp, before[tp].offset, "the partition does not exist any more: was it deleted?"
             )
         return lives
 
     def _check_lives(
         self, positions: Mapping[TopicPartition, Position], lives: Mapping[TopicPartition, Life]
     ) -> None:
-        """A topic that was deleted and created again is never read as if it were the old one."""
+        """Check topics that were deleted and created again: the new topic is never read as if it
+        were the old one.
+        """
         for tp, row in sorted(positions.items()):
             if tp not in lives or not lives[tp].is_another(row.life):
                 continue
@@ -199,13 +202,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     remedy=_RECREATED,
                 )
 
-    # ---- from where to where ----
+    # ---- starts and ends ----
 
     def _ends(
         self, before: Positions, lives: Mapping[TopicPartition, Life]
     ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int]]:
-        """Where the partitions end, and in which leader's log; and where those continue whose log
-        does not hold any more what was read.
+        """The partitions' ends, with the leader's log; and where to continue in partitions whose
+        log does not contain what was read.
         """
         if self._target is not None:
             return self._target, {}
@@ -218,7 +221,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cut = self._cut(before, ends)
             if not cut or tries + 1 == self._options.retries:
                 break
-            # A leader that has just changed may not know yet how far it may let read.
+            # A leader that has just changed may not know its high watermark yet.
             time.sleep(self._options.retry_interval_ms / 1000)
         for tp, end in cut.items():
             self._lost(
@@ -234,8 +237,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cut(
         self, before: Positions, ends: Mapping[TopicPartition, Position]
     ) -> dict[TopicPartition, int]:
-        """The logs that end below the position, or have parted from what was read (KIP-320): where
-        what both have in common ends.
+        """The logs that end below the position, or have diverged from what was read (KIP-320): the
+        end of the common part.
         """
         same = {
             tp: row
@@ -259,8 +262,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends: Mapping[TopicPartition, Position],
         cut: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Where the micro-batch begins in each partition: new ones, and those of a topic that was
-        created again, at their beginning.
+        """The start of the micro-batch in each partition: new partitions, and those of a topic that
+        was created again, start at their beginning.
         """
         new = [
             tp for tp, row in ends.items()
@@ -270,7 +273,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for tp in sorted(first):
             if tp not in before and first[tp].offset > 0:
                 self._lost(
-                    tp, 0, f"the partition is new, but begins at offset {first[tp].offset} already"
+                    tp, 0, f"the partition is new, but its first offset is {first[tp].offset}"
                 )
         return {
             tp: first[tp].offset if tp in first else cut.get(tp, before[tp].offset) for tp in ends
@@ -282,7 +285,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin: Mapping[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """The ends without what has to wait for other partitions (KIP-253)."""
+        """Remove partitions that must wait for others (KIP-253)."""
         if not self._options.ordered_expansion:
             return ends
         held = self._expansion.held_back(begin, ends)
@@ -298,7 +301,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends: dict[TopicPartition, int],
         limit: ReadLimit,
     ) -> dict[TopicPartition, int]:
-        """The ends under maxOffsetsPerTrigger, or the beginnings under minOffsetsPerTrigger."""
+        """The ends with maxOffsetsPerTrigger, or the starts with minOffsetsPerTrigger."""
         if isinstance(limit, ReadAllAvailable):
             return ends
         options = self._options
@@ -312,7 +315,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _lost(self, tp: TopicPartition, offset: int, what: str) -> None:
-        """Data was lost: an error, unless that is allowed."""
+        """Data was lost: raise an error, unless it is allowed."""
         problem = PipelineError(
             what, topic=tp.topic, partition=tp.partition, offset=offset, remedy=_LOST
         )
@@ -322,7 +325,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _told(life: Life) -> str:
-    """A life in an error."""
+    """The partition's identity in an error message."""
     if life.partition_epoch >= 0:
         return f"partition epoch {life.partition_epoch}"
     return f"topic id {life.topic_id}"

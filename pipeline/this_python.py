@@ -1,11 +1,12 @@
-"""Have Spark use the Python that this process runs in, and talk to it by Unix sockets.
+"""Makes Spark use the Python of this process, and Unix sockets to communicate with it.
 
-Spark asks a Python for the data sources there are, and runs its workers with it: the one that
-PYSPARK_PYTHON names, else the `python3` of the PATH. A virtual environment that is not activated (a
-job that cron, systemd or an IDE starts) is not on the PATH, and the source `kstore` is not found.
+Spark asks a Python for the data sources, and runs its workers with it: the one that PYSPARK_PYTHON
+names, else the `python3` of the PATH. A virtual environment that is not activated (for example in a
+job that cron, systemd or an IDE starts) is not on the PATH, and Spark does not find the source
+`kstore`.
 
-kstore-spark-python is that Python without Spark's zips: a process starts in 0.4 CPU seconds instead
-of 1.1. pip installs it where it installs `kstore`.
+kstore-spark-python is this Python without Spark's zips: a process starts in 0.4 CPU seconds instead
+of 1.1. pip installs it next to `kstore`.
 """
 
 from __future__ import annotations
@@ -20,24 +21,25 @@ __all__ = ["this_python", "use_this_python", "use_unix_sockets"]
 
 COMMAND = "kstore-spark-python"
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
-"""Set where spark-submit has started the JVM, and it this process."""
+"""Set if spark-submit has started the JVM, which started this process."""
 SOCKETS = "PYSPARK_UDS_MODE"
-"""What Spark 4.1 and newer take spark.python.unix.domain.socket.enabled from where nobody set it.
-PySpark reads it here, the JVM in its own environment: both have to see the same."""
+"""The default of spark.python.unix.domain.socket.enabled in Spark 4.1 and newer. PySpark reads it
+here, the JVM in its own environment: both must have the same value.
+"""
 NAMES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
 def this_python() -> str:
-    """The path of kstore-spark-python beside this Python; of this Python where it is not there."""
+    """The path of kstore-spark-python next to this Python; this Python if it does not exist."""
     command = os.path.join(os.path.dirname(sys.executable), COMMAND)
     return command if os.access(command, os.X_OK) else sys.executable
 
 
 def use_this_python() -> None:
-    """Set PYSPARK_PYTHON, unless somebody has. If the PATH leads to this environment, it is set to
-    a name without a path: executors on other machines may have their environment elsewhere.
+    """Set PYSPARK_PYTHON, unless it is set. If the PATH leads to this environment, the value is a
+    name without a path: the environment may have another path on other machines.
 
-    Warns where a session runs already, which has another Python.
+    Warns if a session already runs with another Python.
     """
     if any(name in os.environ for name in NAMES) or not sys.executable:
         return
@@ -57,15 +59,15 @@ def use_this_python() -> None:
 
 
 def use_unix_sockets() -> None:
-    """Have the JVM that PySpark is going to start exchange rows with its workers by Unix sockets,
-    which take less CPU than TCP; unless somebody has decided, or the JVM runs already.
+    """Make the JVM that PySpark is going to start exchange rows with its workers through Unix
+    sockets, which use less CPU than TCP; unless the user has set it, or the JVM already runs.
     """
     if hasattr(socket, "AF_UNIX") and not _has_jvm():
         os.environ.setdefault(SOCKETS, "true")
 
 
 def _has_jvm() -> bool:
-    """Whether this process belongs to a JVM that runs: what it sets now, that does not see."""
+    """Whether this process belongs to a running JVM, which does not see what is set now."""
     return _GATEWAY in os.environ or _of_context("_gateway") is not None
 
 

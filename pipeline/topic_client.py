@@ -1,8 +1,8 @@
-"""What the driver asks brokers: which partitions there are and in which life, where they begin and
-end, where leader epochs end, and what was there before an expansion. It reads no records.
+"""The driver's requests to brokers: partitions and their identity, their start and end, the ends of
+leader epochs, and the prior partitions of an expansion. It reads no records.
 
-Connections are made at the first question, so that an object that has not asked yet can be sent
-to another process.
+Connections are opened by the first request, so that an unused object can be sent to another
+process.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _UNKNOWN = (UnknownTopicOrPartitionError, InvalidTopicError)
 
 
 class Life(NamedTuple):
-    """Which life of a partition is there now, and the epoch of its leader; -1 and "" where brokers
-    do not tell.
+    """The identity of a partition, and the epoch of its leader; -1 and "" if brokers do not send
+    them.
     """
 
     partition_epoch: int = -1
@@ -51,13 +51,13 @@ class Life(NamedTuple):
     topic_id: str = ""
 
     def is_another(self, other: Life) -> bool:
-        """Whether the two are certainly not the same: the topic was deleted and made again."""
+        """Whether the two certainly differ: the topic was deleted and created again."""
         if self.partition_epoch >= 0 and other.partition_epoch >= 0:
             return self.partition_epoch != other.partition_epoch
         return bool(self.topic_id and other.topic_id) and self.topic_id != other.topic_id
 
     def is_older_than(self, other: Life) -> bool:
-        """Whether somebody has seen a later state: metadata that says this is outdated."""
+        """Whether this proves a later state: then the metadata is outdated."""
         if -1 in (self.partition_epoch, other.partition_epoch):
             return False
         if self.partition_epoch != other.partition_epoch:
@@ -66,7 +66,7 @@ class Life(NamedTuple):
 
 
 class TopicClient:
-    """Questions about the partitions that a read's options select."""
+    """Requests about the partitions that a read's options select."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -75,23 +75,25 @@ class TopicClient:
         self._was_answered = False
 
     def close(self) -> None:
-        """Close the connections; the next question opens new ones."""
+        """Close the connections; the next request opens new ones."""
         thread, cluster = self._thread, self._cluster
         self._thread = self._cluster = None
         if thread is not None and cluster is not None:
             thread.run(cluster.close())
             thread.close()
 
-    # ---- questions ----
+    # ---- requests ----
 
     def partitions(self) -> dict[TopicPartition, Life]:
-        """The selected partitions, by fresh metadata. PipelineError for a topic that is missing."""
+        """The selected partitions, from fresh metadata. Raises PipelineError for a missing
+        topic.
+        """
         selection = self._options.selection
 
         async def ask(cluster: ClusterClient) -> dict[TopicPartition, Life]:
             names = selection.names()
             if names is None:
-                cluster.view.topics.clear()  # else those that were deleted stay
+                cluster.view.topics.clear()  # otherwise deleted ones stay
             await cluster.refresh(names)
             view = cluster.view
             if names is None:
@@ -122,7 +124,7 @@ class TopicClient:
         return {tp: found[tp] for tp in selection.partitions}
 
     def _known(self, view: ClusterView, name: str) -> TopicView:
-        """A topic that the brokers know."""
+        """Require a topic to exist."""
         try:
             return view.topic(name)
         except _UNKNOWN as error:
@@ -147,9 +149,7 @@ class TopicClient:
         return self._ask("where partitions begin and end", ask)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Where leader epochs end in the logs as they are now; without those that no broker could
-        tell.
-        """
+        """The ends of leader epochs in the current logs; without those that no broker knows."""
         if not epochs:
             return {}
 
@@ -164,8 +164,8 @@ class TopicClient:
         return self._ask("where leader epochs end", ask)
 
     def priors(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
-        """For each the list of PriorEpochs that were there before it (KIP-253), empty for those as
-        old as their topic; those that can't be told now are left out.
+        """For each partition the list of its PriorEpochs (KIP-253), empty for those as old as their
+        topic; unknown ones are omitted.
         """
         if not partitions:
             return {}
@@ -202,7 +202,7 @@ class TopicClient:
     def resolve(
         self, limit: OffsetLimit, partitions: Collection[TopicPartition], *, is_start: bool
     ) -> dict[TopicPartition, int]:
-        """The offset that a limit means in each partition."""
+        """The offset of a limit in each partition."""
         given = self._given(limit, partitions)
         if not limit.is_time:
             special = {tp: offset for tp, offset in given.items() if offset < 0}
@@ -217,7 +217,7 @@ class TopicClient:
                 f"no record has a timestamp of {given[tp]} or later, as {limit.option} asks",
                 topic=tp.topic,
                 partition=tp.partition,
-                remedy="Give an earlier one, or startingOffsetsByTimestampStrategy latest",
+                remedy="Use an earlier one, or startingOffsetsByTimestampStrategy=latest",
             )
         ends = self.offsets(dict.fromkeys(missing, LATEST))
         return {tp: (ends[tp] if row.offset < 0 else row).offset for tp, row in found.items()}
@@ -225,8 +225,8 @@ class TopicClient:
     def _within(
         self, limit: OffsetLimit, given: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Offsets that an option names have to be there, or, with failOnDataLoss=false, are
-        moved to where something is.
+        """Offsets of an option must exist; with failOnDataLoss=false they are moved to existing
+        ones.
         """
         first = self.offsets(dict.fromkeys(given, EARLIEST))
         last = self.offsets(dict.fromkeys(given, LATEST))
@@ -236,7 +236,7 @@ class TopicClient:
             found[tp] = min(max(offset, low), high)
             if found[tp] != offset and self._options.fail_on_data_loss:
                 raise PipelineError(
-                    f"option {limit.option} asks for an offset that is not there; the partition"
+                    f"option {limit.option} has an offset that does not exist; the partition"
                     f" begins at offset {low} and ends before {high}",
                     topic=tp.topic,
                     partition=tp.partition,
@@ -249,7 +249,7 @@ class TopicClient:
     def _given(
         self, limit: OffsetLimit, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """What the option says of each partition; it must name exactly those that there are."""
+        """The option's value for each partition; it must name exactly the existing ones."""
         if limit.by_partition is None:
             assert limit.everywhere is not None
             return dict.fromkeys(partitions, limit.everywhere)
@@ -272,11 +272,11 @@ class TopicClient:
         """One of the consumer's settings."""
         return client_settings("consumer", self._options.client)[name]
 
-    # ---- asking ----
+    # ---- retries ----
 
     def _ask(self, what: str, ask: Callable[[ClusterClient], Coroutine[Any, Any, T]]) -> T:
-        """The answer; what can be tried again is, fetchOffset.numRetries times, and longer (for
-        default.api.timeout.ms) where brokers have answered before: they may be restarting.
+        """The response. Retriable errors are retried fetchOffset.numRetries times, and longer (for
+        default.api.timeout.ms) if brokers have answered before: they may be restarting.
         """
         options = self._options
         thread, cluster = self._connected()

@@ -1,5 +1,5 @@
 """Avro's types as columns: a record is a struct, an enum a string, a fixed binary. `decimal`,
-`date` and timestamps are what they say; a time or a UUID is what it is stored as.
+`date` and timestamps are converted; times and UUIDs keep their stored type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kstore.pipeline.columns.types import LOCAL_TIMESTAMP, TIMESTAMP, ColumnType
 __all__ = ["AvroDecoder"]
 
 _NOT_OF_IT = (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError)
-"""What fastavro raises for data that is not of the schema."""
+"""What fastavro raises for data that does not match the schema."""
 _SIMPLE: dict[str, Any] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -65,7 +65,7 @@ class AvroDecoder:
             datum = self._read(stream, self._schema)
         except _NOT_OF_IT as error:
             raise BadValueError(
-                f"is not of its Avro schema ({error or type(error).__name__})"
+                f"does not match its Avro schema ({error or type(error).__name__})"
             ) from None
         if stream.tell() != len(data):
             raise BadValueError(f"has {len(data) - stream.tell()} bytes after its Avro datum")
@@ -73,7 +73,7 @@ class AvroDecoder:
 
 
 def _plain(schema: Any) -> Any:
-    """Without the logical types that have no column, so that values stay as they are stored."""
+    """Remove the logical types that have no column type, so that values stay as they are stored."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
@@ -84,25 +84,25 @@ def _plain(schema: Any) -> Any:
         del kept["logicalType"]
     base = "int" if logical == "date" else "long"
     if logical in _LOGICAL and kept.get("type") != base:
-        del kept["logicalType"]  # Avro says to ignore it there
+        del kept["logicalType"]  # Avro requires readers to ignore it there
     for key in ("type", "items", "values"):
         if key in kept:
             kept[key] = _plain(kept[key])
     if "name" not in kept and not isinstance(kept.get("type", ""), str):
-        return kept["type"]  # a type within a type says no more
+        return kept["type"]  # a type within a type adds nothing
     if "fields" in kept:
         kept["fields"] = [_plain(field) for field in kept["fields"]]
     return kept
 
 
 class _Types:
-    """Arrow types of parsed schemas; `named` are those with names."""
+    """Arrow types of parsed schemas; `named` has the named schemas."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
 
     def of(self, schema: Any, where: str, inside: tuple[str, ...]) -> Any:
-        """ColumnTypeError for a union of several types, and for a record that holds itself."""
+        """Raises ColumnTypeError for a union of several types, and for a recursive record."""
         if isinstance(schema, list):
             others = [each for each in schema if each != "null"]
             if len(others) != 1:
@@ -133,7 +133,7 @@ class _Types:
     def _record(self, schema: Any, where: str, inside: tuple[str, ...]) -> Any:
         name = schema["name"]
         if name in inside:
-            raise ColumnTypeError(f"{where} holds itself ({name}); a column can't")
+            raise ColumnTypeError(f"{where} is recursive ({name}); a column can't be")
         inside = (*inside, name)
         return pa.struct(
             [

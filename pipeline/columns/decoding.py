@@ -1,6 +1,6 @@
-"""Values of a topic as one Arrow array, whatever schema each was written with.
+"""Values of a topic as one Arrow array, even if they have different schemas.
 
-With a registry, a zero byte and the schema's id in four bytes are before each value. With a schema
+With a registry, each value starts with a zero byte and the schema's id in four bytes. With a schema
 from a file, all bytes are the value.
 """
 
@@ -24,36 +24,36 @@ _NOT_OF_TYPE = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 class BadValueError(ValueError):
-    """A value that is not of its schema, and why; the text continues from "the value"."""
+    """A value that does not match its schema; the text continues from "the value"."""
 
 
 class Decoder(Protocol):
-    """Makes Python objects that Arrow takes for `type` of the bytes of values."""
+    """Converts bytes to Python objects that Arrow accepts for `type`."""
 
     type: Any
 
     def decode(self, data: bytes) -> Any:
-        """The value; BadValueError where it is none of the schema."""
+        """The value. Raises BadValueError if it does not match the schema."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """One schema as a registry or a file has it. `text` is Avro's or JSON Schema's JSON; of
-    Protobuf, `files` are serialized FileDescriptorProtos, those that others import first.
+    """A schema from a registry or a file. `text` is JSON for Avro and JSON Schema; for Protobuf,
+    `files` are serialized FileDescriptorProtos, imported files first.
     """
 
     kind: str
     text: str = ""
     files: tuple[bytes, ...] = ()
     references: Mapping[str, str] = field(default_factory=dict)
-    """Of Avro and JSON Schema: schemas that the text names."""
+    """For Avro and JSON Schema: schemas that the text refers to."""
     message: str = ""
-    """Of Protobuf in a file: the full name of the message."""
+    """For Protobuf in a file: the full name of the message."""
 
 
 def decoder_of(schema: Schema) -> Decoder:
-    """Raises ColumnTypeError for a schema that no column can have, ImportError with what to
-    install.
+    """Raises ColumnTypeError for a schema that no column can have, and ImportError, which says what
+    to install.
     """
     if schema.kind == "avro":
         from kstore.pipeline.columns.avro import AvroDecoder
@@ -70,27 +70,31 @@ def decoder_of(schema: Schema) -> Decoder:
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """How the values of a topic are read: the schemas by their ids in the registry, or the one of a
-    file with the id None. Tasks get it pickled.
+    """How to read the values of a topic: the registry's schemas by id, or the schema of a file with
+    the id None. Tasks receive it pickled.
     """
 
     schemas: Mapping[int | None, Schema]
     type: Any = None
-    """What the arrays have; None: what the schemas have together."""
+    """The type of the arrays; None: the type that holds all schemas."""
 
     @cached_property
     def decoders(self) -> dict[int | None, Decoder]:
-        """By id."""
+        """Schemas by id."""
         return {number: decoder_of(schema) for number, schema in self.schemas.items()}
 
     def schema_type(self) -> Any:
-        """The type that holds the values of all schemas. ColumnTypeError where there is none."""
+        """The type that holds the values of all schemas. Raises ColumnTypeError if there is
+        none.
+        """
         found = reduce(merged, (decoder.type for decoder in self.decoders.values()))
         check_type(found)
         return found
 
     def decode(self, values: Any) -> tuple[Any, list[tuple[int, str]]]:
-        """An array of `type` for an array of binary values, and which are bad (they are null)."""
+        """An array of `type` for an array of binary values, and which values are bad (they are
+        null).
+        """
         found: list[Any] = []
         bad: list[tuple[int, str]] = []
         for at, value in enumerate(values.to_pylist()):
@@ -103,7 +107,7 @@ class ValueFormat:
             found.append(made)
         try:
             return pa.array(found, self.type), bad
-        except _NOT_OF_TYPE:  # one does not fit, such as a decimal with too many digits
+        except _NOT_OF_TYPE:  # a value does not fit, such as a decimal with too many digits
             return self._one_by_one(found, bad)
 
     def _one_by_one(
@@ -126,7 +130,7 @@ class ValueFormat:
             value = value[_PREFIX.size :]
         decoder = self.decoders.get(number)
         if decoder is None:
-            raise BadValueError(f"has schema {number}, which is none of the subject's versions")
+            raise BadValueError(f"has schema {number}, which is not a version of the subject")
         return decoder.decode(value)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """JSON Schema's types as columns. An object with `properties` is a struct, one with only
-`additionalProperties` a map, `date-time` and `date` strings are timestamps and dates. What has no
-one type (no `type`, several types, a schema that refers to itself) is a string with its JSON.
+`additionalProperties` a map; `date-time` and `date` strings are timestamps and dates. A schema
+without a single type (no `type`, several types, recursive) becomes a string with JSON.
 
-The schema gives types alone: rules such as `minimum` or `required` are not checked.
+Only types are used: rules such as `minimum` or `required` are not checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kstore.pipeline.columns.types import TIMESTAMP, ColumnTypeError
 __all__ = ["JsonDecoder"]
 
 _Convert = Callable[[Any, str], Any]
-"""Of a parsed value and where it is."""
+"""Converts a parsed value; also gets its path."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -62,7 +62,10 @@ class JsonDecoder:
             if key in schema and "properties" not in schema:
                 return self._one_of(schema[key], document, inside)
             if any(_adds_fields(each, schema) for each in schema.get(key, ())):
-                return pa.string(), _as_text  # what it has beside `properties` must not be lost
+                return (
+                    pa.string(),
+                    _as_text,
+                )  # fields other than those in `properties` must not be lost
         if not kinds and "properties" in schema:
             kinds = ["object"]
         if len(kinds) != 1:
@@ -104,7 +107,7 @@ class JsonDecoder:
             key = step.replace("~1", "/").replace("~0", "~")
             found = found.get(key) if isinstance(found, dict) else None
         if found is None:
-            raise ColumnTypeError(f"the JSON schema refers to {reference}, which is not there")
+            raise ColumnTypeError(f"the JSON schema refers to {reference}, which does not exist")
         return found, document
 
 
@@ -123,7 +126,7 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _adds_fields(part: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a part of allOf and the like has fields that `properties` lacks."""
+    """Whether a part of allOf and the like has fields that `properties` does not have."""
     if not isinstance(part, dict):
         return False
     return "$ref" in part or not part.get("properties", {}).keys() <= schema["properties"].keys()
@@ -138,7 +141,7 @@ def _is_null(schema: Any) -> bool:
 
 def _bad(value: Any, where: str, wanted: str) -> BadValueError:
     text = json.dumps(value)
-    return BadValueError(f"is not of its JSON schema: {where} is {text[:80]}, not {wanted}")
+    return BadValueError(f"does not match its JSON schema: {where} is {text[:80]}, not {wanted}")
 
 
 def _as_text(value: Any, where: str) -> Any:

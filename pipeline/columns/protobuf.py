@@ -1,8 +1,8 @@
 """Protobuf's types as columns: a message is a struct, an enum the name of its value, `Timestamp` a
 timestamp, a wrapper (`StringValue` and so on) its value, or null. Unsigned 64-bit numbers are
-decimals. A message that holds itself is a string with its JSON, and so are `Struct` and `Any`.
+decimals. A recursive message is a string with JSON, and so are `Struct` and `Any`.
 
-A field with presence that is not set is null; others have their default.
+A field with presence is null if it is not set; other fields have their default.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def descriptor_files(data: bytes) -> tuple[bytes, ...]:
 
 
 class ProtobufDecoder:
-    """Reads messages of one schema. With the schema of a registry, the bytes begin with which of
-    its messages it is; values that are none of the first are bad.
+    """Reads messages of one schema. With a registry's schema, the bytes start with the index of a
+    message type; values of a type other than the first are bad.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -109,7 +109,7 @@ def _message(schema: Schema) -> Any:
             raise ColumnTypeError("the Protobuf schema has no message")
         return pool.FindFileByName(last).message_types_by_name[messages[0].name]
     except (KeyError, TypeError) as error:
-        raise ColumnTypeError(f"the Protobuf schema is not whole: {error}") from None
+        raise ColumnTypeError(f"the Protobuf schema is incomplete: {error}") from None
 
 
 def _add(pool: Any, file: Any) -> None:
@@ -120,7 +120,7 @@ def _add(pool: Any, file: Any) -> None:
 
 
 def _add_known(pool: Any, name: str) -> None:
-    """A file that every program with Protobuf has, such as google/protobuf/timestamp.proto."""
+    """A file that Protobuf's library contains, such as google/protobuf/timestamp.proto."""
     import importlib
 
     from google.protobuf.descriptor_pb2 import FileDescriptorProto

@@ -1,5 +1,5 @@
 """The schemas of a subject in a registry (Confluent's REST interface, which Apicurio and Karapace
-serve too): all of its versions, since a topic holds values of all.
+also serve): all versions, because a topic has values of all of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _KINDS = {"AVRO": "avro", "JSON": "json", "PROTOBUF": "protobuf"}
 
 
 class RegistryError(Exception):
-    """What the registry did not answer."""
+    """A request to the registry failed."""
 
 
 def subject_schemas(url: str, subject: str, kind: str) -> dict[int | None, Schema]:
-    """The schemas of all versions by their ids. RegistryError; ColumnTypeError where one is not of
+    """The schemas of all versions by id. Raises RegistryError, and ColumnTypeError if one is not of
     `kind`.
     """
     registry = _Registry(url)
@@ -44,7 +44,7 @@ def subject_schemas(url: str, subject: str, kind: str) -> dict[int | None, Schem
 
 
 class _Registry:
-    """One registry. User and password may be in its URL."""
+    """A registry. The URL may contain a user and password."""
 
     def __init__(self, url: str) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -76,7 +76,7 @@ class _Registry:
         return self.get(f"/subjects/{_quoted(subject)}/versions/{version}{form}")
 
     def schema(self, answer: Mapping[str, Any], kind: str) -> Schema:
-        """The schema of an answer, with those that it refers to."""
+        """The schema in a response, with the schemas that it refers to."""
         references = self._references(answer, kind)
         if kind == "protobuf":
             files = [_file(each, name) for name, each in references.items()]
@@ -84,7 +84,7 @@ class _Registry:
         return Schema(kind, answer["schema"], references=references)
 
     def _references(self, answer: Mapping[str, Any], kind: str) -> dict[str, str]:
-        """By name, those that others need first."""
+        """By name, dependencies first."""
         found: dict[str, str] = {}
         for each in answer.get("references") or ():
             other = self.version(each["subject"], each["version"], kind)
@@ -98,7 +98,7 @@ def _quoted(subject: str) -> str:
 
 
 def _file(text: str, name: str) -> bytes:
-    """A Protobuf file by the name that others import it by."""
+    """A Protobuf file, under the name by which others import it."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -106,7 +106,7 @@ def _file(text: str, name: str) -> bytes:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError, ValueError):
         raise ColumnTypeError(
-            "the registry serves no descriptors of Protobuf (format=serialized): give a descriptor "
+            "the registry has no Protobuf descriptors (format=serialized): give a descriptor "
             "set as --schema, if the values have no schema id"
         ) from None
     if name:

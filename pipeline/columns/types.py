@@ -1,8 +1,8 @@
-"""The types of columns: what Arrow, Iceberg and the three kinds of schemas have in common, and how
-a column's type grows.
+"""The types of columns: the common types of Arrow, Iceberg and the three kinds of schemas, and how
+a column's type changes.
 
-All fields may be null. A column never loses a field and never changes the type of one, except to a
-wider type that Iceberg allows: int to long, float to double, and a decimal with more digits.
+All fields may be null. A column never loses a field. The type of a field changes only to a wider
+type that Iceberg allows: int to long, float to double, and a decimal with more digits.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ _WIDER = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
 
 
 class ColumnTypeError(ValueError):
-    """A schema that no column can have, or that a column can't follow."""
+    """A schema that no column can have, or a change that a column can't follow."""
 
 
 def merged(known: Any, new: Any, where: str = "value") -> Any:
-    """The type of a column that has `known` and gets `new`. ColumnTypeError if none fits both."""
+    """The type of a column of type `known` that gets `new`. Raises ColumnTypeError if no type fits
+    both.
+    """
     if known == new:
         return known
     if pa.types.is_struct(known) and pa.types.is_struct(new):
@@ -75,8 +77,8 @@ def _merged_fields(known: Any, new: Any, where: str) -> Any:
 
 
 def check_type(kind: Any, where: str = "value") -> None:
-    """Raise ColumnTypeError for what a Parquet file can't hold: a struct without fields, or with
-    names that differ only in case, which Spark takes for one.
+    """Raise ColumnTypeError for a type that a Parquet file can't have: a struct without fields, or
+    with names that differ only in case, which Spark does not distinguish.
     """
     if pa.types.is_struct(kind):
         if not kind.num_fields:
@@ -119,7 +121,9 @@ def iceberg_type(kind: Any) -> Any:
 
 
 def arrow_type(kind: Any) -> Any:
-    """The Arrow type of one in Iceberg's JSON. ColumnTypeError for one that no schema makes."""
+    """The Arrow type of Iceberg's JSON. Raises ColumnTypeError for a type that no schema
+    creates.
+    """
     if isinstance(kind, str):
         found = _SIMPLE.get(kind)
         if found is not None:
@@ -133,7 +137,7 @@ def arrow_type(kind: Any) -> Any:
         return pa.list_(arrow_type(kind["element"]))
     elif kind["type"] == "map":
         return pa.map_(arrow_type(kind["key"]), arrow_type(kind["value"]))
-    raise ColumnTypeError(f"a column of type {kind} is not one that kstore writes")
+    raise ColumnTypeError(f"a column of type {kind} is not a type that kstore writes")
 
 
 def _shown(kind: Any) -> str:

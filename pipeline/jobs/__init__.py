@@ -1,7 +1,6 @@
-"""Jobs that run as programs of their own beside a broker. Two need no Spark: `load` (a file in, and
-compared) and `run` (what ``make run`` does); `archive`, `restore`, `replicate`, and `verify` and
-`stats` in the rooms below do. ``kstore pipeline`` is their command line; none is imported by a
-broker.
+"""Jobs that run as separate programs. `load` (load a file, and compare) and `run` (the command
+``make run``) need no Spark; `archive`, `restore`, `replicate`, and `verify` and `stats` in the
+rooms below do. ``kstore pipeline`` is their command line; brokers import none of them.
 
 May import: kstore.broker_process, kstore.clients.admin, kstore.clients.core, kstore.clients.io,
     kstore.clients.replicator, kstore.config.client, kstore.errors, kstore.pipeline,

@@ -1,5 +1,5 @@
-"""The job archive: topics of a cluster as Parquet, by topic and time, with offsets and epochs; each
-run continues where the last one ended. How the archive lies in its folder is in layout.py.
+"""The job archive: writes topics of a cluster as Parquet, by topic and time, with offsets and
+epochs. Each run continues where the last one stopped. layout.py describes the archive's files.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class ArchiveOptions:
     """Parquet folders by hour, not by day."""
     read_committed: bool = True
     on_loss: str = "fail"
-    """fail or skip, where the cluster has deleted records that are not archived yet."""
+    """fail or skip, if the cluster has deleted records that are not archived yet."""
     tasks: int = 0
-    """About so many tasks; 0: by the cores that Spark has."""
+    """The approximate number of tasks; 0: depends on Spark's cores."""
 
 
 def task_count(spark: SparkSession, asked: int) -> int:
-    """How many pieces the work is cut into."""
+    """The number of tasks."""
     return asked or TASKS_PER_CORE * max(int(spark.sparkContext.defaultParallelism), 1)
 
 
 def archive(
     spark: SparkSession, options: ArchiveOptions, report: Callable[[str], None]
 ) -> list[Slice]:
-    """Archive what the topics have beyond what the archive has. The slices of this run; none where
-    there was nothing new.
+    """Archive the records of the topics that the archive does not have yet. Returns the slices of
+    this run; empty if there was nothing new.
 
     Raises JobError, and PipelineError from a task.
     """
@@ -89,13 +89,13 @@ def archive(
 
 
 def check_alone(path: str, ours: list[Slice], there: list[Slice]) -> None:
-    """That no other run has archived the same offsets while this one was at work."""
+    """Check that no other run has archived the same offsets in the meantime."""
     ends = {(each.topic, each.partition): each.end for each in there}
     for each in ours:
         if ends.get((each.topic, each.partition), each.start) > each.start:
             raise JobError(
                 f"another run has archived topic {each.topic}, partition {each.partition} into "
-                f"{path} meanwhile: this run does not count. Let one run at a time write to an "
+                f"{path} meanwhile: this run does not count. Run only one at a time per "
                 "archive"
             )
 
@@ -107,7 +107,7 @@ def _to_archive(
     options: ArchiveOptions,
     report: Callable[[str], None],
 ) -> Range:
-    """What is new of a partition; of the same life of its topic as what is there."""
+    """The new offsets of a partition. Its topic must be the archived one."""
     for each in known:
         _check_life(topic, each, options.path)
     ends = [each.end for each in known if each.partition == part.partition]
@@ -125,13 +125,13 @@ def _to_archive(
         )
         if options.on_loss == "fail":
             raise JobError(f"{said}; --on-loss=skip continues at {part.start}")
-        report(f"{said}; going on at {part.start}")
+        report(f"{said}; continuing at {part.start}")
         at = part.start
     return Range(part.topic, part.partition, at, part.end)
 
 
 def _check_life(topic: Topic, known: Slice, path: str) -> None:
-    """That the topic is the one that was archived (KIP-232), not a later one of its name."""
+    """Check that the topic is the one that was archived (KIP-232), not a later one of that name."""
     same_id = not known.topic_id or not topic.topic_id or known.topic_id == topic.topic_id
     if same_id:
         return
@@ -145,10 +145,9 @@ def _check_life(topic: Topic, known: Slice, path: str) -> None:
 def _write(spark: SparkSession, options: ArchiveOptions, ranges: list[Range], run: str) -> None:
     plan = Scan(options.settings, read_committed=options.read_committed, hourly=options.hourly)
     found = scan(spark, plan, split(ranges, task_count(spark, options.tasks)))
-    # What other programs read, too: Spark's default is a form of its own.
+    # A format that other programs also read; Spark's default is its own.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # In this order Spark has no need to sort again for its folders, and each file is in the order
-    # of its offsets.
+    # In this order Spark need not sort again for its folders, and each file is sorted by offset.
     found.sortWithinPartitions(*PARTITIONED_BY, "partition", "offset").write.partitionBy(
         *PARTITIONED_BY
     ).option("compression", "zstd").parquet(data_path(options.path, run))
@@ -206,7 +205,9 @@ def _slices(
 
 
 def _check_complete(found: Slice) -> None:
-    """Every offset of the slice holds a record or is a hole: else the run does not count."""
+    """Every offset of the slice must have a record or be a hole: otherwise the run does not
+    count.
+    """
     if found.records + found.missing != found.end - found.start:
         raise JobError(
             f"topic {found.topic}, partition {found.partition}: offsets {found.start} to "

@@ -1,4 +1,4 @@
-"""How a job fails: one class whose text is for users. It needs neither Spark nor Arrow."""
+"""The error of a job; its text is for users. It needs neither Spark nor Arrow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ __all__ = ["JobError"]
 
 
 class JobError(Exception):
-    """What a job can't do, which value it is about, and what to do. ``passes``: it may be able to
-    later, without anybody doing anything.
+    """What a job can't do, the value concerned, and what to do. ``passes``: the job may succeed
+    later without a change.
     """
 
     def __init__(self, text: str, *, passes: bool = False) -> None:

@@ -1,13 +1,13 @@
-"""An archive of topics: how it lies in its folder, and what is known of each slice of it.
+"""An archive of topics: the layout of its folder, and the description of each slice.
 
     <archive>/data/run=<run>/entry=record/topic=<topic>/date=<date>/*.parquet    the records
                             /entry=hole/..       offsets without a record, and why
                             /entry=block/..      counts and digests as they were read
     <archive>/slices/run=<run>/*.parquet         one row per partition that the run has archived
 
-A run counts once its slices are there: they are written last, in one file. What a killed run has
-left in data/ is not seen by any job, and may be deleted. All is read and
-written through Spark, so that the folder may be anywhere where Spark can write.
+A run counts when its slices exist: they are written last, in one file. Jobs do not see data/ of a
+killed run; it may be deleted. Everything is read and written through Spark, so the folder may be
+anywhere that Spark can write to.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ PARTITIONED_BY = ("entry", "topic", "date")
 
 @dataclass(frozen=True)
 class Slice:
-    """Offsets `start` to before `end` of one partition, as one run has archived them.
+    """Offsets `start` to below `end` of one partition that one run has archived.
 
-    `records` and `digest` are sums over its blocks. `configs` is JSON: what was set on the topic.
+    `records` and `digest` are sums over its blocks. `configs` is JSON: the configs that were set on
+    the topic.
     """
 
     run: str
@@ -67,14 +68,15 @@ _SLICE_DDL = ", ".join(f"`{f.name}` {_TYPES[str(f.type)]}" for f in fields(Slice
 
 
 def data_path(path: str, run: str) -> str:
-    """Where a run's entries are."""
+    """The folder of a run's entries."""
     return f"{path.rstrip('/')}/data/run={run}"
 
 
 def read_slices(spark: SparkSession, path: str, *, must_exist: bool = True) -> list[Slice]:
-    """What an archive holds, by topic, partition and offset; [] for none, if it need not exist.
+    """The slices of an archive, by topic, partition and offset; [] if there are none, or if it need
+    not exist.
 
-    Raises JobError for a folder that is no archive, or one of a later version.
+    Raises JobError for a folder that is not an archive, or is one of a later version.
     """
     from pyspark.errors import AnalysisException
 
@@ -100,14 +102,14 @@ def read_slices(spark: SparkSession, path: str, *, must_exist: bool = True) -> l
 
 
 def write_slices(spark: SparkSession, path: str, slices: Sequence[Slice]) -> None:
-    """Make a run count."""
+    """Write the slices, so that the run counts."""
     frame = small_frame(spark, [asdict(each) for each in slices], _SLICE_DDL).coalesce(1)
     run = slices[0].run
     frame.drop("run").write.parquet(f"{path.rstrip('/')}/slices/run={run}")
 
 
 def entries(spark: SparkSession, path: str, runs: Iterable[str], *kinds: str) -> DataFrame:
-    """The entries of these kinds of these runs, with the columns of ENTRY_COLUMNS and the run."""
+    """The entries of these kinds and runs, with the columns of ENTRY_COLUMNS and the run."""
     from pyspark.sql.functions import col
 
     wanted = sorted(set(runs))

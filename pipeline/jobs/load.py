@@ -1,9 +1,9 @@
 """Loads a file into a topic through an unmodified Kafka client, reads it back, and compares every
 record.
 
-The client is confluent-kafka (librdkafka): nothing of kstore is between it and the broker, so a
-run proves what the broker stores and serves. The job appends: loading a file twice leaves it in
-the topic twice, and compares the second.
+The client is confluent-kafka (librdkafka), without any code of kstore, so a run proves what the
+broker stores and serves. The job appends: if you load a file twice, the topic has it twice, and the
+second copy is compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _POLL_EVERY = 500
 
 
 class LoadError(Exception):
-    """The load failed or what came back differs; the sentence says where."""
+    """The load failed, or the result differs; the message says where."""
 
 
 class LoadResult(NamedTuple):
@@ -58,8 +58,8 @@ def load(
 ) -> LoadResult:
     """Produce every record of ``source``, read it back and compare key, value, order and count.
 
-    Raises LoadError if the broker refuses a record or gives back anything else than what went in,
-    and SourceError if the file can't be read.
+    Raises LoadError if the broker refuses a record or returns something different, and SourceError
+    if the file can't be read.
     """
     topic = topic or source.topic
     _ensure_topic(bootstrap, topic)
@@ -90,7 +90,7 @@ def load(
 
 
 class _Sent:
-    """What went out: how much, and a digest that shows a change of the file between the two
+    """What was sent: counts, and a digest that shows a change of the file between the two
     readings.
     """
 
@@ -121,8 +121,8 @@ def _client_settings(bootstrap: str) -> dict[str, Any]:
 
 
 def _ensure_topic(bootstrap: str, topic: str) -> None:
-    """Create the topic with one partition, so that order can be compared; one that exists must
-    have one.
+    """Create the topic with one partition, so that the order can be compared. An existing topic
+    must have one.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -216,7 +216,7 @@ def _send(
     record: SourceRecord,
     on_delivery: Callable[[Any, Message], None],
 ) -> None:
-    """Hand one record to the client, waiting while its queue is full."""
+    """Pass one record to the client; waits while its queue is full."""
     while True:
         try:
             producer.produce(topic, record.value, record.key, partition=0, on_delivery=on_delivery)
@@ -229,7 +229,7 @@ def _send(
 def _compare(
     consumer: Consumer, topic: str, offset: int, source: SourceFile, sent: _Sent, progress: Progress
 ) -> None:
-    """Read from ``offset`` on and hold every record against the file, which is read a second
+    """Read from ``offset`` on and compare every record with the file, which is read a second
     time.
     """
     from confluent_kafka import TopicPartition
@@ -251,12 +251,14 @@ def _compare(
 
 
 def _arriving(consumer: Consumer, topic: str, count: int) -> Iterator[Message]:
-    """Yield the next ``count`` records; LoadError when none comes for too long."""
+    """Yield the next ``count`` records; raises LoadError if none arrives for too long."""
     while count > 0:
         # The client waits until it has as many as it is asked for, so never ask for more.
         messages = consumer.consume(min(count, 1000), timeout=_TIMEOUT_S)
         if not messages:
-            raise LoadError(f"{topic} gave no record for {_TIMEOUT_S:.0f} s; {count} are missing")
+            raise LoadError(
+                f"{topic} returned no record for {_TIMEOUT_S:.0f} s; {count} are missing"
+            )
         for message in messages:
             error = message.error()
             if error is not None:
@@ -266,7 +268,7 @@ def _arriving(consumer: Consumer, topic: str, count: int) -> Iterator[Message]:
 
 
 def _difference(message: Message, offset: int, record: SourceRecord, source: SourceFile) -> str:
-    where = f"what came back differs from {source.path} line {record.line}"
+    where = f"the topic differs from {source.path} line {record.line}"
     if message.offset() != offset:
         return f"{where}: it has offset {message.offset()} and should have {offset}"
     if message.key() != record.key:
@@ -284,7 +286,7 @@ def _difference(message: Message, offset: int, record: SourceRecord, source: Sou
 
 
 def print_result(result: LoadResult, *, as_json: bool) -> None:
-    """Write what was loaded, for people or as one JSON object."""
+    """Print the result as text or as one JSON object."""
     if as_json:
         print(json.dumps(result._asdict()), flush=True)
         return

@@ -1,6 +1,6 @@
 """Writes records at their offsets into one partition of a kstore cluster (KIP-391), in order, one
-batch at a time. Where to begin is the target's log end offset, so that it may be killed and begun
-again at any time. Where the records come from is the caller's business.
+batch at a time. It starts at the target's log end offset, so it can be killed and started again at
+any time. The caller provides the records.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Row(NamedTuple):
 
 
 def pieces(rows: Iterator[Row], compression: int) -> Iterator[Piece]:
-    """Rows of rising offsets as batches of consecutive ones, none of them large. A row at the
-    offset of the one before is left out.
+    """Rows of ascending offsets as batches of consecutive ones, none of them large. A row with the
+    offset of the one before is skipped.
     """
     builder = RecordBatchBuilder(compression=compression)
     base = expected = -1
@@ -58,7 +58,7 @@ def pieces(rows: Iterator[Row], compression: int) -> Iterator[Piece]:
 
 
 async def require_given_offsets(cluster: ClusterClient) -> None:
-    """Raises PipelineError for a cluster that takes no records at given offsets."""
+    """Raise PipelineError if the cluster does not accept records at given offsets."""
     connection = await cluster.connection(ANY)
     missing = [name for name in NEEDED if name not in connection.versions.features]
     if missing:
@@ -70,7 +70,7 @@ async def require_given_offsets(cluster: ClusterClient) -> None:
 
 
 class OffsetWriter:
-    """One partition. `position` is the target's log end offset, once `open` has been called."""
+    """One partition. `position` is the target's log end offset after `open`."""
 
     def __init__(self, cluster: ClusterClient, tp: TopicPartition, timeout_ms: int) -> None:
         self._cluster = cluster
@@ -80,14 +80,14 @@ class OffsetWriter:
         self._is_located = False
         self.position = -1
         self.written = 0
-        """Records that this writer has brought."""
+        """The number of records that this writer has written."""
         self.already_there = 0
-        """Offsets that the target had reached before."""
+        """The number of offsets that the target already had."""
         self.last: Record | None = None
-        """The target's last record when it was opened; None: it has none there."""
+        """The target's last record when it was opened; None if it has none there."""
 
     async def open(self) -> None:
-        """Learn where the target ends. Raises PipelineError."""
+        """Look up the end of the target. Raises PipelineError."""
         await self._trying(self._open)
 
     async def _open(self) -> None:
@@ -96,8 +96,8 @@ class OffsetWriter:
             self.last = await self._record(self.position - 1)
 
     async def write(self, piece: Piece) -> None:
-        """Bring the piece, or what of it the target lacks, and wait until it is acknowledged.
-        Raises PipelineError.
+        """Write the piece, or the part of it that the target does not have, and wait for the
+        acknowledgement. Raises PipelineError.
         """
         await self._trying(partial(self._write, piece))
 
@@ -118,7 +118,7 @@ class OffsetWriter:
             left[:1] = await self._send(piece)
 
     async def _send(self, piece: Piece) -> list[Piece]:
-        """What is left of the piece after one request."""
+        """The rest of the piece after one request."""
         row = await self._produce(piece)
         if row.error_code == ErrorCode.NONE:
             self.position = piece.end_offset
@@ -145,17 +145,17 @@ class OffsetWriter:
             raise
 
     async def _concede(self, piece: Piece, log_end_offset: int) -> None:
-        """Another attempt of this task, or somebody else, has written there meanwhile."""
+        """Another attempt of this task, or another program, has written there meanwhile."""
         last = min(log_end_offset, piece.end_offset) - 1
         theirs = await self._record(last)
         ours = next(iter(decode(piece.data, verify=False, start_offset=last)), None)
         if theirs is not None and ours is not None and not same_record(theirs, ours):
             raise PipelineError(
-                "the target holds another record there than the one to be written",
+                "the target has another record at this offset than the one to write",
                 topic=self._tp.topic,
                 partition=self._tp.partition,
                 offset=last,
-                remedy="Another program writes to the topic; write into a new one",
+                remedy="Another program writes to the topic; write to a new one",
             )
         self.position = log_end_offset
 

@@ -1,4 +1,4 @@
-"""A line of progress on stderr while a file is loaded, by rich; nothing where stderr is not a
+"""A line of progress on stderr while a file is loaded, by rich; nothing if stderr is not a
 terminal.
 """
 
@@ -17,7 +17,7 @@ _INTERVAL_S = 0.2
 
 
 class Progress:
-    """How far a pass over ``total_bytes`` is; silent if quiet. To be used in a with block."""
+    """The progress of a pass over ``total_bytes``; silent if quiet. Use it in a with block."""
 
     def __init__(self, name: str, total_bytes: int, quiet: bool = False) -> None:
         self._bar: Bar | None = None
@@ -45,12 +45,12 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._bar is not None:
             self._bar.stop()
 
     def show(self, size_bytes: int, count: int) -> None:
-        """Say how many bytes and records are done; cheap enough to call for each record."""
+        """Report how many bytes and records are done; cheap enough to call for each record."""
         if self._bar is None or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _INTERVAL_S

@@ -1,5 +1,5 @@
-"""What Spark's JVM writes while it starts (how it logs, which jars it finds, what it warns of) is
-kept back: it is shown only if the JVM does not start. What it writes later is passed on.
+"""Holds back what Spark's JVM writes while it starts (logging setup, jars, warnings), and shows it
+only if the JVM does not start. Later output is passed on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Held:
                 _show(came)
 
     def end(self, *, show: bool) -> None:
-        """Keep nothing back from now on."""
+        """Pass everything on from now on."""
         with self._lock:
             kept, self._lines = self._lines, None
         if show:
@@ -46,7 +46,7 @@ def _show(text: bytes) -> None:
 
 @contextmanager
 def quiet_start(confs: Mapping[str, str]) -> Iterator[None]:
-    """Start the JVM with these settings, unless there is one; a session is made in the block."""
+    """Start the JVM with these settings, unless it runs; create a session in the block."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 

@@ -1,9 +1,9 @@
-"""The job replicate: copies topics from any Kafka to kstore with equal offsets (KIP-391), its
-partitions shared out among Spark's executors.
+"""The job replicate: copies topics from any Kafka to kstore with equal offsets (KIP-391). Spark's
+executors share the partitions.
 
-Each task is the copier of `kstore replicate`, with some partitions and the offsets up to which it
-works. The job keeps no state either: where to continue is each partition's log end offset in the
-target, so that a killed task, or the whole job, is simply begun again.
+Each task is the copier of `kstore replicate`, for some partitions up to given offsets. The job
+keeps no state: it continues at each partition's log end offset in the target, so you can start a
+killed task, or the whole job, again.
 """
 
 from __future__ import annotations
@@ -44,18 +44,20 @@ PROGRESS_S = 1.0
 
 @dataclass(frozen=True)
 class ReplicateOptions:
-    """`source` and `target` are a consumer's settings; `copying` says what is copied, and how."""
+    """`source` and `target` are a consumer's settings; `copying` selects what is copied, and
+    how.
+    """
 
     source: Mapping[str, Any]
     target: Mapping[str, Any]
     copying: ReplicationOptions
     tasks: int = 0
-    """About so many tasks; 0: by the cores that Spark has."""
+    """The approximate number of tasks; 0: depends on Spark's cores."""
 
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """How far a round is; `offsets` are those that the target had to gain, `lag` those left."""
+    """The progress of a round; `offsets` is the number to copy, `lag` the number left."""
 
     partitions: int
     offsets: int
@@ -64,7 +66,7 @@ class CopyProgress:
 
 @dataclass
 class Copied:
-    """What a round has done. `problems` name the partitions that failed."""
+    """The result of a round. `problems` name the partitions that failed."""
 
     partitions: int = 0
     records: int = 0
@@ -76,14 +78,14 @@ class Copied:
 
 @dataclass(frozen=True)
 class Share:
-    """What one task copies: each partition with the source's offset to get to."""
+    """What one task copies: each partition with the source's offset to reach."""
 
     parts: tuple[tuple[str, int, int], ...]
 
 
 def share_out(lags: Mapping[TopicPartition, tuple[int, int]], tasks: int) -> list[Share]:
-    """Partitions with their (lag, end), as shares of about equal lag: the largest first, each to
-    the share that has least.
+    """Partitions with their (lag, end), in shares of about equal lag: the largest first, each to
+    the smallest share.
     """
     behind = sorted(((lag, tp, end) for tp, (lag, end) in lags.items() if lag > 0), reverse=True)
     shares: list[tuple[int, int, list[tuple[str, int, int]]]] = [
@@ -103,10 +105,10 @@ def replicate(
     report: Callable[[str], None],
     progress: Callable[[CopyProgress], None],
 ) -> Copied:
-    """One round: topics and configs, then all records that the source had at its beginning, then
+    """One round: topics and configs, then all records that the source had at the start, then
     committed offsets.
 
-    Raises JobError where nothing can be copied; a partition that fails is in `problems`.
+    Raises JobError if nothing can be copied; partitions that fail are in `problems`.
     """
 
     def events(event: Event) -> None:
@@ -127,7 +129,7 @@ def replicate(
 async def _prepare(
     options: ReplicateOptions, events: Callable[[Event], None]
 ) -> list[TopicPartition]:
-    """The target's topics as the source's; their partitions."""
+    """Make the target's topics equal to the source's; returns their partitions."""
     source, target = _clusters(options)
     try:
         timeout_ms = source.settings["default.api.timeout.ms"]
@@ -156,7 +158,7 @@ def _clusters(options: ReplicateOptions) -> tuple[ClusterClient, ClusterClient]:
 def _lags(
     options: ReplicateOptions, tps: list[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """What each partition's copy lacks, and the source's end."""
+    """The lag of each partition's copy, and the source's end."""
     committed = options.copying.isolation_level == "read_committed"
     with Brokers(options.source, read_committed=committed) as source:
         topics = source.topics(options.copying.topics)
@@ -193,7 +195,7 @@ def _copy(
 async def _groups(
     options: ReplicateOptions, tps: list[TopicPartition], events: Callable[[Event], None]
 ) -> int:
-    """Take committed offsets along, up to where the target ends."""
+    """Copy committed offsets, limited to the target's end."""
     with Brokers(options.target, read_committed=False) as brokers:
         ends = await asyncio.to_thread(brokers.ends, tps)
     source, target = _clusters(options)
@@ -214,13 +216,13 @@ async def _groups(
 
 @dataclass(frozen=True)
 class CopyTask:
-    """What the executors are told."""
+    """What the executors receive."""
 
     options: ReplicateOptions
     shares: tuple[Share, ...]
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Any]:
-        """Spark's `mapInArrow` over the numbers of shares."""
+        """A function for Spark's `mapInArrow` over the numbers of shares."""
         import pyarrow as pa
 
         types = [pa.string(), pa.int32(), *[pa.int64()] * 3, pa.string(), pa.string()]
@@ -275,8 +277,8 @@ async def copy_share(options: ReplicateOptions, share: Share) -> list[tuple[Any,
 
 
 class _Watch:
-    """While a round works: how far the target is, asked of it every second. Spark tells nothing of
-    a task before its end.
+    """Asks the target every second for its progress during a round, because Spark does not report
+    on a task before its end.
     """
 
     def __init__(
@@ -306,6 +308,6 @@ class _Watch:
                 try:
                     there = target.ends(tps)
                 except KafkaError:
-                    continue  # the copy itself tells of a target that stays away
+                    continue  # the copy itself reports an unavailable target
                 left = sum(max(end - there[tp], 0) for tp, end in self._ends.items())
                 self._progress(CopyProgress(len(tps), self._total, min(left, self._total)))

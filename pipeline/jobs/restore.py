@@ -1,7 +1,7 @@
-"""The job restore: topics of an archive back into a kstore cluster, each record at its offset.
+"""The job restore: copies topics of an archive to a kstore cluster, each record at its offset.
 
-It keeps no state: where a partition continues is the target's log end offset. What the archive's
-producer ids, sequences and batches were is not restored, nor are markers: their offsets stay holes.
+It keeps no state: a partition continues at the target's log end offset. Producer ids, sequences,
+batches and markers of the archive are not restored: the offsets of markers stay holes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class Restored:
-    """What became of one partition. `already_there` counts offsets that the target had."""
+    """The result for one partition. `already_there` counts offsets that the target had."""
 
     topic: str
     partition: int
@@ -72,7 +72,7 @@ class Restored:
 def restore(
     spark: SparkSession, options: RestoreOptions, report: Callable[[str], None]
 ) -> list[Restored]:
-    """Bring all of the archive's records of these topics that the target lacks.
+    """Restore all records of these topics that the target does not have.
 
     Raises JobError, and PipelineError from a task.
     """
@@ -93,12 +93,12 @@ def restore(
     frame = entries(spark, options.path, [s.run for s in slices], "record")
     frame = frame.where(col("topic").isin(list(by_topic))).select(*_COLUMNS)
     found = _write(frame, Restorer(options.settings, options.renamed, options.compression), slices)
-    # Sorted here: to sort in Spark would run the tasks twice.
+    # Sorted here: a sort in Spark would run the tasks twice.
     return sorted((Restored(*row) for row in found.collect()), key=attrgetter("topic", "partition"))
 
 
 def _write(frame: DataFrame, restorer: Restorer, slices: list[Slice]) -> DataFrame:
-    """One task has a partition's records alone, in order: offsets can only rise."""
+    """One task has all records of a partition, in order: offsets only increase."""
     count = len({(each.topic, each.partition) for each in slices})
     ordered = frame.repartition(count, "topic", "partition").sortWithinPartitions(
         "topic", "partition", "offset"
@@ -121,8 +121,8 @@ def _check_given_offsets(settings: Mapping[str, Any]) -> None:
 def _make(
     name: str, group: list[Slice], options: RestoreOptions, report: Callable[[str], None]
 ) -> None:
-    """The topic, if the target has none of its name; one that it has must have as many partitions
-    at least.
+    """Create the topic, if the target does not have it. An existing topic must have at least as
+    many partitions.
     """
     target = options.renamed.get(name, name)
     newest = max(group, key=attrgetter("archived_ms"))
@@ -141,8 +141,8 @@ def _make(
 
 @dataclass(frozen=True)
 class Restorer:
-    """What the executors are told: rows sorted by topic, partition and offset go in, a row for each
-    partition comes out.
+    """What the executors receive: rows sorted by topic, partition and offset; the result is a row
+    for each partition.
     """
 
     settings: Mapping[str, Any]
@@ -150,7 +150,7 @@ class Restorer:
     compression: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Spark's `mapInArrow`."""
+        """A function for Spark's `mapInArrow`."""
         import pyarrow as pa
 
         found = asyncio.run(self._run(_rows(batches)))
@@ -190,16 +190,18 @@ def _rows(batches: Iterator[Any]) -> Iterator[tuple[str, int, Row]]:
 
 
 def _checked(tp: TopicPartition, writer: OffsetWriter, rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows; that of the target's last record must be equal to it, else it is another topic."""
+    """The rows. The row at the offset of the target's last record must equal it; otherwise the
+    target is another topic.
+    """
     last = writer.last
     for row in rows:
         if last is not None and row.offset == last.offset and not same_record(row, last):
             raise PipelineError(
-                "the target's record there is another one than the archive's",
+                "the target has another record at this offset than the archive",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=row.offset,
-                remedy="Another program has written there; restore under another name (--rename), "
+                remedy="Another program has written to it; restore under another name (--rename), "
                 "or delete the topic",
             )
         yield row

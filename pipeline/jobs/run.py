@@ -1,9 +1,9 @@
-"""What ``make run`` does: start a broker, load a file through an unmodified client, compare, and
-stay up until Ctrl-C.
+"""The command ``make run``: start a broker, load a file through an unmodified client, compare, and
+keep the broker running until Ctrl-C.
 
-The broker is a process of its own, started as a user would start it; the load is
-kstore.pipeline.jobs.load. A second run on the same data folder finds what the first one stored and
-appends to it.
+The broker is a separate process, started as a user would start it; the load is
+kstore.pipeline.jobs.load. A second run with the same data folder finds the earlier records and
+appends.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ _STOP_S = 30.0
 
 
 class OwnBroker:
-    """A ``kstore serve`` of our own on a data folder; used with ``with``, which stops it
-    cleanly.
-    """
+    """A ``kstore serve`` with a data folder; the end of the with block stops it cleanly."""
 
     def __init__(self, data: Path, port: int) -> None:
         settings = (f"log.dirs={data}", f"listeners=PLAINTEXT://localhost:{port}")
         overrides = [word for setting in settings for word in ("--override", setting)]
-        # In a session of its own, so that Ctrl-C reaches only us and the broker is stopped in
+        # In a session of its own: Ctrl-C reaches only this process, which then stops the broker in
         # order.
         self.process = BrokerProcess(
             serve_command(*overrides, isolated=False), environment=os.environ, stdin=None
@@ -46,7 +44,9 @@ class OwnBroker:
         self.ready_ms = 0
 
     def wait_until_ready(self) -> None:
-        """Wait for the broker's ready line; LoadError if it ends or says nothing."""
+        """Wait for the broker's ready line. Raises LoadError if it exits or is not ready in
+        time.
+        """
         try:
             self.process.wait_ready(time.monotonic() + _START_S)
         except BrokerEndedError as error:
@@ -61,7 +61,7 @@ class OwnBroker:
         self.address, self.ready_ms, _ = self.process.ready
 
     def stop(self) -> int:
-        """Stop the broker as SIGTERM does and return its exit code."""
+        """Stop the broker with SIGTERM and return its exit code."""
         code, was_killed = self.process.end(timeout_s=_STOP_S)
         if was_killed:
             raise LoadError(f"the broker did not stop within {_STOP_S:.0f} s and was killed")
@@ -134,16 +134,14 @@ The broker is running until Ctrl-C. Try, from another terminal:
 
 
 def _wait(broker: OwnBroker) -> int:
-    """Wait for Ctrl-C, which is the usual end, or for the broker to end by itself, which is
-    not.
-    """
+    """Wait for Ctrl-C, or until the broker exits, which is an error."""
     try:
         code = broker.process.process.wait()
     except KeyboardInterrupt:
         broker.stop()
         print("\nStopped   the broker, cleanly")
         return 0
-    raise LoadError(f"the broker ended by itself with exit code {code}")
+    raise LoadError(f"the broker exited with exit code {code}")
 
 
 def _print_files(data: Path, result: LoadResult) -> None:
@@ -159,7 +157,7 @@ def _program() -> str:
 
 
 def _free_port() -> int:
-    """The default port if nobody listens there, else any free one."""
+    """The default port if it is free, else any free one."""
     reason = ""
     for port in (DEFAULT_PORT, 0):
         with socket.socket() as probe:
@@ -170,7 +168,7 @@ def _free_port() -> int:
                 reason = str(error)
                 continue
             return int(probe.getsockname()[1])
-    raise LoadError(f"no port of localhost can be listened on: {reason}")
+    raise LoadError(f"cannot listen on any port of localhost: {reason}")
 
 
 def _interrupt(number: int, frame: object) -> None:

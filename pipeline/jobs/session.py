@@ -1,5 +1,5 @@
-"""The Spark session of a job: that of spark-submit, or one of its own; small tables for it; and the
-sentences for those who have no Spark or no Java. pyspark is imported when a session is asked for.
+"""The Spark session of a job: that of spark-submit, or a new one; small tables for it; and the
+messages if Spark or Java is missing. pyspark is imported when a session is requested.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "small_table",
 ]
 
-# What a job needs whatever the session was made for.
+# Settings that a job needs in any session.
 _NEEDED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
@@ -42,7 +42,7 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # By Unix sockets, a worker that Spark ends after a minute without work prints a traceback.
+    # With Unix sockets, an idle worker that Spark stops after a minute prints a traceback.
     "spark.python.unix.domain.socket.enabled": "false",
 }
 _LOUD = {"spark.ui.showConsoleProgress": "true", "spark.log.level": "WARN"}
@@ -52,9 +52,9 @@ _LASTING = frozenset({
     "AnalysisException", "ParseException", "IllegalArgumentException", "PySparkTypeError",
     "PySparkValueError", "PySparkAttributeError", "UnsupportedOperationException",
 })  # fmt: skip
-"""Errors of Spark's that come again: the job asked for what can't be."""
+"""Errors of Spark that a retry does not solve: the job requested something impossible."""
 
-# How an error of a task stands in Spark's text.
+# How Spark's text shows an error of a task.
 _OURS = re.compile(r"(?:kstore[\w.]*\.)?(?:PipelineError|JobError): (.+)")
 
 
@@ -65,22 +65,22 @@ def open_session(
     *,
     loud: bool = False,
 ) -> SparkSession:
-    """The session that is active, or a new one: by spark-submit's master, else `master`, else on
-    all cores of this machine. With `loud`, Spark shows its warnings and its progress.
+    """The active session, or a new one: with spark-submit's master, else `master`, else on all
+    cores of this machine. With `loud`, Spark shows its warnings and its progress.
 
-    Raises JobError where Spark or Java is not installed.
+    Raises JobError if Spark or Java is not installed.
     """
     require_spark()
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", this_python())
-    # pyspark warns of pandas, which no job uses, in this process and in each worker's.
+    # pyspark warns of pandas, which no job uses, in this process and in each worker.
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     active = SparkSession.getActiveSession()
     if active is None:
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit says what there is
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit decides
         given = {"spark.app.name": f"kstore pipeline {name}"}
         given |= {} if submitted else _LOCAL | (_LOUD if loud else {})
         if master or not submitted:
@@ -101,7 +101,7 @@ def open_session(
 
 def small_frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], ddl: str) -> DataFrame:
     """Rows of the driver as a DataFrame with this schema; through Arrow, so that no Python worker
-    has to be started for them.
+    has to start.
     """
     return spark.createDataFrame(small_table(rows, ddl), ddl)
 
@@ -120,7 +120,7 @@ def small_table(rows: Sequence[Mapping[str, Any]], ddl: str) -> Any:
 
 
 def require_arrow() -> None:
-    """Raises JobError where Arrow is not installed, which does without Spark what is small."""
+    """Raise JobError if Arrow, which small jobs need, is not installed."""
     missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise JobError(
@@ -129,7 +129,7 @@ def require_arrow() -> None:
 
 
 def require_spark() -> None:
-    """Raises JobError where Spark or Java is not installed."""
+    """Raise JobError if Spark or Java is not installed."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise JobError(
@@ -148,12 +148,12 @@ def _has_java() -> bool:
 
 
 BAD_VALUE = "--bad-records keep"
-"""In the text of an error about a value that is not of its schema: it stays so."""
+"""Part of the message about a value that does not match its schema; code depends on it."""
 
 
 def passing_trouble(error: BaseException, spark: SparkSession) -> str | None:
-    """What is wrong, if the job may succeed when it is tried again: brokers, a service or Spark's
-    tasks had trouble, and Spark is still there. Else None.
+    """The error's text if a retry may succeed: brokers, a service or Spark's tasks failed, and
+    Spark still runs. Otherwise None.
     """
     if isinstance(error, KafkaError):
         return str(error) if error.retriable else None
@@ -172,8 +172,8 @@ def passing_trouble(error: BaseException, spark: SparkSession) -> str | None:
 
 
 def sentence_of(error: BaseException) -> str:
-    """What a user can do something about in an error that came through Spark: kstore's own text if
-    a task has raised one of its errors, else Spark's first line.
+    """The message for a user of an error from Spark: kstore's own text if a task has raised one of
+    its errors, else Spark's first line.
     """
     text = str(error)
     found = _OURS.search(text)

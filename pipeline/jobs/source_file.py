@@ -1,7 +1,7 @@
 """Turns a text file into keyed records: one per line, or one per stanza of a Debian control file.
 
-A file is read as a stream, in bytes: nothing is decoded, so every byte of a line comes back as it
-was. Nothing here knows Kafka.
+A file is read as a stream, in bytes: nothing is decoded, so every byte of a line is preserved.
+Nothing here depends on Kafka.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PROBE_BYTES = 64 * 1024
 
 
 class SourceError(Exception):
-    """The file can't be loaded; the sentence says which, why, and what to do."""
+    """The file can't be loaded; the message says which, why, and what to do."""
 
 
 class SourceRecord(NamedTuple):
@@ -31,9 +31,7 @@ class SourceRecord(NamedTuple):
 
 
 class SourceFile(NamedTuple):
-    """A file that has been looked at: where it is, how it is split, and the topic named after
-    it.
-    """
+    """A file that was checked: its path, how it is split, and its topic's name."""
 
     path: Path
     is_stanzas: bool
@@ -42,11 +40,11 @@ class SourceFile(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What one record is, for people."""
+        """The unit of a record, for people."""
         return "stanza, keyed by package" if self.is_stanzas else "line, keyed by line number"
 
     def records(self) -> Iterator[SourceRecord]:
-        """Read the file from its start; SourceError if it can't be read any more."""
+        """Read the file from its start; raises SourceError if it can't be read any more."""
         try:
             with open(self.path, "rb", buffering=1 << 20) as stream:
                 yield from _stanzas(stream) if self.is_stanzas else _lines(stream)
@@ -55,13 +53,13 @@ class SourceFile(NamedTuple):
 
 
 def open_source(path: str | os.PathLike[str] | None) -> SourceFile:
-    """Look at a file before anything is started; ``None`` takes the machine's Debian package list.
+    """Check a file before anything is started; ``None`` selects the machine's Debian package list.
 
-    Raises SourceError for one that is missing, unreadable, not a regular file, empty, or not text.
+    Raises SourceError for a file that is missing, unreadable, not regular, empty, or not text.
     """
     if path is None and not DEBIAN_PACKAGES.exists():
         raise SourceError(
-            f"this machine has no Debian package list ({DEBIAN_PACKAGES}): name a text file, as "
+            f"this machine has no Debian package list ({DEBIAN_PACKAGES}): give a text file, as "
             "in "
             "`make run FILE=some.log`"
         )
@@ -70,7 +68,7 @@ def open_source(path: str | os.PathLike[str] | None) -> SourceFile:
         status = source.stat()
         if not stat.S_ISREG(status.st_mode):
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise SourceError(f"{source} is {kind}; it must be a file, since it is read twice")
+            raise SourceError(f"{source} is {kind}; it must be a file, because it is read twice")
         with open(source, "rb") as stream:
             start = stream.read(_PROBE_BYTES)
     except FileNotFoundError:
@@ -81,14 +79,14 @@ def open_source(path: str | os.PathLike[str] | None) -> SourceFile:
         raise SourceError(f"{source} is empty: there is nothing to load")
     if b"\0" in start:
         raise SourceError(
-            f"{source} is not text: it has a zero byte at {start.index(0)}; name a text file"
+            f"{source} is not text: it has a zero byte at {start.index(0)}; give a text file"
         )
     is_stanzas = start.startswith(b"Package: ")
     return SourceFile(source, is_stanzas, _topic_name(source), status.st_size)
 
 
 def _topic_name(path: Path) -> str:
-    """Make a legal topic name (letters, digits, dot, dash, underscore; 249 at most) of a file's
+    """Make a valid topic name (letters, digits, dot, dash, underscore; at most 249) of a file's
     name.
     """
     name = "dpkg-status" if path == DEBIAN_PACKAGES else path.name

@@ -1,4 +1,4 @@
-"""What the jobs do with topics as a whole: their configs, and making them. No records."""
+"""Topics as a whole: their configs, and their creation. No records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kstore.config.client.configs import CLIENT_CONFIGS
 
 __all__ = ["admin_settings", "create_topic", "set_configs", "topic_configs", "topic_partitions"]
 
-# About brokers of one cluster, which another has not.
+# Configs about brokers of one cluster, which another does not have.
 _LOCAL = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
@@ -18,14 +18,14 @@ TIMESTAMP_TYPE = "message.timestamp.type"
 
 
 def admin_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A consumer's settings as far as an admin client has them too."""
+    """The settings of a consumer that an admin client also has."""
     return {name: value for name, value in settings.items() if name in CLIENT_CONFIGS["admin"]}
 
 
 def set_configs(
     settings: Mapping[str, Any], topics: Iterable[str]
 ) -> dict[str, dict[str, str | None]]:
-    """What is set on each topic itself. Raises KafkaError."""
+    """The configs that are set on each topic. Raises KafkaError."""
     with AdminClient(admin_settings(settings)) as admin:
         found = admin.describe_resource_configs([ConfigResource("topic", name) for name in topics])
     return {
@@ -39,7 +39,7 @@ def set_configs(
 
 
 def topic_configs(settings: Mapping[str, Any], name: str) -> dict[str, str | None]:
-    """What holds for a topic, wherever it is set. Raises KafkaError."""
+    """The effective configs of a topic. Raises KafkaError."""
     with AdminClient(admin_settings(settings)) as admin:
         found = admin.describe_resource_configs([ConfigResource("topic", name)])
     return {entry.name: entry.value for configs in found.values() for entry in configs.values()}
@@ -52,8 +52,8 @@ def create_topic(
     configs: Mapping[str, str | None],
     replication_factor: int = -1,
 ) -> None:
-    """Make a topic for a copy: it keeps each record's timestamp, so it never uses the time of
-    append. Raises KafkaError.
+    """Create a topic for a copy: it keeps each record's timestamp, so it never uses the append
+    time. Raises KafkaError.
     """
     wanted = dict(configs)
     if TIMESTAMP_TYPE in wanted:
@@ -63,7 +63,7 @@ def create_topic(
 
 
 def topic_partitions(settings: Mapping[str, Any], name: str) -> int | None:
-    """How many partitions a topic has; None: there is no such topic. Raises KafkaError."""
+    """The number of partitions of a topic; None if it does not exist. Raises KafkaError."""
     with AdminClient(admin_settings(settings)) as admin:
         found = {topic.name: topic for topic in admin.describe_topics()}
     return len(found[name].partitions) if name in found else None

@@ -1,5 +1,5 @@
-"""A scan for engines that say which columns a query needs: a lazy frame of Polars, a relation of
-DuckDB. Filters on rows are theirs, after the read.
+"""A scan for engines that report which columns a query needs: a lazy frame of Polars, a relation of
+DuckDB. They filter rows after the read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _frames(scan: Scan) -> Iterator[Any]:
 
 
 class _One:
-    """A single record batch for whoever takes a stream."""
+    """A single record batch as a stream."""
 
     def __init__(self, columns: tuple[str, ...], batch: Array) -> None:
         self._fields = fields(columns)
@@ -72,20 +72,22 @@ def relation(scan: Scan, connection: duckdb.DuckDBPyConnection | None) -> duckdb
     try:
         dataset: Any = _dataset(scan)
     except ImportError:
-        dataset = scan  # DuckDB takes it, but does not say which columns it needs
+        dataset = scan  # DuckDB accepts it, but does not report which columns it needs
     if connection is None:
         return duckdb.from_arrow(dataset)
     return connection.from_arrow(dataset)
 
 
 def _dataset(scan: Scan) -> Any:
-    """A scan as pyarrow's dataset: the only thing that DuckDB asks for less than all columns."""
+    """A scan as a pyarrow dataset: the only interface through which DuckDB requests a subset of the
+    columns.
+    """
     import pyarrow.dataset
 
     from kstore.pipeline.scanning.layout import pyarrow_schema
 
     class ScanDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
-        """Its base class is never initialized: what DuckDB calls is here."""
+        """The base class is never initialized: this class implements what DuckDB calls."""
 
         def __init__(self) -> None:
             pass
@@ -96,7 +98,7 @@ def _dataset(scan: Scan) -> Any:
             return pyarrow_schema(scan.columns)
 
         def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
-            """The columns that a query needs; ``filter`` names some by its text."""
+            """The columns that a query needs; the text of ``filter`` names some."""
             text = "" if filter is None else str(filter)
             wanted = scan.columns if columns is None else columns
             needed = [name for name in scan.columns if name in wanted or name in text]

@@ -34,7 +34,7 @@ _FLAGS = {
     "headers": native.HEADERS,
 }
 SCAN_COLUMNS = tuple(_FIELDS)
-"""In their order."""
+"""The columns in order."""
 
 
 def fields(names: Sequence[str]) -> list[Field]:
@@ -52,7 +52,7 @@ def decoding(names: Sequence[str], times: tuple[int, int] | None, batch_rows: in
 
 
 class _ScanDecoder(ColumnDecoder):
-    """Makes record batches for a C stream, which hold the memory of the decoded columns."""
+    """Makes record batches for a C stream, which own the memory of the decoded columns."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ def _binary(column: native.BinaryColumn) -> Array:
 
 
 def _header_keys(column: native.BinaryColumn) -> Array:
-    """As text. A producer may have written bytes that are no UTF-8: those are replaced."""
+    """As text. Invalid UTF-8 is replaced."""
     data = bytes(column.data)
     if data.isascii():
         return _binary(column)
@@ -116,7 +116,9 @@ def _kept(value: int, room: int) -> memoryview:
 
 
 def _repeated(value: int, count: int) -> memoryview:
-    """So many times the same int32: a slice of what is kept for all batches of about this size."""
+    """An array that repeats an int32: a slice of one that is cached for all batches of about this
+    size.
+    """
     return _kept(value, 1 << max(count - 1, 0).bit_length())[:count]
 
 

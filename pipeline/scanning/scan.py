@@ -1,5 +1,5 @@
-"""`kstore.scan` and its result: the description of a read, which any library that takes Arrow's C
-stream can read, any number of times.
+"""`kstore.scan` and its result: the description of a read. Any library that reads Arrow's C stream
+can read it, any number of times.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ISOLATION = ("read_uncommitted", "read_committed")
 BATCH_ROWS = 65536
 FETCH_BYTES = "max.partition.fetch.bytes"
 FEW_BYTES, ROW_BYTES, MOST_BYTES = 64 << 10, 1 << 10, 4 << 20
-"""How much is fetched at once for a few rows: so much for each, between two limits."""
+"""How much to fetch at once for a few rows: so many bytes per row, between two limits."""
 
 
 def scan(
@@ -100,12 +100,12 @@ def _settings(
     servers: str | Items[str] | None,
     config: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """A consumer's settings; none for files."""
+    """The settings of a consumer; none for files."""
     if path is None and servers is None and not (config and "bootstrap.servers" in config):
-        raise ValueError("give the path of a log dir or an archive, or bootstrap_servers")
+        raise ValueError("pass the path of a log dir or an archive, or bootstrap_servers")
     if path is not None:
         if servers is not None or config:
-            raise ValueError("give either path or bootstrap_servers: files need no broker")
+            raise ValueError("pass either path or bootstrap_servers, not both")
         return {}
     given = dict(config or {})
     if servers is not None:
@@ -131,17 +131,19 @@ def _names(columns: Items[str] | None) -> tuple[str, ...]:
 def _milliseconds(name: str, at: datetime | int | None) -> int | None:
     if isinstance(at, datetime):
         if at.tzinfo is None:
-            raise ValueError(f"{name} is {at} without a zone: add one, tzinfo=timezone.utc say")
+            raise ValueError(
+                f"{name} is {at} without a time zone: add one, such as tzinfo=timezone.utc"
+            )
         at = int(at.timestamp() * 1000)
-    if at is not None and at < 0:  # brokers take some of these for "earliest" and "latest"
-        raise ValueError(f"{name} is {at} ms: no record is older than 1970, leave it out")
+    if at is not None and at < 0:  # brokers treat some of these as "earliest" and "latest"
+        raise ValueError(f"{name} is {at} ms: no record is older than 1970; omit it")
     return at
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A description of a read. Nothing is read until a library asks. Each read sees the records
-    that exist when it begins, and holds a few batches in memory.
+    """A description of a read. Nothing is read until a library reads from it. Each read sees the
+    records that exist when it starts, and has a few batches in memory.
 
     DuckDB, Polars, pyarrow and others read it through Arrow's C stream interface.
     """
@@ -152,12 +154,12 @@ class Scan:
     batch_rows: int = BATCH_ROWS
 
     def select(self, *columns: str) -> Scan:
-        """The same with these columns only."""
+        """A scan of only these columns."""
         return replace(self, columns=_names(columns))
 
     def for_rows(self, count: int) -> Scan:
-        """The same for a reader that stops after ``count`` rows: no more is decoded, and brokers
-        are asked for less at once, unless the scan's config says how much.
+        """A scan for a reader that stops after ``count`` rows: it decodes no more, and requests
+        less at once from brokers, unless the scan's config sets that.
         """
         selected = self.selected
         if selected.settings and FETCH_BYTES not in selected.settings:
@@ -180,8 +182,8 @@ class Scan:
         return stream_capsule(fields(self.columns), planned())
 
     def planned(self) -> Planned:
-        """What there is to read now, to be read by a call: pieces as Arrow's C interface or, of an
-        archive, pyarrow has them.
+        """A plan of what can be read now, and a function that reads it: pieces as for Arrow's C
+        interface or, for an archive, as pyarrow's.
         """
         if self._is_archive:
             need_pyarrow()
@@ -199,10 +201,10 @@ class Scan:
     def _pyarrow_reader(self, batches: Iterator[Any]) -> Any:
         return need_pyarrow().RecordBatchReader.from_batches(pyarrow_schema(self.columns), batches)
 
-    # ---- as what users work with ----
+    # ---- results for users ----
 
     def to_reader(self) -> pyarrow.RecordBatchReader:
-        """The record batches one after the other. Needs pyarrow."""
+        """Iterate over the record batches. Needs pyarrow."""
         return need_pyarrow().RecordBatchReader.from_stream(self)
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
@@ -214,8 +216,8 @@ class Scan:
         return self.to_reader().read_all()
 
     def to_pandas(self, **options: Any) -> Any:
-        """All records as a DataFrame of pandas; ``options`` are those of
-        `pyarrow.Table.to_pandas`. Needs pandas and pyarrow.
+        """All records as a pandas DataFrame; ``options`` are those of `pyarrow.Table.to_pandas`.
+        Needs pandas and pyarrow.
         """
         return self.to_arrow().to_pandas(**options)
 
@@ -226,8 +228,8 @@ class Scan:
         return polars.DataFrame(self)
 
     def to_lazy(self) -> polars.LazyFrame:
-        """A lazy frame of Polars, which reads only the columns that a query needs and the rows of
-        its ``head``, batch by batch. Needs Polars.
+        """A lazy Polars frame, which reads only the columns that a query needs and the rows of its
+        ``head``, batch by batch. Needs Polars.
         """
         from kstore.pipeline.scanning.frames import lazy_frame
 
@@ -236,7 +238,7 @@ class Scan:
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """A relation of DuckDB on ``connection``, by default the module's, which reads only the
+        """A DuckDB relation on ``connection``, by default the module's, which reads only the
         columns that a query needs. Needs DuckDB and pyarrow.
         """
         from kstore.pipeline.scanning.frames import relation

@@ -1,6 +1,5 @@
-"""Where a scan reads from: a log dir, an archive, or brokers. Each is asked at once which offsets
-there are, and read piece by piece afterwards, with no more in memory than a piece and the one after
-it.
+"""The sources of a scan: a log dir, an archive, or brokers. Each reports its offsets first, and is
+then read piece by piece. Only the current piece and the next one are in memory.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _EVERYWHERE = OffsetLimit("scan", everywhere=EARLIEST)
 
 @dataclass(frozen=True)
 class Selected:
-    """Which records are wanted: all by default. ``times`` are ms, from the first to before the
-    second; so are ``offsets``.
+    """Which records to read: all by default. ``times`` are ms, from the first to below the second;
+    so are ``offsets``.
     """
 
     topic: str | None = None
@@ -46,14 +45,14 @@ class Selected:
 
     @property
     def limits(self) -> tuple[int, int] | None:
-        """The times, if there are any, as two numbers."""
+        """The times, if any, as two numbers."""
         first, end = self.times
         if first is None and end is None:
             return None
         return -NO_TIME if first is None else first, NO_TIME if end is None else end
 
     def options(self) -> ReadOptions:
-        """For the readers of the Spark source."""
+        """The options for the readers of the Spark source."""
         topics = () if self.topic is None else (self.topic,)
         return ReadOptions(
             selection=Selection(topics=topics, pattern="" if topics else ".*"),
@@ -64,17 +63,19 @@ class Selected:
         )
 
     def ranges(self, client: TopicClient, what: str) -> list[OffsetRange]:
-        """The offsets to read, by what ``client`` says is there."""
+        """The offsets to read, from what ``client`` reports."""
         lives = client.partitions()
         topics = sorted({tp.topic for tp in lives})
         if len(topics) != 1:
-            raise ValueError(f"{what} has the topics {topics}: say which one to scan")
+            raise ValueError(f"{what} has the topics {topics}: choose one to scan")
         there = sorted(tp.partition for tp in lives)
         wanted = there if self.partitions is None else self.partitions
         missing = [number for number in wanted if number not in there]
         if missing:
             raise PipelineError(
-                f"there are no partitions {missing}", topic=topics[0], remedy=f"There is {there}"
+                f"partitions {missing} do not exist",
+                topic=topics[0],
+                remedy=f"The topic has partitions {there}",
             )
         tps = [TopicPartition(topics[0], number) for number in sorted(set(wanted))]
         bounds = self._bounds(client, tps)
@@ -105,7 +106,9 @@ class Selected:
 
 @contextmanager
 def _worded() -> Iterator[None]:
-    """A PipelineError's advice with a scan's words for what are options of the Spark source."""
+    """The remedy of a PipelineError, with arguments of a scan instead of options of the Spark
+    source.
+    """
     try:
         yield
     except PipelineError as error:
@@ -123,7 +126,7 @@ def _worded() -> Iterator[None]:
 
 Batches = Iterator[Any]
 Planned = Callable[[], Batches]
-"""What was planned, to be read once: nothing is open until then."""
+"""A plan, to be read once: nothing is open until then."""
 
 
 def is_archive(path: str) -> bool:
@@ -132,7 +135,7 @@ def is_archive(path: str) -> bool:
 
 
 def log_dir_batches(path: str, wanted: Selected, decode: Decoding) -> Planned:
-    """The records of a log dir's segments, as ``decode`` makes them."""
+    """The records of a log dir's segments, in the form of ``decode``."""
     from kstore.pipeline.segments.files import read_segments
     from kstore.pipeline.segments.planning import LogDirTopics
 
@@ -152,7 +155,7 @@ def log_dir_batches(path: str, wanted: Selected, decode: Decoding) -> Planned:
 
 
 def archive_batches(path: str, wanted: Selected, schema: Any, batch_rows: int) -> Planned:
-    """The records of an archive as pyarrow's record batches."""
+    """The records of an archive as pyarrow record batches."""
     from kstore.pipeline.segments.archive_reader import ArchiveTopics, read_archive
 
     topics = ArchiveTopics(path, wanted.options())
@@ -166,7 +169,7 @@ def archive_batches(path: str, wanted: Selected, schema: Any, batch_rows: int) -
 
 
 def broker_batches(wanted: Selected, decode: Decoding) -> Planned:
-    """The records that brokers give, as ``decode`` makes them."""
+    """The records from brokers, in the form of ``decode``."""
     from kstore.pipeline.fetching import FetchClient, read_range
 
     options = wanted.options()

@@ -1,5 +1,5 @@
-"""Reads an archive that `kstore pipeline archive` has written: its Parquet row groups become
-records in the schema asked for. It needs no Spark, and does not see runs that did not finish.
+"""Reads an archive of `kstore pipeline archive`: converts its Parquet row groups to records in the
+requested schema. It needs no Spark, and ignores runs that did not finish.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kstore.types import TopicPartition
 __all__ = ["ArchiveRange", "ArchiveTopics", "read_archive"]
 
 VERSION = 1
-"""Of the layout, as in pipeline/jobs/layout.py."""
+"""The layout's version, as in pipeline/jobs/layout.py."""
 _MAX_MILLIS = (2**63 - 1) // 1000
 _SLICE_COLUMNS = ("topic", "topic_id", "partition", "start", "end", "partition_epoch", "version")
 
 
 @dataclass(frozen=True)
 class ArchiveRange(OffsetRange):
-    """An offset range, and the row groups that hold its records: (file, numbers)."""
+    """An offset range, and the row groups with its records: (file, numbers)."""
 
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, and the partitions and offsets that its statistics tell of."""
+    """A row group, with its partitions and offsets from its statistics."""
 
     path: str
     number: int
@@ -50,7 +50,7 @@ class _Group:
 
 
 class ArchiveTopics(TopicClient):
-    """Answers an archive's files give to the questions that brokers are asked elsewhere."""
+    """Answers the questions of a read from an archive's files instead of from brokers."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         super().__init__(options)
@@ -60,7 +60,7 @@ class ArchiveTopics(TopicClient):
         self._groups_of: dict[str, list[_Group]] = {}
         for folder in sorted(Path(path, "slices").glob("run=*")):
             files = list(folder.glob("*.parquet"))
-            if files:  # else the run was killed while it wrote its slices: it does not count
+            if files:  # otherwise the run was killed while it wrote its slices: it does not count
                 self._runs.append(folder.name)
             for file in files:
                 for row in pq.ParquetFile(file).read(list(_SLICE_COLUMNS)).to_pylist():
@@ -76,10 +76,10 @@ class ArchiveTopics(TopicClient):
         self._slices.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no file is open."""
 
     def partitions(self) -> dict[TopicPartition, Life]:
-        """The selected partitions that were archived."""
+        """The selected partitions in the archive."""
         selection = self._options.selection
         named = {*selection.partitions, *selection.topics}
         found = sorted(
@@ -93,8 +93,8 @@ class ArchiveTopics(TopicClient):
         if missing or not found:
             topics = ", ".join(sorted({tp.topic for tp in self._slices})) or "nothing"
             raise PipelineError(
-                f"archive {self._path} does not hold {', '.join(map(str, missing)) or selection}",
-                remedy=f"It holds {topics}",
+                f"archive {self._path} does not have {', '.join(map(str, missing)) or selection}",
+                remedy=f"It has {topics}",
             )
         return {tp: self._life(tp) for tp in found}
 
@@ -116,7 +116,7 @@ class ArchiveTopics(TopicClient):
         return FoundOffset(min((f for f in found if f >= 0), default=-1), -1, -1, -1)
 
     def _first_since(self, group: _Group, tp: TopicPartition, timestamp: int) -> int:
-        """The first offset in a row group at or after a time; -1 for none."""
+        """The first offset of a row group with a record at or after a time; -1 if there is none."""
         columns = ["partition", "offset", "timestampMillis"]
         table = pq.ParquetFile(group.path).read_row_group(group.number, columns=columns)
         late = pc.greater_equal(table["timestampMillis"], timestamp)
@@ -127,7 +127,7 @@ class ArchiveTopics(TopicClient):
     # ---- tasks ----
 
     def tasks(self, ranges: list[OffsetRange]) -> list[ArchiveRange]:
-        """The ranges with the row groups that hold them."""
+        """The ranges with their row groups."""
         options = self._options
         cut = split(ranges, options.min_partitions, options.max_records_per_partition)
         return [self._task(each) for each in cut]
@@ -161,7 +161,7 @@ class ArchiveTopics(TopicClient):
 
 
 def _row_groups(path: str, tp: TopicPartition) -> Iterator[_Group]:
-    """A file's row groups by its footer."""
+    """A file's row groups from its footer."""
     try:
         meta = pq.ParquetFile(path).metadata
     except (OSError, pa.ArrowInvalid) as error:
@@ -191,7 +191,7 @@ def _unreadable(path: str, tp: TopicPartition, error: Exception, offset: int = -
         topic=tp.topic,
         partition=tp.partition,
         offset=offset if offset >= 0 else None,
-        remedy="Take it from a copy of the archive, or archive the topic again to another folder",
+        remedy="Restore it from a copy of the archive, or archive the topic to another folder",
     )
 
 
@@ -202,9 +202,9 @@ def read_archive(
     times: tuple[int, int] | None = None,
     max_rows: int = MAX_BATCH_ROWS,
 ) -> Iterator[Any]:
-    """The records of a range as Arrow batches in ``schema``, those from the first to before the
-    second of ``times``, in ms. A list of headers that may be null is, where there are none, as
-    Spark's connector has it. Raises PipelineError.
+    """The records of a range as Arrow batches in ``schema``, those from the first to below the
+    second of ``times``, in ms. Missing headers are null as in Spark's connector, if the schema
+    allows null. Raises PipelineError.
     """
     assert isinstance(wanted, ArchiveRange)
     stored = {"timestamp": "timestampMillis"}
@@ -235,7 +235,7 @@ def _within(column: Any, start: int, end: int) -> Any:
 
 
 def _shown(batch: Any, schema: Any, wanted: OffsetRange) -> Any:
-    """The columns asked for, of archived ones."""
+    """The requested columns from archived ones."""
     arrays = [_column(batch, field, wanted) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -252,12 +252,12 @@ def _column(batch: Any, field: Any, wanted: OffsetRange) -> Any:
         empty = pc.equal(pc.list_value_length(found), 0)
         found = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, found.type), found)
     if field.type == pa.string():
-        return found.view(field.type)  # a cast would refuse what is no UTF-8
+        return found.view(field.type)  # a cast would refuse invalid UTF-8
     return found.cast(field.type)
 
 
 def _times(batch: Any, arrow_type: Any, wanted: OffsetRange) -> Any:
-    """Kafka's milliseconds as they are, or as microseconds."""
+    """Kafka's milliseconds unchanged, or as microseconds."""
     millis = batch.column("timestampMillis")
     if arrow_type.unit == "ms":
         return millis.cast(arrow_type)
@@ -270,5 +270,5 @@ def _times(batch: Any, arrow_type: Any, wanted: OffsetRange) -> Any:
             topic=wanted.topic,
             partition=wanted.partition,
             offset=batch.column("offset").filter(high)[0].as_py(),
-            remedy="Name the columns that you need, without timestamp, by .schema(..)",
+            remedy="Select the columns that you need, without timestamp, with .schema(..)",
         ) from error

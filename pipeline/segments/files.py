@@ -1,5 +1,5 @@
-"""Reads byte ranges of segment files into columns, in executors, with nobody but the file system to
-ask. What is damaged, gone or rewritten is an error that names the file, the byte and the offset.
+"""Reads byte ranges of segment files into columns, in executors, without a broker. If a file is
+damaged, missing or rewritten, the error names the file, the byte and the offset.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from kstore.record import InvalidBatchError, batches
 __all__ = ["SegmentRange", "SegmentSlice", "read_segments"]
 
 PIECE_BYTES = 1 << 20
-"""Read at once: columns made of it stay in the processor's cache until they are sent."""
+"""The number of bytes to read at once: its columns stay in the CPU cache until they are sent."""
 _PREFIX_BYTES = 12  # of a batch: base offset and length
-AGAIN = "Run the query again: it is then planned again"
+AGAIN = "Run the query again with a new plan"
 
 
 @dataclass(frozen=True)
 class SegmentSlice:
-    """Bytes ``start`` to before ``end`` of a segment file, whole batches. ``size_bytes`` is the
-    file's, as planned; -1 for the one that may be appended to.
+    """Bytes ``start`` to below ``end`` of a segment file, whole batches. ``size_bytes`` is the
+    file's planned size; -1 for the active segment, which may grow.
     """
 
     path: str
     start: int
     end: int
     first_offset: int
-    """The base offset of its first batch; in a segment's first slice it may be later."""
+    """The base offset of its first batch; in a segment's first slice it may be larger."""
     size_bytes: int = -1
     next_offset: int = 2**63 - 1
     """The offsets of its batches are below it."""
@@ -43,7 +43,7 @@ class SegmentSlice:
 
 @dataclass(frozen=True)
 class SegmentRange(OffsetRange):
-    """An offset range, and where its records lie."""
+    """An offset range, and the slices with its records."""
 
     slices: tuple[SegmentSlice, ...] = ()
     aborted: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
@@ -53,12 +53,12 @@ class SegmentRange(OffsetRange):
 def read_segments(
     wanted: SegmentRange, decoding: Decoding, *, verify: bool, fail_on_data_loss: bool
 ) -> Iterator[Any]:
-    """The records of a range as ``decoding`` makes them, in order. Raises PipelineError."""
+    """The records of a range in the form of ``decoding``, in order. Raises PipelineError."""
     return _SegmentReader(wanted, decoding, verify, fail_on_data_loss).batches()
 
 
 class _SegmentReader:
-    """One range being read."""
+    """A range that is being read."""
 
     def __init__(self, wanted: SegmentRange, decoding: Decoding, verify: bool, fails: bool) -> None:
         self._range = wanted
@@ -83,8 +83,8 @@ class _SegmentReader:
                 os.close(descriptor)
 
     def _ordered(self, part: SegmentSlice, descriptor: int) -> Iterator[SegmentSlice]:
-        """The bytes of a slice, but for batches whose offsets do not fit between their neighbours':
-        checksums do not cover them.
+        """The bytes of a slice, without batches whose offsets are not between those of their
+        neighbours: checksums do not cover offsets.
         """
         position, expected = part.start, part.first_offset
         damages: list[Damage] = []
@@ -100,7 +100,7 @@ class _SegmentReader:
                 damages = survey(part.path, read, part.start, part.end, bounds)
                 break
             if not size:
-                break  # what is no batch is told where it is read
+                break  # what is not a batch is reported where it is read
             position += size
         left = part
         for damage in damages:
@@ -126,9 +126,9 @@ class _SegmentReader:
             self._before = reader
             if reader.position == 0:
                 if _batch_bytes(piece) > len(piece):
-                    what = f"segment {part.path} ends within a batch at byte {position}"
+                    what = f"segment {part.path} ends inside a batch at byte {position}"
                     self._lose(what, part, _DAMAGED, _base_offset(piece))
-                return  # else it is behind the range
+                return  # otherwise it is after the range
             position += reader.position
 
     def _reader(self, piece: memoryview) -> ColumnReader:
@@ -147,7 +147,7 @@ class _SegmentReader:
         return memoryview(self._memory)[:size]
 
     def _fill(self, descriptor: int, position: int, size: int) -> int:
-        """Read so many bytes, fewer only at the end of the file."""
+        """Read so many bytes; fewer only at the end of the file."""
         filled = 0
         while filled < size:
             view = memoryview(self._memory)[filled:size]
@@ -157,26 +157,26 @@ class _SegmentReader:
             filled += count
         return filled
 
-    # ---- what is wrong ----
+    # ---- errors ----
 
     def _check_size(self, part: SegmentSlice, size_bytes: int) -> None:
-        """A sealed segment does not change, but for compaction, which writes it again."""
+        """A sealed segment does not change, except that compaction rewrites it."""
         if part.size_bytes not in (-1, size_bytes) or size_bytes < part.end:
             what = f"segment {part.path} has {size_bytes} bytes"
             expected = f"{part.size_bytes}" if part.size_bytes >= 0 else f"at least {part.end}"
             raise self._problem(
-                f"{what}, and had {expected} when the query was planned: it was compacted, or cut",
+                f"{what}, and had {expected} when the query was planned: it was compacted or cut",
                 part.first_offset,
                 AGAIN,
             )
 
     def _check_start(self, part: SegmentSlice, piece: memoryview) -> None:
-        """The index said which batch begins here."""
+        """Check that the batch that the index reported begins here."""
         found = _base_offset(piece)
         if found != part.first_offset and (part.start or found < part.first_offset):
             raise self._problem(
                 f"at byte {part.start} of segment {part.path} begins a batch of offset {found}, and"
-                f" the index says {part.first_offset}: the segment was compacted, or is damaged",
+                f" the index has {part.first_offset}: the segment was compacted, or is damaged",
                 part.first_offset,
                 f"{AGAIN}; if that does not help, `kstore log verify` shows what is wrong",
             )
@@ -189,7 +189,7 @@ class _SegmentReader:
         reader: ColumnReader,
         error: InvalidBatchError | OverflowError,
     ) -> int:
-        """Where to continue behind a batch that can't be read, where data may be lost."""
+        """The position after a batch that can't be read, if data may be lost."""
         at = error.position if isinstance(error, InvalidBatchError) else 0
         place = position + at
         offset = _base_offset(piece[at:])
@@ -198,7 +198,7 @@ class _SegmentReader:
         what = f"segment {part.path} is damaged at byte {place}: {error}"
         self._lose(what, part, _DAMAGED, offset, error)
         if error.status != "BAD_CRC":
-            return part.end  # nothing says where the next batch begins
+            return part.end  # nothing shows where the next batch begins
         return place + next(batches(piece, position=at)).size_bytes
 
     def _lose(
@@ -209,13 +209,13 @@ class _SegmentReader:
         offset: int = -1,
         cause: Exception | None = None,
     ) -> None:
-        """An error, or a word on stderr where data may be lost."""
+        """Raise an error, or print a message on stderr if data may be lost."""
         is_likely = self._range.start <= offset < self._range.end
         named = offset if is_likely else max(part.first_offset, self._range.start)
         problem = self._problem(what, named, remedy)
         if self._fails:
             raise problem from cause
-        print(f"kstore: {problem} Going on behind it.", file=sys.stderr)
+        print(f"kstore: {problem} Continuing after it.", file=sys.stderr)
 
     def _problem(self, problem: str, offset: int, remedy: str) -> PipelineError:
         wanted = self._range
@@ -225,14 +225,14 @@ class _SegmentReader:
 
 
 _GONE = (
-    "Executors must see the log dir under the same path; if retention has deleted the segment,"
+    "The log dir must have the same path on all executors; if retention has deleted the segment,"
     " run the query again, or set failOnDataLoss to false to continue without it"
 )
 _DAMAGED = (
-    "`kstore log verify` shows what is wrong; take the segment from another replica or from an"
-    " archive, or set failOnDataLoss to false to leave out what can't be read"
+    "`kstore log verify` shows what is wrong; restore the segment from another replica or an"
+    " archive, or set failOnDataLoss to false to skip what can't be read"
 )
-_COLUMN = "Name the columns that you need, without timestamp, by .schema(..)"
+_COLUMN = "Select the columns that you need, without timestamp, with .schema(..)"
 
 
 def _base_offset(piece: memoryview) -> int:
@@ -240,7 +240,7 @@ def _base_offset(piece: memoryview) -> int:
 
 
 def _batch_bytes(piece: memoryview) -> int:
-    """What the batch at the beginning says of its length."""
+    """The batch's length from its header."""
     if len(piece) < _PREFIX_BYTES:
         return _PREFIX_BYTES
     return int.from_bytes(piece[8:_PREFIX_BYTES], "big", signed=True) + _PREFIX_BYTES

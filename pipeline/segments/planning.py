@@ -1,6 +1,6 @@
-"""Plans the reading of a log dir's segment files: which partitions it holds, where offsets and
-times are, by its LMDB indexes, and which byte ranges make one task. It runs on the driver, takes no
-lock and changes nothing; a broker may be at work in the log dir.
+"""Plans the reading of a log dir's segment files: its partitions, the positions of offsets and
+times by its LMDB indexes, and the byte ranges of each task. It runs on the driver, takes no lock
+and changes nothing; a broker may use the log dir at the same time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kstore.types import TopicPartition
 __all__ = ["TASK_BYTES", "LogDirTopics"]
 
 TASK_BYTES = 128 << 20
-"""About so many bytes are one task, as with Spark's own files."""
+"""The approximate number of bytes of a task, as for Spark's own files."""
 
 
 class LogDirTopics(TopicClient):
-    """Answers a log dir's files give to the questions that brokers are asked elsewhere."""
+    """Answers the questions of a read from a log dir's files instead of from brokers."""
 
     def __init__(self, path: str, options: ReadOptions, *, committed: bool) -> None:
         super().__init__(options)
@@ -40,7 +40,9 @@ class LogDirTopics(TopicClient):
         try:
             self._dir = open_log_dir(path, read_only=True)
         except LogError as error:
-            raise PipelineError(str(error), remedy="Name a log dir or an archive") from error
+            raise PipelineError(
+                str(error), remedy="Give the path of a log dir or an archive"
+            ) from error
 
     def close(self) -> None:
         """Close all files."""
@@ -59,8 +61,8 @@ class LogDirTopics(TopicClient):
             self._check_all_there(found)
         if not found:
             raise PipelineError(
-                f"log dir {self._dir.path} holds no partition of {selection}",
-                remedy=f"It holds {_names(there)}; path is a broker's log.dirs or an archive",
+                f"log dir {self._dir.path} has no partition of {selection}",
+                remedy=f"It has {_names(there)}; path is a broker's log.dirs or an archive",
             )
         return {tp: Life(topic_id=str(self._dir.topic_id(tp) or "")) for tp in found}
 
@@ -70,17 +72,17 @@ class LogDirTopics(TopicClient):
         for topic in selection.topics:
             if topic not in topics:
                 raise PipelineError(
-                    f"log dir {self._dir.path} holds no partition of it",
+                    f"log dir {self._dir.path} has no partition of it",
                     topic=topic,
-                    remedy="Correct its name, or name the log dir of a broker that has it",
+                    remedy="Correct its name, or give the log dir of a broker that has it",
                 )
         for tp in selection.partitions:
             if tp not in found:
                 raise PipelineError(
-                    f"log dir {self._dir.path} does not hold it",
+                    f"log dir {self._dir.path} does not have it",
                     topic=tp.topic,
                     partition=tp.partition,
-                    remedy="Correct option assign, or name the log dir of a broker that has it",
+                    remedy="Correct option assign, or give the log dir of a broker that has it",
                 )
 
     def offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
@@ -109,7 +111,7 @@ class LogDirTopics(TopicClient):
         missing = log.recovery.missing_segments
         if missing and self._options.fail_on_data_loss:
             raise PipelineError(
-                f"the segment that begins at this offset is missing in {log.path}",
+                f"the segment with this base offset is missing in {log.path}",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=missing[0],
@@ -134,7 +136,7 @@ class LogDirTopics(TopicClient):
         ]
 
     def _packed(self, whole: OffsetRange, most: int) -> Iterator[SegmentRange]:
-        """Slices together as long as they are not more than `most` bytes, larger ones cut."""
+        """Combine slices up to `most` bytes, and split larger ones."""
         log = self._log(TopicPartition(whole.topic, whole.partition))
         start, size, chosen = whole.start, 0, list[SegmentSlice]()
         for each in (cut for part in self._parts(whole) for cut in self._cut(log, part, most)):
@@ -156,7 +158,7 @@ class LogDirTopics(TopicClient):
         )
 
     def _parts(self, wanted: OffsetRange) -> list[SegmentSlice]:
-        """For each segment the bytes that the range needs."""
+        """For each segment, the bytes that the range needs."""
         log = self._log(TopicPartition(wanted.topic, wanted.partition))
         found = []
         for segment in log.segments:
@@ -174,7 +176,7 @@ class LogDirTopics(TopicClient):
         return found
 
     def _cut(self, log: Log, whole: SegmentSlice, most: int) -> Iterator[SegmentSlice]:
-        """A slice in pieces of at most so many bytes, where the index knows of batches there."""
+        """Split a slice into pieces of at most so many bytes, at batches that the index knows."""
         left = whole
         if left.end - left.start > most:
             segment = next(s for s in log.segments if os.path.abspath(s.path) == left.path)
@@ -189,7 +191,7 @@ class LogDirTopics(TopicClient):
         yield left
 
     def _index(self, log: Log, segment: LogSegment) -> tuple[list[int], list[int]]:
-        """Offsets and positions of the batches that the index knows, from the segment's start."""
+        """Offsets and positions of the batches in the index, from the segment's start."""
         entries = {0: segment.base_offset} | {
             position: offset for offset, position, _ in segment.index_entries()
         }

@@ -1,5 +1,5 @@
-"""The batch read of files (``path``): segments of a log dir, or an archive. No broker is asked, and
-none is disturbed that is at work in the log dir.
+"""The batch read of files (``path``): segments of a log dir, or an archive. It sends no requests,
+and does not disturb a broker that uses the log dir.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SETTINGS = {
     "isolation.level": ("read_uncommitted", "read_committed"),
     "check.crcs": ("true", "false"),
 }
-"""The consumer settings that mean something here, and their values, the default first."""
+"""The consumer settings that have an effect here, and their values, the default first."""
 
 
 @message_first
@@ -42,15 +42,15 @@ class SegmentReader(BatchReader):
         self._prepare(schema, _read_options(options))
 
     def partitions(self) -> list[InputPartition]:
-        """Byte ranges of files, by what is there now."""
+        """Plans byte ranges of the current files."""
         return tasks_of(self._planned())
 
     def _planned(self) -> list[Any]:
         if not os.path.isdir(self._path):
             raise PipelineError(
-                f"option path is {self._path!r}, which is no folder here",
-                remedy="Name a log dir or an archive that the driver and all executors see under"
-                " this path",
+                f"option path is {self._path!r}, which is not a folder here",
+                remedy="Give a log dir or an archive that has this path on the driver and all"
+                " executors",
             )
         if os.path.isdir(os.path.join(self._path, "slices")):
             from kstore.pipeline.segments.archive_reader import ArchiveTopics
@@ -90,7 +90,7 @@ class SegmentReader(BatchReader):
 
 
 def _read_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a read of files; without a selection it takes all topics."""
+    """The options of a read of files; without a selection it reads all topics."""
     check_names(options)
     chosen = any(text(options, name) is not None for name in _SELECTIONS)
     strategy = (text(options, "startingOffsetsByTimestampStrategy") or "error").lower()
@@ -108,14 +108,14 @@ def _read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def _settings(options: Mapping[str, str]) -> dict[str, str]:
-    """isolation.level and check.crcs; other settings of clients have nobody to go to."""
+    """isolation.level and check.crcs; other settings of clients have no meaning here."""
     found = {name: values[0] for name, values in _SETTINGS.items()}
     for name, value in client_options(options).items():
         if name not in _SETTINGS:
             raise PipelineError(
                 f"options path and kafka.{name} contradict each other: files are read without"
                 " a broker",
-                remedy="Leave out the one or the other",
+                remedy="Remove one of the two",
             )
         if value not in _SETTINGS[name]:
             raise PipelineError(

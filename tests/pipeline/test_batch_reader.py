@@ -241,7 +241,7 @@ def test_a_schema_may_choose_columns_but_not_change_them() -> None:
     offset = StructType([StructField("offset", StringType())])
     with pytest.raises(PipelineError, match="'offset' as string, which is bigint"):
         checked_columns(offset, include_headers=False)
-    with pytest.raises(PipelineError, match=r"'headers', which records have not .set includeH"):
+    with pytest.raises(PipelineError, match=r"'headers', which records do not have .set includeH"):
         checked_columns(whole, include_headers=False)
 
 

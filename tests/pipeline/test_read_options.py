@@ -64,9 +64,9 @@ WRONG = {
     "unknown": ({"startingOffset": "earliest"}, "the nearest is startingOffsets"),
     "two selections": ({"assign": '{"a": [0]}'}, "assign and subscribe were given"),
     "no server": ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
-    "no topic": ({"subscribe": " , "}, "names no topic"),
+    "no topic": ({"subscribe": " , "}, "has no topics"),
     "word": ({"startingOffsets": "newest"}, "startingOffsets is 'newest'"),
-    "no object": ({"startingOffsets": "[1]"}, "no JSON object"),
+    "no object": ({"startingOffsets": "[1]"}, "not a JSON object"),
     "offset": ({"startingOffsets": '{"a": {"0": -3}}'}, "topic a: .* '0': -3"),
     "flag": ({"failOnDataLoss": "yes"}, "failOnDataLoss is 'yes'. Give true or false"),
     "number": ({"minPartitions": "0"}, "whole number of at least 1"),
@@ -100,7 +100,7 @@ def test_a_stream_has_no_end(name: str) -> None:
 
 def test_a_pattern_that_is_none_is_refused() -> None:
     options = {"kafka.bootstrap.servers": "h:1", "subscribePattern": "a("}
-    with pytest.raises(PipelineError, match="no pattern"):
+    with pytest.raises(PipelineError, match="not a pattern"):
         read_options(options, streaming=True)
 
 

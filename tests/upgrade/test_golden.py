@@ -208,4 +208,4 @@ def test_a_setting_that_has_gone_is_told(
     assert run(["upgrade", "check", "--config", str(path)]) == 1
     assert "log.gone.setting" in capsys.readouterr().out
     assert run(["upgrade", "check", "--folder", os.fspath(tmp_path / "none")]) == 1
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err

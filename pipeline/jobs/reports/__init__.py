@@ -1,5 +1,5 @@
-"""Reports of verifications and of topics' statistics: tables, Parquet, and HTML pages without a
-script. Only the jobs ask brokers.
+"""Reports of verifications and of statistics of topics: tables, Parquet, and HTML pages without
+scripts. Only the jobs send requests to brokers.
 
 May import: kstore.clients.admin, kstore.pipeline.jobs, kstore.types.
 """

@@ -1,5 +1,5 @@
-"""The job stats in this process, without Spark: for topics that are read before Spark has started.
-The sums are those of stats.py, added up by Arrow.
+"""The job stats in this process, without Spark: for topics that can be read before Spark has
+started. Arrow adds up the sums of stats.py.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kstore.pipeline.jobs.verification.sides import ClusterSide, Extent, Place
 __all__ = ["FEW", "gather_here", "is_small"]
 
 FEW = 2_000_000
-"""Offsets that one process reads in about the time that Spark takes to start."""
+"""The number of offsets that one process reads in about the time that Spark takes to start."""
 PIECES = 64
-"""Sums that are added up at a time."""
+"""The number of sums that are added up at a time."""
 _BY = ["entry", "topic", "partition", "number"]
 _AGGREGATES: list[tuple[str, str]] = [
     *((name, "sum") for name in SUMMED),

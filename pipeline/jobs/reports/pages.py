@@ -1,6 +1,6 @@
-"""Pages of reports: headings, figures, tables and strips as one HTML text that works without a
-script and without a network. The HTML is in report.html.jinja, the plots are in plots.py; what a
-page says is decided in report.py and stats_report.py.
+"""Pages of reports: headings, figures, tables and strips as one HTML text that works without
+scripts and without a network. report.html.jinja has the HTML, plots.py the plots; report.py and
+stats_report.py decide on the content.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["Cell", "Size", "grid", "legend", "page", "section", "strips", "table
 LONG_TEXT = 24
 MAX_CELLS = 300
 FEW_CELLS = 60
-"""Strips of at most so many cells have gaps between them."""
+"""Strips of up to so many cells have gaps between them."""
 _WORST_LAST = ("good", "half", "bad")
 
 
 class Cell(NamedTuple):
-    """One cell of a strip: how it looks (good, bad, half), and its tooltip."""
+    """A cell of a strip: its look (good, bad, half), and its tooltip."""
 
     look: str
     text: str
@@ -60,12 +60,12 @@ def section(title: str, about: str, *body: Markup) -> Markup:
 
 
 def grid(*sections: Markup) -> Markup:
-    """Sections side by side where there is room, one below the other where there is not."""
+    """Sections side by side if there is room, otherwise one below the other."""
     return _made(_parts().grid(sections))
 
 
 def tiles(figures: Iterable[tuple[str, Any]]) -> Markup:
-    """The few numbers that matter most."""
+    """The few most important numbers."""
     return _made(_parts().tiles(list(figures)))
 
 
@@ -79,12 +79,12 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Any]], limit: int = 500)
 
 
 def legend(keys: Sequence[tuple[str, str]]) -> Markup:
-    """Which colour means what: pairs of a look and its name."""
+    """The legend of colours: pairs of a look and its name."""
     return _made(_parts().legend(keys))
 
 
 def strips(rows: Sequence[tuple[str, Sequence[Cell]]], keys: Sequence[tuple[str, str]]) -> Markup:
-    """A strip of cells for each row, from the first offset to the last. Where there are more cells
+    """A strip of cells for each row, from the first offset to the last. If there are more cells
     than fit, neighbours share one, which looks like the worst of them.
     """
     shown = [(name, _fewer(cells)) for name, cells in rows]

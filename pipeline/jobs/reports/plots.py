@@ -51,7 +51,7 @@ _RC = {
 }
 _FIXED_SIZE = re.compile(r' (?:width|height)="[^"]*"')
 _OWN_STYLE = re.compile(r"<defs>\s*<style.*?</defs>", re.DOTALL)
-"""It would be of the whole page."""
+"""A style in the SVG would apply to the whole page."""
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
@@ -104,7 +104,7 @@ def columns(values: Sequence[tuple[str, int]], what: str) -> Markup:
 
 
 def _short(name: str) -> str:
-    """A name on one line that fits: its beginning and its end tell it from the others."""
+    """A name on one line that fits: shows its beginning and its end."""
     if len(name) <= LONGEST_NAME:
         return name
     half = LONGEST_NAME // 2
@@ -113,8 +113,8 @@ def _short(name: str) -> str:
 
 @contextmanager
 def _figure(height_pt: float) -> Iterator[Figure]:
-    """A figure with the settings of our plots. matplotlib's fonts only measure the text, so what
-    they lack is no reason for a warning.
+    """A figure with our settings. matplotlib's fonts only measure the text, so missing glyphs need
+    no warning.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -1,5 +1,5 @@
-"""Reports: what a verification or statistics found, as Parquet tables and as one HTML page with
-plots, in a folder that may be anywhere where Spark can write.
+"""Reports of a verification: Parquet tables and one HTML page with plots, in a folder that may be
+anywhere that Spark can write to.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def write_verification(
 def write_table(
     spark: SparkSession | None, folder: str, name: str, rows: Sequence[dict[str, Any]], ddl: str
 ) -> None:
-    """One table of a report, in one file; an earlier one of the folder is replaced. Without Spark,
-    the folder is one of this machine.
+    """A table of a report, in one file; replaces an earlier one in the folder. Without Spark, the
+    folder is on this machine.
     """
     if spark is not None:
         frame = small_frame(spark, rows, ddl).coalesce(1)
@@ -64,13 +64,13 @@ def write_table(
 
 
 def _local(folder: str) -> str | None:
-    """The path, if it is one of this machine."""
+    """The path, if it is on this machine."""
     parts = urlsplit(folder)
     return {"": folder, "file": parts.path}.get(parts.scheme)
 
 
 def write_text(spark: SparkSession | None, folder: str, name: str, text: str) -> str:
-    """A file of text beside the tables; returns its path."""
+    """Write a text file next to the tables; returns its path."""
     path = f"{folder.rstrip('/')}/{name}"
     here = _local(path)
     if here is not None:
@@ -92,7 +92,7 @@ def write_text(spark: SparkSession | None, folder: str, name: str, text: str) ->
 
 
 def verification_page(found: Verification, left: str, right: str) -> str:
-    """What was compared, what was found, and where it lies."""
+    """What was compared, what was found, and where."""
     summaries = found.summaries
     compared = sum(max(s.compared_end - s.compared_start, 0) for s in summaries)
     bad = len({(f.topic, f.partition) for f in found.findings})

@@ -1,5 +1,5 @@
-"""The job stats: keys, sizes, times, skew of a cluster's or an archive's topics, and the lag of the
-groups that read them. Records are summed up where they are read; the report is in stats_report.py.
+"""The job stats: keys, sizes, times and skew of the topics of a cluster or an archive, and the lag
+of their groups. Executors sum up the records; stats_report.py writes the report.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = [
 
 HOUR_MS = 3_600_000
 KEY_BYTES = 64
-"""So much of a key is shown."""
+"""The length of a key that is shown."""
 STEPS = 4
-"""Size buckets for each doubling."""
+"""Size buckets per doubling."""
 SUMMED = ("records", "keyBytes", "valueBytes", "nullKeys", "tombstones", "withHeaders")
 _DDL = (
     "entry string, topic string, partition int, number bigint, key binary, records bigint, "
@@ -75,7 +75,7 @@ class PartitionStats:
 
 @dataclass(frozen=True)
 class KeyStats:
-    """One of a topic's most frequent keys; `key` is its beginning."""
+    """One of a topic's most frequent keys; `key` is the beginning of it."""
 
     topic: str
     key: bytes | None
@@ -85,7 +85,7 @@ class KeyStats:
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a group is behind a partition's end; -1 where it has committed nothing."""
+    """How far a group is behind a partition's end; -1 if it has committed nothing."""
 
     group: str
     topic: str
@@ -95,14 +95,14 @@ class Lag:
 
     @property
     def lag(self) -> int:
-        """Offsets left to read."""
+        """The number of offsets left to read."""
         return max(self.end - self.committed, 0)
 
 
 @dataclass
 class Stats:
-    """What was found. `sizes` and `times` count records by topic and bucket (see `bucket_size`) or
-    hour since 1970.
+    """The result. `sizes` and `times` count records by topic and bucket (see `bucket_size`) or hour
+    since 1970.
     """
 
     partitions: list[PartitionStats] = field(default_factory=list)
@@ -122,8 +122,8 @@ class Stats:
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def size_at(self, topic: str, share: float) -> int:
-        """The size of key and value below which this share of the records is, to a fifth; never
-        more than the largest has.
+        """The size of key and value below which this share of the records is, to a fifth; at most
+        the size of the largest.
         """
         sizes = self.sizes.get(topic, {})
         wanted = share * sum(sizes.values())
@@ -200,7 +200,7 @@ def _sums(frame: DataFrame, found: Stats, parts: dict[tuple[str, int], Partition
 def take_sums(
     rows: Iterable[Mapping[str, Any]], found: Stats, parts: dict[tuple[str, int], PartitionStats]
 ) -> None:
-    """Put the sums of partitions, sizes and times where they belong."""
+    """Add the sums of partitions, sizes and times to the result."""
     for row in rows:
         if row["entry"] == "part":
             part = parts[row["topic"], row["partition"]]
@@ -245,7 +245,7 @@ def _keys(frame: DataFrame, found: Stats, top: int) -> None:
 def group_lags(
     settings: Mapping[str, Any], parts: dict[tuple[str, int], PartitionStats]
 ) -> list[Lag]:
-    """Of every group that has committed an offset of these partitions."""
+    """The lag of every group that has committed an offset of these partitions."""
     found = []
     with AdminClient(admin_settings(settings)) as admin:
         for listed in admin.list_groups():
@@ -265,7 +265,7 @@ def group_lags(
 
 @dataclass(frozen=True)
 class StatsScan(Scan):
-    """A scan that gives sums in place of entries."""
+    """A scan that returns sums instead of entries."""
 
     def _entries(self, part: Range, start: int, chunk: Chunk) -> Iterator[Any]:
         if chunk.rows.num_rows:
@@ -274,7 +274,7 @@ class StatsScan(Scan):
 
 @dataclass(frozen=True)
 class Fold:
-    """Records of an archive to sums, in `mapInArrow`."""
+    """Converts records of an archive to sums, in `mapInArrow`."""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """See the class."""

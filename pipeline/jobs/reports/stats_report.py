@@ -57,7 +57,7 @@ def _times(found: Stats) -> Any:
 
 
 def show_key(key: bytes | None) -> str:
-    """A key as people read it."""
+    """A key for people to read."""
     if key is None:
         return "(no key)"
     text = key.decode("utf-8", "backslashreplace")
@@ -65,7 +65,7 @@ def show_key(key: bytes | None) -> str:
 
 
 def topic_rows(found: Stats) -> list[dict[str, Any]]:
-    """A row per topic: what it holds, how large, how evenly."""
+    """A row per topic: content, size, skew."""
     rows = []
     for topic in sorted({part.topic for part in found.partitions}):
         parts = found.of(topic)
@@ -119,7 +119,7 @@ def stats_page(found: Stats, source: str) -> str:
 
 
 def _topics(rows: list[dict[str, Any]]) -> Markup:
-    """The table of topics; what is in bytes is shown as a size."""
+    """The table of topics; numbers of bytes are shown as sizes."""
     names = [name.replace("_bytes", " size").replace("_", " ") for name in rows[0]]
     names[names.index("bytes")] = "size"
     shown = [
@@ -172,7 +172,7 @@ def _topic(found: Stats, topic: str) -> Markup:
 
 
 def _spans(times: dict[int, int]) -> tuple[str, list[tuple[str, int]]]:
-    """Records by hour, day or longer, so that the bars can be seen."""
+    """Records by hour, day or longer, so that the bars are wide enough."""
     first, last = min(times), max(times)
     known = ((1, "an hour"), (24, "a day"), (24 * 7, "a week"), (24 * 30, "30 days"))
     longest = (last - first) // MAX_COLUMNS + 1

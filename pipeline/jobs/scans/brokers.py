@@ -1,5 +1,5 @@
-"""What the jobs ask of a cluster: its topics, where their partitions begin and end, and the record
-batches of a range of offsets. It decodes nothing and writes nothing; Spark is not needed.
+"""The requests of jobs to a cluster: its topics, the start and end of their partitions, and the
+record batches of a range of offsets. It decodes nothing and writes nothing; it needs no Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ FETCH_WAIT_MS = 500
 
 
 class Fetched(NamedTuple):
-    """Whole record batches from the asked offset on, and what was aborted among them."""
+    """Whole record batches from the requested offset on, and the aborted transactions among
+    them.
+    """
 
     data: Any
     aborted: list[tuple[int, int]] | None
@@ -39,7 +41,7 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as it was found: offsets `start` to before `end`; epochs of -1 are not known."""
+    """A partition: offsets `start` to below `end`; epochs of -1 are unknown."""
 
     topic: str
     partition: int
@@ -51,7 +53,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic with its partitions in order. `topic_id` is empty where brokers have none."""
+    """A topic with its partitions in order. `topic_id` is empty if brokers have none."""
 
     name: str
     topic_id: str
@@ -59,14 +61,16 @@ class Topic:
 
     @property
     def partition_epoch(self) -> int:
-        """This life of the topic in its cluster (KIP-232), -1 where brokers do not tell."""
+        """The partition epoch of this incarnation of the topic (KIP-232), -1 if brokers do not send
+        it.
+        """
         return self.partitions[0].partition_epoch if self.partitions else -1
 
 
 class Brokers:
-    """A cluster by the settings of a consumer, in a thread of its own; to be closed.
+    """A cluster by the settings of a consumer, with its own thread; close it.
 
-    `read_committed` ends partitions at their last stable offset and leaves aborted records out.
+    `read_committed` ends partitions at their last stable offset and skips aborted records.
     """
 
     def __init__(self, settings: Mapping[str, Any], *, read_committed: bool = True) -> None:
@@ -87,25 +91,25 @@ class Brokers:
         self.close()
 
     def close(self) -> None:
-        """End the connections and the thread."""
+        """Close the connections and stop the thread."""
         self._thread.run(self.cluster.close())
         self._thread.close()
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, as far as it has been asked anything."""
+        """The cluster's id, if a request has been answered."""
         return self.cluster.view.cluster_id or ""
 
     @property
     def timeout_ms(self) -> int:
-        """How long a question may take, with all its tries."""
+        """The maximum time of a request with all its retries."""
         wait_ms: int = self._settings["default.api.timeout.ms"]
         return wait_ms
 
     # ---- topics ----
 
     def topics(self, wanted: re.Pattern[str]) -> list[Topic]:
-        """The topics whose whole name matches, internal ones left out, in order of their names."""
+        """The topics whose whole name matches, without internal ones, by name."""
         return self._thread.run(self._topics(wanted))
 
     async def _topics(self, wanted: re.Pattern[str]) -> list[Topic]:
@@ -157,8 +161,8 @@ class Brokers:
         return self._thread.run(self._offsets(tps, LATEST))
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where each leader epoch ends in the log of the partition's leader; -1, or no row, where
-        the leader does not know.
+        """The end of each leader epoch in the log of the partition's leader; -1, or no row, if the
+        leader does not know.
         """
         if not epochs:
             return {}
@@ -181,8 +185,8 @@ class Brokers:
     # ---- records ----
 
     def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[Fetched]:
-        """The batches that hold offsets `start` to before `end`; the next ones are fetched while
-        the caller works on what came. Raises PipelineError.
+        """The batches with offsets `start` to below `end`; the next ones are fetched while the
+        caller processes the last. Raises PipelineError.
         """
         if start >= end:
             return
@@ -246,10 +250,10 @@ def _remedy(error: KafkaError) -> str:
     if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return "The records were deleted meanwhile (retention); start the job again"
     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return "Look whether the topic was deleted while the job ran"
+        return "Check whether the topic was deleted while the job ran"
     if error.retriable:
         return (
-            "Look whether the partition has a leader and its broker can be reached, and start"
+            "Check that the partition has a leader and that its broker can be reached, and start"
             " the job again"
         )
-    return "Look at the brokers' log"
+    return "Check the brokers' logs"

@@ -1,9 +1,9 @@
-"""What a scan of a partition finds, as Arrow columns: records, the holes between them, and blocks.
+"""The result of a scan of a partition as Arrow columns: records, holes, and blocks.
 
 A hole is a run of offsets without a record: a transaction's marker (commit, abort), an aborted
 record, or nothing (compacted, or never written). A block is the sum of the records of BLOCK
-offsets: how many, and a digest that does not depend on their order, on how they were batched, or
-on who computes it. Nothing here reads from anywhere.
+offsets: their number, and a digest that does not depend on their order, on their batches, or on who
+computes it. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 BLOCK = 10_000
-"""Offsets of a block; blocks begin at its multiples, in every cluster and archive."""
+"""The number of offsets of a block; blocks start at its multiples, in every cluster and archive."""
 NO_DATE = "none"
-_MAX_MICROS_MS = 253_402_300_799_999  # the end of year 9999: what Spark's timestamps can show
+_MAX_MICROS_MS = 253_402_300_799_999  # the end of year 9999, the limit of Spark's timestamps
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ENTRY_COLUMNS: dict[str, tuple[Any, str]] = {
@@ -52,7 +52,7 @@ ENTRY_COLUMNS: dict[str, tuple[Any, str]] = {
     "offset": (pa.int64(), "bigint"),
     "endOffset": (pa.int64(), "bigint"),  # of holes, blocks and faults; exclusive
     "timestamp": (pa.timestamp("us", tz="UTC"), "timestamp"),
-    "timestampMillis": (pa.int64(), "bigint"),  # as Kafka has it, whatever it is
+    "timestampMillis": (pa.int64(), "bigint"),  # Kafka's timestamp, unchanged
     "timestampType": (pa.int32(), "int"),
     "leaderEpoch": (pa.int32(), "int"),
     "key": (pa.binary(), "binary"),
@@ -73,7 +73,7 @@ def spark_schema(names: Iterable[str] = ENTRY_COLUMNS) -> str:
 
 
 class Hole(NamedTuple):
-    """Offsets `start` to before `end` that hold no record. `kind`: commit, abort, aborted, none."""
+    """Offsets `start` to below `end` without a record. `kind`: commit, abort, aborted, none."""
 
     start: int
     end: int
@@ -81,13 +81,13 @@ class Hole(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What came of one fetched buffer."""
+    """The entries of one fetched buffer."""
 
     rows: Any
     """pyarrow.RecordBatch: the columns of records from offset to headers."""
     holes: list[Hole]
     faults: list[tuple[int, int, str]]
-    """Start, end and kind of what must not be: corrupt, order, epoch."""
+    """Start, end and kind of faults: corrupt, order, epoch."""
     next_offset: int
 
 
@@ -102,10 +102,10 @@ def decode_chunk(
     *,
     tolerant: bool = False,
 ) -> Chunk:
-    """The records of a fetched buffer at offsets from `start` to before `end`.
+    """The records of a fetched buffer at offsets from `start` to below `end`.
 
     `aborted` as for `decode`. Raises InvalidBatchError for a damaged batch; with `tolerant` it is a
-    fault, and what follows is decoded.
+    fault, and the following batches are decoded.
     """
     found = list(batches(data, verify=False))
     faults: list[tuple[int, int, str]] = []
@@ -152,7 +152,7 @@ def _decoded_singly(
 
 
 def _disorder(found: list[BatchView], offsets: Any) -> list[tuple[int, int, str]]:
-    """Offsets that do not rise, and leader epochs that fall."""
+    """Faults: offsets that do not increase, and leader epochs that decrease."""
     faults = []
     for before, after in pairwise(found):
         if after.leader_epoch < before.leader_epoch:
@@ -163,7 +163,7 @@ def _disorder(found: list[BatchView], offsets: Any) -> list[tuple[int, int, str]
 
 
 def _with_batches(rows: Any, offsets: Any, found: list[BatchView]) -> Any:
-    """The rows with what only their batches know: timestamp type and leader epoch."""
+    """The rows with two columns of their batches: timestamp type and leader epoch."""
     if len(offsets) and found:
         bases = np.fromiter((b.base_offset for b in found), np.int64, len(found))
         of = np.searchsorted(bases, offsets, side="right") - 1
@@ -211,7 +211,7 @@ def _explained(found: list[BatchView], aborted: Sequence[tuple[int, int]] | None
 
 
 def _holes(offsets: Any, start: int, end: int, known: list[Hole]) -> Iterator[Hole]:
-    """All offsets from start to end that have no record, with the reason where there is one."""
+    """All offsets from start to end without a record, with the reason if known."""
     marks = np.concatenate(([start - 1], offsets, [max(end, start)]))
     known = sorted(known)
     at = 0
@@ -236,7 +236,7 @@ def _holes(offsets: Any, start: int, end: int, known: list[Hole]) -> Iterator[Ho
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each number well stirred, one to one (the end of splitmix64)."""
+    """A bijective mix of each number (the end of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
@@ -252,7 +252,9 @@ def _hashes(array: Any, seed: int) -> NDArray[np.uint64]:
 
 
 def content_hashes(rows: Any) -> NDArray[np.uint64]:
-    """Each record's hash over timestamp, key, value and headers, wherever the record lies."""
+    """Each record's hash over timestamp, key, value and headers; it does not depend on the
+    offset.
+    """
     times = rows.column("timestampMillis").to_numpy(zero_copy_only=False).view(np.uint64)
     found = _mix(times + np.uint64(0x9E3779B97F4A7C15))
     found = _mix(found ^ _hashes(rows.column("key"), 1))
@@ -266,7 +268,9 @@ def key_hashes(rows: Any) -> NDArray[np.uint64]:
 
 
 def _header_hashes(headers: Any) -> NDArray[np.uint64]:
-    """Zero for a record without headers; else their hashes by place, added."""
+    """Zero for a record without headers; otherwise the sum of their hashes, which depend on their
+    positions.
+    """
     pairs = headers.flatten()
     if not len(pairs):
         return np.zeros(len(headers), np.uint64)
@@ -282,12 +286,12 @@ def _header_hashes(headers: Any) -> NDArray[np.uint64]:
 
 
 def placed_hashes(content: NDArray[np.uint64], offsets: Any) -> NDArray[np.uint64]:
-    """Each record's hash with its offset in it: what a block's digest is the XOR of."""
+    """Each record's hash including its offset; a block's digest is the XOR of them."""
     return _mix(content ^ _mix(np.asarray(offsets).view(np.uint64)))
 
 
 def blocks_of(offsets: Any, placed: NDArray[np.uint64]) -> list[tuple[int, int, int]]:
-    """Block number, records and digest (signed) of each run of one block's records."""
+    """Block number, number of records and digest (signed) of each run of records of one block."""
     if not len(offsets):
         return []
     numbers = np.asarray(offsets) // BLOCK
@@ -304,7 +308,7 @@ def blocks_of(offsets: Any, placed: NDArray[np.uint64]) -> list[tuple[int, int, 
 
 
 def entry_batch(entry: str, topic: str, columns: dict[str, Any], dates: Any = None) -> Any:
-    """A RecordBatch in ENTRY_SCHEMA; columns that are not given are null."""
+    """A RecordBatch in ENTRY_SCHEMA; missing columns are null."""
     count = len(next(iter(columns.values())))
     columns = {
         "entry": pa.repeat(pa.scalar(entry), count),
@@ -323,8 +327,8 @@ def entry_batch(entry: str, topic: str, columns: dict[str, Any], dates: Any = No
 
 
 def times_of(millis: Any, *, hourly: bool) -> tuple[Any, Any]:
-    """Timestamps and dates of Kafka's milliseconds; null and "none" for no time at all (-1, or
-    beyond what a calendar shows).
+    """Timestamps and dates from Kafka's milliseconds; null and "none" if there is no time (-1, or
+    out of the calendar's range).
     """
     numbers = millis.to_numpy(zero_copy_only=False)
     absent = (numbers < 0) | (numbers > _MAX_MICROS_MS)

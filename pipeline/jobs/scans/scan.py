@@ -1,5 +1,5 @@
-"""Reading partitions of a cluster on Spark's executors: a list of offset ranges becomes a DataFrame
-of entries (see entries.py), one task a range. What is done with them is the jobs' business.
+"""Reads partitions of a cluster on Spark's executors: a list of offset ranges becomes a DataFrame
+of entries (see entries.py), one task per range. The jobs use the entries.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Range", "Scan", "scan", "split"]
 
 ROWS = 16_384
-"""Records of one Arrow batch that Spark is handed."""
+"""The maximum number of records of an Arrow batch for Spark."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Offsets `start` to before `end` of one partition: what one task reads. `zone` goes into the
+    """Offsets `start` to below `end` of one partition: the work of one task. `zone` is added to the
     `kind` of its blocks.
     """
 
@@ -50,12 +50,12 @@ class Range:
 
     @property
     def size(self) -> int:
-        """Offsets, which may be more than records."""
+        """The number of offsets, which may be more than records."""
         return max(self.end - self.start, 0)
 
 
 def split(ranges: Iterable[Range], tasks: int) -> list[Range]:
-    """Ranges of about equal size, `tasks` of them or some more, cut where blocks begin."""
+    """Ranges of about equal size, `tasks` of them or slightly more, cut at block boundaries."""
     ranges = [each for each in ranges if each.size]
     total = sum(each.size for each in ranges)
     step = max(total // max(tasks, 1), BLOCK)
@@ -72,9 +72,9 @@ def split(ranges: Iterable[Range], tasks: int) -> list[Range]:
 
 @dataclass(frozen=True)
 class Scan:
-    """What the executors are told. `wanted` are the entries to make: record, hole, block, fault.
+    """What the executors receive. `wanted` are the entries to make: record, hole, block, fault.
 
-    With `tolerant` a damaged batch is a fault entry, without it ends the job.
+    With `tolerant` a damaged batch is a fault entry; otherwise it fails the job.
     """
 
     settings: Mapping[str, Any]
@@ -89,7 +89,7 @@ class Scan:
         return spark_schema()
 
     def __call__(self, tasks: Iterator[Any]) -> Iterator[Any]:
-        """Spark's `mapInArrow` over the numbers of ranges."""
+        """A function for Spark's `mapInArrow` over the numbers of ranges."""
         for batch in tasks:
             for number in batch.column(0).to_pylist():
                 yield from self.read(self.ranges[number])
@@ -142,7 +142,7 @@ def _repeat(number: int, count: int) -> Any:
 
 
 def _blocks(part: Range, rows: Any) -> Iterator[Any]:
-    """One entry per run of a block's records; its leader epoch is the last one's."""
+    """An entry per run of a block's records; it has the last record's leader epoch."""
     offsets = rows.column("offset").to_numpy(zero_copy_only=False)
     found = blocks_of(offsets, placed_hashes(content_hashes(rows), offsets))
     if not found:

@@ -1,8 +1,8 @@
-"""Iceberg's own Java library, through the JVM of Spark's driver: catalogs as Spark is told of them,
-tables, and commits that count only on the snapshot that they were planned on.
+"""Iceberg's own Java library, through the JVM of Spark's driver: catalogs from Spark's settings,
+tables, and commits that succeed only on the snapshot that they were planned on.
 
-Spark's part of Iceberg's runtime (SparkCatalog) is not used: it is made for one version of Spark,
-and appends once more to whatever it finds where a commit met another one.
+Spark's part of Iceberg's runtime (SparkCatalog) is not used: it supports only one version of Spark,
+and repeats an append on any later snapshot if another commit was faster.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["PACKAGE", "Catalog", "ConflictError", "DataFile", "Head", "Live", "Prepared", "Table"]
 
 PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
-"""From Maven. Only its core is used, which works in every Spark of Scala 2.13."""
+"""From Maven. Only its core is used, which works with every Spark of Scala 2.13."""
 BRANCH, TAG = "main", "kstore_progress"
 NAME_MAPPING = "schema.name-mapping.default"
 OWNER = "kstore.topic"
 KEY_COLUMNS = ("key", "partition", "timestamp")
 """What `live` files are read for."""
 LOOKS = 5
-"""How often the catalog is asked whether a commit without an answer has come."""
+"""How often the catalog is asked whether a commit with a lost response was made."""
 DEFINITELY_NOT = "CommitFailedException"
 _FASTER = "another program has committed in the meantime"
 
 
 class ConflictError(Exception):
-    """This commit has not happened, and why: mostly since somebody else was faster."""
+    """This commit was not made, and why: usually another program was faster."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A file as Iceberg knows it, with its number of rows."""
+    """A file with Iceberg's metadata and its number of rows."""
 
     made: Any
     records: int
@@ -60,7 +60,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Live:
-    """A data file of a snapshot, and the files of position deletes that may name its rows."""
+    """A data file of a snapshot, and the files of position deletes that may refer to its rows."""
 
     path: str
     deletes: tuple[str, ...]
@@ -68,7 +68,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Head:
-    """The table's current snapshot, and the newest note of kstore among its ancestors."""
+    """The table's current snapshot, and kstore's newest notes among its ancestors."""
 
     snapshot: int | None
     progress: str | None
@@ -79,12 +79,12 @@ PASSING = frozenset({
     "ServiceUnavailableException", "CommitStateUnknownException", "SQLTransientException",
     "SQLNonTransientConnectionException", "TTransportException",
 })  # fmt: skip
-"""Of Java, Iceberg and databases: what may go by itself."""
+"""Exceptions of Java, Iceberg and databases that may be temporary."""
 
 
 @contextmanager
 def java(what: str) -> Iterator[None]:
-    """An exception of Java's leaves as JobError."""
+    """Convert a Java exception to JobError."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -94,7 +94,7 @@ def java(what: str) -> Iterator[None]:
 
 
 def _passes(error: Any) -> bool:
-    """Whether a service or a network was not there: one of these classes is among the causes."""
+    """Whether a service or a network was unavailable: one of these classes is among the causes."""
     thrown = error.java_exception
     while thrown is not None:
         kind = thrown.getClass()
@@ -116,7 +116,7 @@ def _said(error: Any) -> str:
 
 class Catalog:
     """A catalog by its name in Spark's settings: spark.sql.catalog.NAME.type, .uri, .warehouse, and
-    what else Iceberg knows. Raises JobError where there is none.
+    the other settings of Iceberg. Raises JobError if it does not exist.
     """
 
     def __init__(self, spark: SparkSession, name: str) -> None:
@@ -124,7 +124,7 @@ class Catalog:
         self.name = name
         self._jvm: Any = spark._jvm
         if self._jvm is None:
-            raise JobError("tables are kept by a Spark with a JVM of its own, not by Spark Connect")
+            raise JobError("tables need a Spark with its own JVM, not Spark Connect")
         self._hadoop = spark.sparkContext._jsc.hadoopConfiguration()
         options = self._options()
         with java(f"the catalog {name} can't be opened"):
@@ -147,7 +147,7 @@ class Catalog:
                 options.put(key.removeprefix(prefix), value)
         if options.isEmpty():
             raise JobError(
-                f"Spark has no catalog {self.name}: describe it as for Spark, with --conf "
+                f"Spark has no catalog {self.name}: configure it with --conf "
                 f"{prefix}type=rest --conf {prefix}uri=http://... (or hive, glue, jdbc, hadoop, "
                 "with what it needs), or in spark-defaults.conf"
             )
@@ -174,7 +174,9 @@ class Catalog:
         day: str | None,
         properties: Mapping[str, str],
     ) -> Table:
-        """A new table with this schema (Iceberg's JSON), by day of a column; its namespace too."""
+        """Create a table with this schema (Iceberg's JSON), partitioned by day of a column, and its
+        namespace.
+        """
         ident = self._ident(namespace, name)
         with java(f"table {namespace}.{name} can't be created"):
             if not self._catalog.namespaceExists(ident.namespace()):
@@ -204,7 +206,9 @@ class Catalog:
         return self.library("catalog.TableIdentifier").of(of, name)
 
     def files(self, folder: str) -> list[DataFile]:
-        """The Parquet files below a folder that Spark has written, by paths that begin with it."""
+        """The Parquet files below a folder that Spark has written, with paths that begin with
+        it.
+        """
         with java(f"{folder} can't be listed"):
             at = self._jvm.org.apache.hadoop.fs.Path(folder)
             system = at.getFileSystem(self._hadoop)
@@ -223,13 +227,13 @@ class Catalog:
         return sorted(found, key=lambda file: file.path)
 
     def qualified(self, path: str) -> str:
-        """The path as Spark shows it in _metadata.file_path."""
+        """The path as in Spark's _metadata.file_path."""
         with java(f"{path} can't be found"):
             at = self._jvm.org.apache.hadoop.fs.Path(path)
             return str(at.getFileSystem(self._hadoop).makeQualified(at).toUri().toString())
 
     def delete(self, folder: str) -> None:
-        """Remove a folder that no snapshot knows."""
+        """Delete a folder that no snapshot refers to."""
         with java(f"{folder} can't be deleted"):
             at = self._jvm.org.apache.hadoop.fs.Path(folder)
             at.getFileSystem(self._hadoop).delete(at, True)
@@ -242,7 +246,7 @@ def _is_class(found: Any) -> bool:
 
 
 class Table:
-    """One table, as it was when it was loaded or refreshed last."""
+    """A table, as it was last loaded or refreshed."""
 
     def __init__(self, catalog: Catalog, table: Any, name: str) -> None:
         self.catalog = catalog
@@ -251,12 +255,12 @@ class Table:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What is set on it."""
+        """The table's properties."""
         return dict(self._table.properties())
 
     @property
     def data_folder(self) -> str:
-        """Where its files go."""
+        """The folder for its files."""
         location = str(self._table.location()).rstrip("/")
         return self.properties.get("write.data.path", f"{location}/data").rstrip("/")
 
@@ -270,8 +274,8 @@ class Table:
         raise JobError(f"table {self.name} has no column {name} any more: add it again")
 
     def grow(self, columns: Mapping[str, Any]) -> None:
-        """Let columns have these types (Iceberg's JSON without ids), which have all that they have
-        now. Raises JobError, and ConflictError if somebody else has changed the table meanwhile.
+        """Change columns to these types (Iceberg's JSON without ids), which contain the current
+        ones. Raises JobError, and ConflictError if another program has changed the table meanwhile.
         """
         from py4j.protocol import Py4JJavaError
 
@@ -286,12 +290,12 @@ class Table:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again. Raises JobError."""
+        """Refresh. Raises JobError."""
         with java(f"table {self.name} can't be read"):
             self._table.refresh()
 
     def head(self) -> Head:
-        """The current snapshot, and what is known of the topic. Raises JobError."""
+        """The current snapshot, and the notes about the topic. Raises JobError."""
         with java(f"the snapshots of table {self.name} can't be read"):
             current = self._table.currentSnapshot()
             at = current
@@ -306,7 +310,7 @@ class Table:
     # ---- commits ----
 
     def prepared(self, files: Sequence[DataFile]) -> list[Prepared]:
-        """What a commit needs to know of each file, from its footer. Raises JobError."""
+        """What a commit needs to know about each file, from its footer. Raises JobError."""
         with java(f"the files for table {self.name} can't be read"):
             return [self._prepared(file) for file in files]
 
@@ -326,7 +330,9 @@ class Table:
         return Prepared(builder.build(), int(metrics.recordCount()), file.size)
 
     def append(self, files: Sequence[Prepared], progress: str, commit: str, on: int | None) -> None:
-        """Add files to the snapshot `on`; no files note the progress alone. See `_commit`."""
+        """Add files to the snapshot `on`; without files, only the progress is noted. See
+        `_commit`.
+        """
         update = self._table.newAppend()
         for file in files:
             update.appendFile(file.made)
@@ -335,7 +341,7 @@ class Table:
     def replace(
         self, files: Sequence[Prepared], progress: str, commit: str, on: int | None
     ) -> None:
-        """Have these files in place of all rows. See `_commit`."""
+        """Replace all rows by these files. See `_commit`."""
         always = self.catalog.library("expressions.Expressions").alwaysTrue()
         update = self._table.newOverwrite().overwriteByRowFilter(always)
         for file in files:
@@ -346,7 +352,7 @@ class Table:
         self, rows: Sequence[Prepared], deletes: Sequence[Prepared], progress: str, commit: str,
         on: int | None,
     ) -> None:  # fmt: skip
-        """Add rows, and end others by position deletes. See `_commit`."""
+        """Add rows, and delete others by position deletes. See `_commit`."""
         update = self._table.newRowDelta()
         for file in rows:
             update.addRows(file.made)
@@ -355,8 +361,9 @@ class Table:
         self._commit(update, progress, commit, on)
 
     def live(self, snapshot: int | None) -> list[Live]:
-        """The data files of a snapshot. Raises JobError, also where others have deleted rows in a
-        form that kstore does not read, or written files whose rows it cannot find and end.
+        """The data files of a snapshot. Raises JobError, also if other programs have deleted rows
+        in a form that kstore does not read, or have written files in which it can't find and delete
+        rows.
         """
         if snapshot is None:
             return []
@@ -366,7 +373,7 @@ class Table:
                 if self._table.schema().findField(name) is None:
                     raise JobError(
                         f"table {self.name} has no column {name} any more, by which rows of a key "
-                        f"are found: name it so again, or another table (--table)"
+                        f"are found: rename it back, or use another table (--table)"
                     )
             files = self._table.newScan().useSnapshot(snapshot).planFiles()
             tasks = files.iterator()
@@ -375,7 +382,7 @@ class Table:
                 if task.file().specId() != 0 or str(task.file().format()) != "PARQUET":
                     raise JobError(
                         f"table {self.name} has files of another partitioning or format than "
-                        f"kstore's, in which it cannot end rows; nothing was written. {RESYNC}"
+                        f"kstore's, in which it can't delete rows; nothing was written. {RESYNC}"
                     )
                 deletes = []
                 for file in task.deletes():
@@ -418,12 +425,12 @@ class Table:
         return library("parquet.ParquetUtil").fileMetrics(read, config, mapping)
 
     def _commit(self, update: Any, progress: str, commit: str, on: int | None) -> None:
-        """Make it the current snapshot if `on` still is; ConflictError if not.
+        """Make it the current snapshot if `on` still is; raises ConflictError if not.
 
-        Iceberg's own commit would try again on whatever is current then. Here the new metadata are
-        written for `on` only, and the catalog takes them if nobody was faster. Where its answer is
-        lost, the table itself says whether the commit is there; one that arrives late finds another
-        current snapshot, or has the one after it refused.
+        Iceberg's own commit would retry on the snapshot that is then current. Here the new metadata
+        are written for `on` only, and the catalog accepts them if nothing else was committed. If
+        its response is lost, the table shows whether the commit was made. A commit that arrives
+        late finds another current snapshot, or makes the following one fail.
         """
         from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -437,7 +444,7 @@ class Table:
             if (None if current is None else current.snapshotId()) != on:
                 raise ConflictError(_FASTER)
             library = self.catalog.library
-            # The tag keeps the note when somebody lets snapshots expire.
+            # The tag keeps the notes when snapshots expire.
             tag = library("SnapshotRef").tagBuilder(snapshot.snapshotId()).build()
             builder = library("TableMetadata").buildFrom(base)
             made = builder.setBranchSnapshot(snapshot, BRANCH).setRef(TAG, tag).build()
@@ -455,13 +462,13 @@ class Table:
         self.refresh()
 
     def _swap(self, base: Any, made: Any) -> None:
-        """The one step that counts: the catalog takes the new metadata in place of `base`."""
+        """The decisive step: the catalog accepts the new metadata instead of `base`."""
         self._table.operations().commit(base, made)
 
     def _has(self, commit: str, error: Exception) -> bool:
-        """Whether a commit is among the ancestors of the current snapshot, though it failed here.
+        """Whether a commit is among the ancestors of the current snapshot although it failed here.
 
-        Raises JobError where the catalog does not tell.
+        Raises JobError if the catalog does not answer.
         """
         for again in range(LOOKS):
             try:
@@ -469,7 +476,7 @@ class Table:
             except JobError as failed:
                 if again == LOOKS - 1:
                     raise JobError(
-                        f"it is unknown whether the last commit to table {self.name} has happened "
+                        f"it is unknown whether the last commit to table {self.name} was made "
                         f"({error}; then: {failed}). Start the job again: it finds out, and reads "
                         "nothing twice"
                     ) from error

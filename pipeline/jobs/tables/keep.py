@@ -1,8 +1,7 @@
-"""The job table: a topic kept as an Iceberg table. One call reads what the topic has beyond the
-table, writes it as files, and commits files and progress together; the next call continues.
+"""The job table: keeps a topic as an Iceberg table. A call reads the records that the table does
+not have, writes them as files, and commits files and progress together; the next call continues.
 
-A killed run leaves files that no snapshot knows (`remove_orphan_files` takes them away), and
-nothing else.
+A killed run leaves only files that no snapshot refers to (`remove_orphan_files` deletes them).
 """
 
 from __future__ import annotations
@@ -65,24 +64,24 @@ class TableOptions:
     namespace: str
     table: str
     on_loss: str = "fail"
-    """fail or skip, where the cluster has deleted records that the table does not have yet."""
+    """fail or skip, if the cluster has deleted records that the table does not have yet."""
     max_offsets: int = 0
-    """Of one commit; 0: all that there are."""
+    """The maximum number of offsets of a commit; 0: all."""
     rows: str = "auto"
-    """all: each record; latest: the latest value of each key; auto: as the table is, or by
+    """all: each record; latest: the latest value of each key; auto: like the table, or by
     cleanup.policy.
     """
     null_keys: str = "fail"
-    """fail or skip, for records without a key among those of rows=latest."""
+    """fail or skip, for records without a key with rows=latest."""
     resync: bool = False
     tasks: int = 0
     columns: ColumnOptions | None = None
-    """How values are read; None: as bytes."""
+    """How values are decoded; None: as bytes."""
 
 
 @dataclass
 class Kept:
-    """What one round has done."""
+    """The result of one round."""
 
     topic: str
     table: str
@@ -102,13 +101,13 @@ def target(text: str) -> tuple[str, str]:
     found = _TARGET.fullmatch(text)
     if found is None:
         raise ValueError(
-            f"--to is iceberg:CATALOG/NAMESPACE, as in iceberg:lake/events, not {text!r}"
+            f"--to must be iceberg:CATALOG/NAMESPACE, such as iceberg:lake/events, not {text!r}"
         )
     return found[1], found[2].replace("/", ".")
 
 
 def table_name(topic: str) -> str:
-    """What SQL takes without quotes: dots and dashes of a topic become underscores."""
+    """A name that SQL accepts without quotes: dots and dashes of a topic become underscores."""
     return re.sub(r"[.-]", "_", topic)
 
 
@@ -118,8 +117,8 @@ def keep_table(
     report: Callable[[str], None],
     catalog: Catalog | None = None,
 ) -> Kept:
-    """Bring the table up to where the topic ends now, or by `max_offsets`. Who calls it again and
-    again opens the catalog once: each has connections of its own.
+    """Update the table to the current end of the topic, or by `max_offsets`. A caller that repeats
+    it opens the catalog once, because each catalog has its own connections.
 
     Raises JobError, KafkaError, and PipelineError from a task.
     """
@@ -129,17 +128,17 @@ def keep_table(
         try:
             return job.round()
         except ConflictError as error:
-            report(f"{job.name}: {error}; looking again")
+            report(f"{job.name}: {error}; trying again")
     raise JobError(
-        f"{TRIES} times in a row, another program was faster to commit to {job.name}: have one job "
+        f"{TRIES} times in a row, another program was faster to commit to {job.name}: let one job "
         "keep a table, or run it again when there are fewer other commits",
         passes=True,
     )
 
 
 class _Keeping:
-    """The work on one table. Files that were written stay good as long as the progress that they
-    continue is the table's.
+    """The work on one table. Written files stay valid while the table's progress is the one that
+    they continue.
     """
 
     def __init__(
@@ -153,7 +152,7 @@ class _Keeping:
         self._written: tuple[str, Round, Written] | None = None
 
     def round(self) -> Kept:
-        """One try; ConflictError if somebody else has committed meanwhile."""
+        """One attempt; raises ConflictError if another program has committed meanwhile."""
         options = self.options
         now_ms = int(time.time() * 1000)
         with Brokers(options.settings) as brokers:
@@ -187,8 +186,8 @@ class _Keeping:
         return self._kept(table, topic, plan, written)
 
     def _check_still(self, after: Progress) -> None:
-        """That what was read is what the topic has: it may have been made again meanwhile, or a
-        leader that was elected uncleanly has served the rest.
+        """Check that the topic still has what was read: it may have been created again meanwhile,
+        or a leader of an unclean election has served the rest.
         """
         with Brokers(self.options.settings) as brokers:
             topic = _found(brokers, self.options.topic)
@@ -208,7 +207,7 @@ class _Keeping:
     def _check_tombstones(
         self, known: Progress, configs: Mapping[str, str | None], now_ms: int
     ) -> None:
-        """Read all of the topic again where deletes may have been missed."""
+        """Read the whole topic again if deletes may have been missed."""
         if self._resync or known.rows != LATEST:
             return
         if not tombstones_may_be_gone(known, configs, now_ms):
@@ -226,7 +225,7 @@ class _Keeping:
         self._resync = True
 
     def _check_time(self, known: Progress, configs: Mapping[str, str | None]) -> None:
-        """Whether it took so long to read that tombstones may have gone meanwhile."""
+        """Whether the read took so long that tombstones may have been removed meanwhile."""
         if not tombstones_may_be_gone(known, configs, int(time.time() * 1000)):
             return
         said = "it took longer than delete.retention.ms to read"
@@ -255,16 +254,16 @@ class _Keeping:
     def _known(
         self, table: Table, topic: Topic, cluster_id: str, now_ms: int
     ) -> tuple[Progress, int | None]:
-        """How far the table is, and on which snapshot. A new table is told where it begins first,
-        in a commit of its own.
+        """The table's progress, and its snapshot. A new table first gets its start, in a commit of
+        its own.
         """
         owner = table.properties.get(OWNER)
         if owner != topic.name:
             raise JobError(
-                f"table {self.name} is not kept by kstore ({OWNER} is not set): choose another "
+                f"table {self.name} does not belong to kstore ({OWNER} is not set): choose another "
                 "with --table"
                 if owner is None
-                else f"table {self.name} holds topic {owner}, not {topic.name}: choose another "
+                else f"table {self.name} has topic {owner}, not {topic.name}: choose another "
                 "with --table"
             )
         rows = table.properties.get(ROWS, ALL)
@@ -295,13 +294,13 @@ class _Keeping:
         return first, table.head().snapshot
 
     def _check_columns(self, table: Table) -> None:
-        """That the table's values are read as those before."""
+        """Check that the values are decoded as before."""
         has = table.properties.get(COLUMNS)
         asked = None if self.options.columns is None else self.options.columns.kind
         if has != asked:
             shown = "values as bytes" if has is None else f"typed values (--columns {has})"
             raise JobError(
-                f"table {self.name} has {shown}: run the job so, or choose another with --table"
+                f"table {self.name} has {shown}: use these, or choose another table with --table"
             )
 
     def _write(self, table: Table, plan: Round) -> Written:
@@ -318,7 +317,9 @@ class _Keeping:
         return write_all(table, scan, plan.ranges, folder, tasks)
 
     def _scan(self, table: Table) -> Scan:
-        """What tasks do. Whoever wrote what the round reads has registered its schema before."""
+        """The work of tasks. The schemas of all values that the round reads were registered
+        before.
+        """
         settings, wanted = self.options.settings, frozenset({"record", "hole"})
         columns = self.options.columns
         if columns is None:
@@ -327,7 +328,7 @@ class _Keeping:
         return TypedScan(settings, wanted=wanted, values=values, keep_bad=columns.keep_bad)
 
     def _forget(self) -> None:
-        """Files that continue what is no longer so: no snapshot has them, nor will have."""
+        """Files that continue an outdated state: no snapshot refers to them, or will."""
         if self._written is not None:
             self.catalog.delete(self._written[2].folder)
             self._written = None
@@ -335,7 +336,8 @@ class _Keeping:
     def _kept(self, table: Table, topic: Topic, plan: Round, written: Written | None) -> Kept:
         places = {partition: place.next for partition, place in plan.after.places.items()}
         kept = Kept(topic.name, self.name, lost=sum(each.size for each in plan.lost), places=places)
-        # Where others committed between, the topic is newer than the plan, and may have grown.
+        # If other programs committed in between, the topic is newer than the plan, and may have
+        # been expanded.
         kept.behind = sum(part.end - places.get(part.partition, 0) for part in topic.partitions)
         kept.snapshot = table.head().snapshot
         if written is not None:
@@ -353,7 +355,7 @@ def _found(brokers: Brokers, name: str) -> Topic:
 
 
 def _epoch_ends(brokers: Brokers, topic: Topic, known: Progress) -> dict[int, int]:
-    """Where the leader epoch of each known place ends in the log now."""
+    """The end of the leader epoch of each known position in the current log."""
     epochs = {
         TopicPartition(topic.name, partition): place.leader_epoch
         for partition, place in known.places.items()

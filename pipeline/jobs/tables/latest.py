@@ -1,8 +1,9 @@
-"""Tables of the latest value per key: what a round's records leave of each key, and which rows of
-the table they end. Rows that end are named in position deletes (merge on read).
+"""Tables of the latest value per key: the last record of each key in a round, and the rows of the
+table that it replaces. Position deletes (merge on read) delete the replaced rows.
 
-Of one partition, the larger offset is the later record. Of two partitions, which an expansion can
-bring a key into, the later timestamp is, and with equal ones the larger partition.
+In one partition, the record with the larger offset is later. If an expansion has moved a key to
+another partition, the record with the later timestamp is later, and with equal timestamps the one
+in the larger partition.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Merged", "merge", "write_latest"]
 
 _LATER = "struct(coalesce(`{0}timestamp`, timestamp_micros(-1)), `{0}partition`)"
 _SLASHES = re.compile(":/+")
-"""After a scheme, where Hadoop and Spark write one slash or three."""
+"""Slashes after a scheme: Hadoop and Spark write one or three."""
 _PATH_ID, _POS_ID = 2147483546, 2147483545
 """Iceberg's own field ids of position deletes."""
 
@@ -42,7 +43,7 @@ class Merged:
 def write_latest(
     table: Table, plan: Scan, ranges: Sequence[Range], folder: str, tasks: int, *, null_keys: str
 ) -> Written:
-    """Write the last record of each key: those with a value below kind=row, the others below
+    """Write the last record of each key: records with a value below kind=row, others below
     kind=gone. Raises JobError for a record without a key, unless `null_keys` is skip.
     """
     spark = table.catalog.spark
@@ -91,7 +92,9 @@ def _check_keys(topic: str, records: DataFrame) -> None:
 
 
 def merge(table: Table, written: Written, on: int | None) -> Merged:
-    """The position deletes that make the rows of `written` the latest ones on the snapshot `on`."""
+    """The position deletes after which the rows of `written` are the latest on the snapshot
+    `on`.
+    """
     live = table.live(on)
     if not live or not written.folder:
         return Merged(written, ())
@@ -112,7 +115,7 @@ def merge(table: Table, written: Written, on: int | None) -> Merged:
         "`partition` = `new_partition` OR "
         f"{_LATER.format('new_')} > {_LATER.format('')} AS `is_newer`",
     )
-    # A row that comes late is added and ended at once.
+    # A row that is outdated on arrival is added and deleted at once.
     ended = (
         both.where("`is_newer`")
         .select("file_path", "pos")
@@ -133,8 +136,8 @@ def merge(table: Table, written: Written, on: int | None) -> Merged:
 
 
 def _placed(table: Table, paths: Mapping[str, str]) -> DataFrame:
-    """Keys of files with where they are: by the path that Iceberg knows (the key of `paths`), which
-    Spark has in its own form (the value), and the number of the row.
+    """The keys of files with their positions: the path as Iceberg knows it (the key of `paths`),
+    Spark's form of it (the value), and the row number.
     """
     spark = table.catalog.spark
     names = small_frame(
@@ -150,7 +153,7 @@ def _placed(table: Table, paths: Mapping[str, str]) -> DataFrame:
         )
         .join(names.hint("broadcast"), "same_path", "left")
     )  # fmt: skip
-    # A row whose file has no name here could not be ended: that must not go unseen.
+    # A row of a file that is not in `paths` could not be deleted; that must fail.
     known = "coalesce(`file_path`, raise_error(concat('kstore does not know ', `same_path`)))"
     return read.selectExpr(
         "`key`", "`partition`", "`timestamp`", "`pos`", f"{known} AS `file_path`"
@@ -166,7 +169,7 @@ def _without_deleted(table: Table, rows: DataFrame, live: Sequence[Live]) -> Dat
 
 
 def _with_ids(frame: DataFrame) -> Any:
-    """The two columns with the ids by which Iceberg finds them in Parquet."""
+    """The two columns with the field ids by which Iceberg finds them in Parquet."""
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     schema = StructType(

@@ -1,9 +1,9 @@
-"""How far a table has read its topic, and what it reads next. All of it is decided here from
-values; no Spark, no broker and no table is asked.
+"""How far a table has read its topic, and what it reads next. Pure: all decisions are made from
+values.
 
-A snapshot that adds rows says in its summary where the offsets of these rows end. Who reads the
-table's state finds that in the newest snapshot among the ancestors of the current one, so a table
-that was rolled back knows less, too, and reads on from there.
+A snapshot that adds rows has the end offsets of these rows in its summary. The newest such snapshot
+among the ancestors of the current one has the progress, so a table that was rolled back continues
+from its earlier progress.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RESYNC = "--resync reads the topic from its beginning and replaces the rows of t
 
 @dataclass(frozen=True)
 class Place:
-    """Where the rows of a partition end: the next offset, and the leader epoch of that time."""
+    """The end of a partition's rows: the next offset, and its leader epoch."""
 
     next: int
     leader_epoch: int = -1
@@ -48,8 +48,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a snapshot says of its topic. At `read_ms`, no partition reached beyond its place, or
-    the table was empty; `rows` is all or latest.
+    """What a snapshot says about its topic. At `read_ms`, no partition had records beyond its
+    position, or the table was empty; `rows` is all or latest.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class Progress:
     places: Mapping[int, Place]
 
     def text(self) -> str:
-        """As it is in a summary."""
+        """The form in a summary."""
         places = {str(p): [at.next, at.leader_epoch] for p, at in sorted(self.places.items())}
         return json.dumps(
             {
@@ -79,7 +79,7 @@ class Progress:
 
     @staticmethod
     def parse(text: str) -> Progress:
-        """Of a summary. Raises JobError for what this version cannot read."""
+        """From a summary. Raises JobError if this version cannot read it."""
         try:
             found = json.loads(text)
             if found["version"] > VERSION:
@@ -98,14 +98,14 @@ class Progress:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise JobError(
-                f"the table's snapshot has {PROGRESS}={text[:80]!r}, which is not what kstore "
-                f"writes: {RESYNC}"
+                f"the table's snapshot has {PROGRESS}={text[:80]!r}, which kstore did not "
+                f"write: {RESYNC}"
             ) from error
 
 
 @dataclass(frozen=True)
 class Round:
-    """What is read next, and what the table has read then."""
+    """What is read next, and the progress after it."""
 
     ranges: tuple[Range, ...]
     after: Progress
@@ -114,13 +114,13 @@ class Round:
 
     @property
     def offsets(self) -> int:
-        """How many there are to read."""
+        """The number of offsets to read."""
         return sum(each.size for each in self.ranges)
 
 
 def first_progress(topic: Topic, cluster_id: str, rows: str, now_ms: int) -> Progress:
-    """Of a table that has nothing yet: each partition begins where its records begin now. It is
-    committed before anything is read, so what is deleted after that is known to be lost.
+    """The plan of a new table: each partition begins at its current log start. It is committed
+    before anything is read, so records that are deleted later are known to be lost.
     """
     places = {part.partition: Place(part.start) for part in topic.partitions}
     return Progress(
@@ -139,16 +139,16 @@ def plan_round(
     cluster_id: str = "",
     report: Callable[[str], None] = lambda _: None,
 ) -> Round:
-    """What the topic has beyond `known`; at most `max_offsets`, if that is not 0.
+    """The records of the topic after `known`; at most `max_offsets`, if it is not 0.
 
-    `ends_of_epochs` has, by partition, where the leader epoch of a known place ends in the leader's
-    log now, as far as somebody could tell. Raises JobError where the table must not be continued.
+    `ends_of_epochs` has, by partition, the end of the known position's leader epoch in the leader's
+    current log, if available. Raises JobError if the table must not be continued.
     """
     _check_same_life(topic, known, cluster_id)
     ranges, lost, places = [], [], dict(known.places)
     allowed = max_offsets or sum(part.end - part.start for part in topic.partitions)
     for part in topic.partitions:
-        # A partition that the table has never seen is an expansion's: its records begin at 0.
+        # A partition that the table has never seen is from an expansion: its records begin at 0.
         place = known.places.get(part.partition, Place(0))
         _check_history(part, place, ends_of_epochs.get(part.partition))
         at = place.next
@@ -162,7 +162,8 @@ def plan_round(
             ranges.append(Range(part.topic, part.partition, at, end))
             allowed -= end - at
         places[part.partition] = Place(max(end, at), part.leader_epoch)
-    # Behind the places may be tombstones of rows that the table has since `known.read_ms`.
+    # After the positions there may be tombstones of rows that the table has had since
+    # `known.read_ms`.
     is_whole = all(places[part.partition].next >= part.end for part in topic.partitions)
     read_ms = now_ms if is_whole else known.read_ms
     return Round(tuple(ranges), replace(known, read_ms=read_ms, places=places), tuple(lost))
@@ -171,7 +172,9 @@ def plan_round(
 def check_history(
     topic: Topic, known: Progress, ends_of_epochs: Mapping[int, int], cluster_id: str = ""
 ) -> None:
-    """That `topic` is the one of `known` and still has all that was read. Raises JobError."""
+    """Check that `topic` is the one of `known` and still has everything that was read. Raises
+    JobError.
+    """
     _check_same_life(topic, known, cluster_id)
     for part in topic.partitions:
         if part.partition in known.places:
@@ -182,7 +185,7 @@ def check_history(
 def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:
     if known.topic != topic.name:
         raise JobError(
-            f"the table holds topic {known.topic}, not {topic.name}: name another table (--table)"
+            f"the table has topic {known.topic}, not {topic.name}: choose another table (--table)"
         )
     other_id = known.topic_id and topic.topic_id and known.topic_id != topic.topic_id
     other_epoch = (
@@ -194,14 +197,14 @@ def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:
         raise JobError(
             f"topic {topic.name}: it was deleted and created again since the table was written "
             f"(topic id {known.topic_id or 'unknown'} there, {topic.topic_id or 'unknown'} now); "
-            f"nothing was written. Name another table (--table), or {RESYNC}"
+            f"nothing was written. Choose another table (--table), or {RESYNC}"
         )
-    # Topic ids say more than the cluster's; brokers before Kafka 2.8 have none.
+    # Topic ids are more precise than the cluster's; brokers before Kafka 2.8 have none.
     other_cluster = known.cluster_id and cluster_id and known.cluster_id != cluster_id
     if other_cluster and not (known.topic_id and topic.topic_id):
         raise JobError(
             f"topic {topic.name}: the table was written from cluster {known.cluster_id}, and this "
-            f"is cluster {cluster_id}; nothing was written. Name another table (--table), or "
+            f"is cluster {cluster_id}; nothing was written. Choose another table (--table), or "
             f"{RESYNC}"
         )
     gone = sorted(set(known.places) - {part.partition for part in topic.partitions})
@@ -213,7 +216,7 @@ def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:
 
 
 def _check_history(part: Partition, place: Place, epoch_end: int | None) -> None:
-    """That the log still has what the table has read of it."""
+    """Check that the log still has what the table has read."""
     where = f"topic {part.topic}, partition {part.partition}"
     if place.next > part.end:
         raise JobError(
@@ -236,12 +239,12 @@ def _lost(gone: Range, on_loss: str, report: Callable[[str], None]) -> None:
     )
     if on_loss == "fail":
         raise JobError(f"{said}; --on-loss=skip continues at {gone.end}")
-    report(f"{said}; going on at {gone.end}")
+    report(f"{said}; continuing at {gone.end}")
 
 
 def tombstones_may_be_gone(known: Progress, configs: Mapping[str, str | None], now_ms: int) -> bool:
     """Whether compaction may have removed tombstones that the table has not seen: they stay for
-    delete.retention.ms, and all that were there at `read_ms` are in the table.
+    delete.retention.ms, and the table has all that existed at `read_ms`.
     """
     if "compact" not in policies(configs):
         return False
@@ -256,5 +259,5 @@ def note_is_due(known: Progress, configs: Mapping[str, str | None], now_ms: int)
 
 
 def policies(configs: Mapping[str, str | None]) -> set[str]:
-    """Of cleanup.policy."""
+    """From cleanup.policy."""
     return {each.strip() for each in (configs.get("cleanup.policy") or "delete").split(",")}

@@ -1,6 +1,6 @@
 """The rows of a table: its columns, in Iceberg and as Spark writes them, and the files of a round.
 
-Every offset of a round is a row, or was found to have no record: else the round does not count.
+Every offset of a round must be a row or have no record: otherwise the round does not count.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["DAY", "RAW", "Written", "scanned", "task_ranges", "write_all"]
 
 DAY = "timestamp"
 FEW = 100_000
-"""Offsets of a task, if there are not more tasks than cores anyway."""
+"""Tasks have about so many offsets, up to three tasks per core."""
 MAX_ROWS = 2_000_000
-"""Rows of one file."""
+"""The number of rows of one file."""
 
 _HEADERS = {
     "type": "list",
@@ -37,7 +37,7 @@ _HEADERS = {
     "element-required": False,
 }
 _HOLE = "array(named_struct('key', 'end', 'value', CAST(CAST(`endOffset` AS string) AS binary)))"
-"""Where a hole ends, in a column that records have: data files have no other columns."""
+"""The end of a hole, in a column of records: data files have no other columns."""
 RAW: dict[str, Any] = {
     "key": "binary",
     "value": "binary",
@@ -57,7 +57,7 @@ _SELECTED = (
 
 @dataclass(frozen=True)
 class Written:
-    """The files of one round, in a folder of their own."""
+    """The files of one round, in their own folder."""
 
     folder: str
     files: tuple[Prepared, ...]
@@ -74,7 +74,7 @@ class Written:
 
 
 def task_ranges(spark: SparkSession, ranges: Sequence[Range], asked: int) -> list[Range]:
-    """What tasks read, about evenly."""
+    """The ranges for tasks, of about equal size."""
     cores = max(int(spark.sparkContext.defaultParallelism), 1)
     total = sum(each.size for each in ranges)
     return split(ranges, asked or max(min(3 * cores, total // FEW), 1))
@@ -113,7 +113,7 @@ def write_all(
 
 
 def _write(entries: DataFrame, folder: str) -> None:
-    # What other programs read, too: Spark's default is a form of its own.
+    # A format that other programs also read; Spark's default is its own.
     entries.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     by = ("entry", f"{DAY}_day")
     entries.sortWithinPartitions(*by, "partition", "offset").write.partitionBy(*by).option(
@@ -122,7 +122,7 @@ def _write(entries: DataFrame, folder: str) -> None:
 
 
 def _missing(spark: SparkSession, holes: Sequence[DataFile]) -> int:
-    """Offsets without a record."""
+    """The number of offsets without a record."""
     if not holes:
         return 0
     end = "CAST(CAST(`headers`[0].`value` AS string) AS bigint)"

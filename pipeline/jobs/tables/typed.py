@@ -1,5 +1,5 @@
-"""Tables whose `value` is typed: by a schema of Avro, JSON Schema or Protobuf, from a registry or a
-file. The column grows with the schemas, and what is not of them stays in `undecoded`.
+"""Tables with a typed `value`: by a schema of Avro, JSON Schema or Protobuf, from a registry or a
+file. The column follows the schemas; values that do not match stay in `undecoded`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "UNDECODED", "ColumnOptions", "TypedScan", "followed", "values_of"]
 
 COLUMNS = "kstore.columns"
-"""The property of a table: which kind of schemas its values have."""
+"""The table property with the kind of schemas of its values."""
 UNDECODED = "undecoded"
-"""The column with the bytes of a value that the column `value` does not have."""
+"""The column with the bytes of values that could not be decoded."""
 
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Where the schemas of a topic's values are: in a registry, or in a file (then the values have
-    no schema id before them).
+    """The source of the schemas of a topic's values: a registry, or a file (then values start with
+    no schema id).
     """
 
     kind: str
@@ -50,13 +50,13 @@ class ColumnOptions:
     """None: TOPIC-value."""
     schema_file: str | None = None
     message: str | None = None
-    """Of Protobuf in a file: the full name."""
+    """For Protobuf in a file: the full name of the message."""
     keep_bad: bool = False
-    """Keep values that are not of their schema in `undecoded`; else they end the job."""
+    """Keep values that do not match their schema in `undecoded`; otherwise they fail the job."""
 
 
 def values_of(options: ColumnOptions, topic: str) -> ValueFormat:
-    """The schemas as they are now, and the type that holds them all. Raises JobError."""
+    """The current schemas, and the type that holds them all. Raises JobError."""
     subject = options.subject or f"{topic}-value"
     try:
         if options.registry is not None:
@@ -77,7 +77,7 @@ def _schema_in(options: ColumnOptions) -> Schema:
             from kstore.pipeline.columns.protobuf import descriptor_files
 
             if options.message is None:
-                raise JobError("say which message of the descriptor set: --message NAME")
+                raise JobError("choose a message of the descriptor set: --message NAME")
             return Schema("protobuf", files=descriptor_files(data), message=options.message)
         return Schema(options.kind, data.decode())
     except (OSError, UnicodeDecodeError) as error:
@@ -85,8 +85,8 @@ def _schema_in(options: ColumnOptions) -> Schema:
 
 
 def followed(table: Table, options: ColumnOptions, topic: str) -> ValueFormat:
-    """The schemas of a topic, for the column of a table, which grows first where it has to. Raises
-    JobError where it can't, and ConflictError.
+    """The schemas of a topic, for the column of a table, which is changed first if necessary.
+    Raises JobError if that is not possible, and ConflictError.
     """
     values = values_of(options, topic)
     try:

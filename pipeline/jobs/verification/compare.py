@@ -1,5 +1,5 @@
-"""What differs between two copies of a partition, by blocks and by single records. Pure: numbers
-in, findings out; the reading is in sides.py.
+"""The differences between two copies of a partition, by blocks and by single records. Pure: numbers
+in, findings out; sides.py reads.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ BAD = {
     "absent": "topics or partitions that one side lacks",
     "key order": "records of a key that come in another order, again, or not at all",
 }
-"""Kinds of findings, each of which fails a verification, and what they count."""
+"""Kinds of findings, each of which fails a verification, with their meaning."""
 
 
 class Block(NamedTuple):
-    """The records of one block on one side: offsets `first` to before `end`."""
+    """The records of one block on one side: offsets `first` to below `end`."""
 
     first: int
     end: int
@@ -55,8 +55,8 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not be: `records` of them at offsets `start` to before `end` of a
-    partition (-1: of the topic). `side` is left, right or both.
+    """A problem: `records` of them at offsets `start` to below `end` of a partition (-1: of the
+    topic). `side` is left, right or both.
     """
 
     kind: str
@@ -75,8 +75,8 @@ FINDING_DDL = ", ".join(f"`{f.name}` {_TYPES[str(f.type)]}" for f in fields(Find
 
 @dataclass
 class Summary:
-    """One partition's comparison; offsets are -1 where a side lacks it. The compared range is what
-    both sides cover.
+    """The comparison of one partition; offsets are -1 if a side does not have it. The compared
+    range is what both sides cover.
     """
 
     topic: str
@@ -98,10 +98,10 @@ class Summary:
     left_epoch: int = -1
     right_epoch: int = -1
     findings: int = 0
-    """Records that findings are about."""
+    """The number of records in findings."""
 
     def row(self) -> dict[str, Any]:
-        """As a row of the report."""
+        """The form in the report."""
         return asdict(self) | {"good": self.findings == 0}
 
 
@@ -115,8 +115,8 @@ Place = tuple[str, int]
 def block_findings(
     place: Place, left: dict[int, Block], right: dict[int, Block]
 ) -> tuple[list[Finding], list[int]]:
-    """Blocks that one side lacks, and the numbers of those whose sums differ: only their records
-    have to be looked at singly.
+    """Blocks that one side does not have, and the numbers of those whose sums differ: only their
+    records must be compared one by one.
     """
     found, unequal = [], []
     for number in sorted(left.keys() | right.keys()):
@@ -133,7 +133,7 @@ def block_findings(
 
 
 def epoch_findings(place: Place, side: str, blocks: dict[int, Block]) -> Iterator[Finding]:
-    """Leader epochs that fall from one block to the next."""
+    """Leader epochs that decrease from one block to the next."""
     highest = -1
     for number in sorted(blocks):
         block = blocks[number]
@@ -148,7 +148,7 @@ def record_findings(
     left: tuple[NDArray[np.int64], NDArray[np.int64]],
     right: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> list[Finding]:
-    """What differs, record by record: each side is (offsets, hashes), in any order."""
+    """The differences, record by record: each side is (offsets, hashes), in any order."""
     found: list[Finding] = []
     sides = []
     for name, (offsets, hashes) in (("left", left), ("right", right)):

@@ -1,8 +1,8 @@
-"""Order per key, on Spark: the decisions are those of `kstore verify-order` (OrderChecker).
+"""Order per key, on Spark, by the rules of `kstore verify-order` (OrderChecker).
 
-`numbered` checks the numbers that a writer has given each key's records. `same_order` needs none:
-it numbers the records of each key as they lie on the left, finds them again on the right by their
-content, at whatever offsets, and checks these numbers there: what another tool has copied.
+`numbered` checks the numbers that a writer gave each key's records. `same_order` needs no numbers:
+it numbers the records of each key in the order of the left, finds them on the right by content, at
+any offset, and checks the numbers there. So it can check copies of other tools.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["numbered", "same_order"]
 
 KEPT = 20
-"""Findings of each kind that one task tells; all are counted."""
+"""The maximum number of findings of each kind that one task returns; all are counted."""
 _NUMBERED = "topic string, partition int, offset bigint, key binary, number bigint"
 _SIDED = (
     "topic string, keyHash bigint, side int, partition int, offset bigint, content bigint, "
@@ -78,9 +78,9 @@ def numbered(
     number: str,
     report: Callable[[str], None],
 ) -> list[Finding]:
-    """Check that each key's numbers rise in each partition, none twice, none missing in between.
+    """Check that each key's numbers ascend in each partition, without duplicates or gaps.
 
-    `key` and `number` are places as `field_reader` knows them. Raises JobError for other places.
+    `key` and `number` are places as in `field_reader`. Raises JobError for other places.
     """
     try:
         reads = ReadNumbers(key, number)
@@ -102,13 +102,15 @@ class _Fields(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadNumbers:
-    """Records to their keys and numbers, in `mapInArrow`; those that lack one are left out."""
+    """Converts records to their keys and numbers, in `mapInArrow`; records that lack one are
+    skipped.
+    """
 
     key: str
     number: str
 
     def readers(self) -> tuple[Callable[[Any], bytes | None], Callable[[Any], bytes | None]]:
-        """What reads them."""
+        """The functions that read key and number."""
         return field_reader(self.key), field_reader(self.number)
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -130,7 +132,7 @@ class ReadNumbers:
 
 @dataclass(frozen=True)
 class CheckNumbers:
-    """Numbers in the order of topic, partition and offset to findings, in `mapInArrow`."""
+    """Converts numbers in the order of topic, partition and offset to findings, in `mapInArrow`."""
 
     side: str
 
@@ -154,7 +156,9 @@ class CheckNumbers:
 
 
 def order_findings(topic: str, report: OrderReport, side: str) -> Iterator[Finding]:
-    """What an OrderChecker has found; what it has only counted is in the last one's detail."""
+    """The findings of an OrderChecker; the last one's detail has the number of those that were only
+    counted.
+    """
     for each in report.findings:
         partition = -1 if each.tp is None else each.tp.partition
         count = each.until - each.number + 1
@@ -183,7 +187,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, findings: Iterable[OrderFinding]) -> Counts:
-        """What these findings tell of."""
+        """The number of records in these findings."""
         sums = {"out_of_order": 0, "duplicate": 0, "gap": 0}
         for each in findings:
             sums[each.kind] += each.until - each.number + 1
@@ -200,8 +204,8 @@ def same_order(
     right: Side,
     report: Callable[[str], None],
 ) -> Verification:
-    """Check that each key has the same records in the same order on both sides, whatever their
-    offsets. Records without a key count as one key of their partition.
+    """Check that each key has the same records in the same order on both sides, at any offsets.
+    Records without a key count as one key of their partition.
     """
     sides = [
         _records(spark, side, wanted).mapInArrow(SidedRows(number), _SIDED)
@@ -233,7 +237,7 @@ def same_order(
 
 @dataclass(frozen=True)
 class SidedRows:
-    """Records to their key and a hash of their content, in `mapInArrow`."""
+    """Converts records to their key and a hash of their content, in `mapInArrow`."""
 
     side: int
 
@@ -260,7 +264,7 @@ class SidedRows:
 
 @dataclass(frozen=True)
 class CompareKeys:
-    """Rows of both sides, by topic, key, side, partition and offset, to findings."""
+    """Converts rows of both sides, by topic, key, side, partition and offset, to findings."""
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """See the class."""
@@ -297,8 +301,8 @@ def _each(batches: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
 def match_key(
     topic: str, left: list[tuple[Any, ...]], right: list[tuple[Any, ...]], checker: OrderChecker
 ) -> list[Finding]:
-    """One key's records: numbered on the left within each partition, found again on the right by
-    their content, and shown to the checker in the right's order. What the left has not is returned.
+    """One key's records: numbered on the left within each partition, found on the right by content,
+    and passed to the checker in the right's order. Returns the records that the left does not have.
     """
     waiting: dict[int, deque[tuple[bytes, int]]] = defaultdict(deque)
     last: dict[int, tuple[bytes, int]] = {}
@@ -317,7 +321,7 @@ def match_key(
             extra.append(Finding("extra", topic, row[3], offset, offset + 1, 1, "left"))
             continue
         checker.see(*last[content], tp, offset)
-    # What has not come: gaps below what came are the checker's; those at the end are told here.
+    # Missing numbers below the largest are the checker's gaps; those at the end are reported here.
     for name, count in numbers.items():
         checker.see_end(name, count)
     return extra

@@ -1,5 +1,5 @@
-"""What a verification reads, in this process, without Spark: for two clusters whose topics are
-small. The sums are those of verify.py.
+"""Reads both sides of a verification in this process, without Spark: for two clusters with small
+topics. The sums are those of verify.py.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _COLUMNS = [
 
 
 class Sum(NamedTuple):
-    """All entries of one block, of one fault, or of the holes of one kind. `block` is None but for
-    blocks; `offsets` are how many the entries have.
+    """The sum of all entries of a block, of a fault, or of the holes of one kind. `block` is None
+    except for blocks; `offsets` is the number of offsets of the entries.
     """
 
     entry: str
@@ -40,12 +40,12 @@ class Sum(NamedTuple):
 
 
 def summed(batches: Iterable[Any]) -> list[Sum]:
-    """The sums of entries, which come as RecordBatches."""
+    """The sums of entries, which arrive as RecordBatches."""
     found: dict[tuple[Any, ...], Sum] = {}
     for batch in batches:
         for row in batch.select(_COLUMNS).to_pylist():
             each = _of(row)
-            # A hole needs no place, a fault keeps its own.
+            # A hole needs no position; a fault keeps its own.
             key = (*each[:5], each.first if each.entry == "fault" else None)
             there = found.get(key)
             found[key] = each if there is None else _added(there, each)
@@ -53,7 +53,7 @@ def summed(batches: Iterable[Any]) -> list[Sum]:
 
 
 def _of(row: dict[str, Any]) -> Sum:
-    """One entry."""
+    """Add an entry."""
     first, until = row["offset"], row["endOffset"]
     block = first // BLOCK if row["entry"] == "block" else None
     return Sum(
@@ -77,8 +77,8 @@ def _added(one: Sum, other: Sum) -> Sum:
 def by_block(
     sides: tuple[Iterable[Any], Iterable[Any]], compare: Callable[[Any, Any], Any]
 ) -> Iterator[dict[str, Any]]:
-    """The rows that ``compare`` makes of each block, given its hashes on both sides as tables;
-    an empty one where a side has none. ``sides``: hashes as RecordBatches.
+    """The rows that ``compare`` returns for each block, from its hashes on both sides as tables;
+    the table is empty if a side has none. ``sides``: hashes as RecordBatches.
     """
     blocks: dict[tuple[Any, ...], list[list[Any]]] = defaultdict(lambda: [[], []])
     schema = pa.schema([])

@@ -1,7 +1,7 @@
-"""The two things that a verification compares: a cluster, or an archive. Both say what they cover,
-and give block sums, faults, holes and the hashes of single records in the same form.
+"""The two kinds of sides of a verification: a cluster, or an archive. Both report what they cover,
+and return block sums, faults, holes and hashes of single records in the same form.
 
-Zones: what lies before, inside and behind the offsets that both sides cover is summed apart.
+Zones: offsets before, inside and after the range that both sides cover are summed separately.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEEDED = (
 
 
 class Extent(NamedTuple):
-    """Offsets `start` to before `end` that a side covers."""
+    """Offsets `start` to below `end` that a side covers."""
 
     start: int
     end: int
@@ -51,20 +51,20 @@ class Side(Protocol):
     """A cluster or an archive."""
 
     def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
-        """The partitions of the topics, and what is there of each."""
+        """The partitions of the topics, and what the side covers of each."""
 
     def lives(self) -> dict[str, tuple[str, str]]:
-        """Cluster id and topic id of each topic, empty where they are not known."""
+        """Cluster id and topic id of each topic, empty if unknown."""
 
     def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
-        """Entries: blocks (their zone is in `kind`), holes and faults."""
+        """Entries: blocks (`kind` has their zone), holes and faults."""
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records at these offsets, as entries."""
 
 
 def zoned(extent: Extent, inside: Extent | None) -> list[tuple[str, Extent]]:
-    """An extent cut at the borders of what both sides cover."""
+    """An extent, cut at the limits of what both sides cover."""
     if inside is None:
         return [("before", extent)]
     before = Extent(extent.start, min(inside.start, extent.end))
@@ -101,7 +101,7 @@ class ClusterSide:
         return self._lives
 
     def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
-        """See Side. What lies before is not read: the other side has deleted it."""
+        """See Side. Offsets before the range are not read: the other side has deleted them."""
         plan, ranges = self._to_sum(inside)
         return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
 
@@ -145,7 +145,7 @@ class ClusterSide:
 
 @dataclass
 class ArchiveSide:
-    """An archive's folder. Its slices are known once `covers` was called."""
+    """An archive's folder. Its slices are known after `covers`."""
 
     path: str
     slices: list[Slice] = field(default_factory=list)
@@ -166,13 +166,13 @@ class ArchiveSide:
         return {each.topic: (each.cluster_id, each.topic_id) for each in self.slices}
 
     def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
-        """See Side. The blocks are computed from the records; the stored holes are as they were."""
+        """See Side. The blocks are computed from the records; the holes are the stored ones."""
         read = self._read(spark, "record").select(*_NEEDED)
         found = read.mapInArrow(Sums(dict(inside)), spark_schema())
         return found.unionByName(self._read(spark, "hole").drop("run"))
 
     def stored(self, spark: SparkSession) -> DataFrame:
-        """The blocks as they were when they were archived."""
+        """The blocks as they were archived."""
         return self._read(spark, "block")
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
@@ -201,14 +201,14 @@ class ArchiveSide:
 
 @dataclass(frozen=True)
 class Sums:
-    """Records of an archive to blocks, in `mapInArrow`; several blocks of one number are added up
-    by who asked.
+    """Converts records of an archive to blocks, in `mapInArrow`; the caller adds up several blocks
+    of one number.
     """
 
     inside: dict[Place, Extent]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Spark's `mapInArrow`."""
+        """A function for Spark's `mapInArrow`."""
         for batch in batches:
             for place, rows in by_place(batch):
                 offsets = rows.column("offset").to_numpy(zero_copy_only=False)
@@ -223,7 +223,7 @@ class Sums:
 
 
 def by_place(batch: Any) -> Iterator[tuple[Place, Any]]:
-    """The rows of a batch by topic and partition, each in its order."""
+    """The rows of a batch by topic and partition, each in order."""
     topics = batch.column("topic").dictionary_encode()
     codes = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     keys = (codes << 32) | batch.column("partition").to_numpy(zero_copy_only=False)
@@ -249,7 +249,7 @@ def _blocks(place: Place, zone: str, offsets: Any, placed: Any, epochs: Any) -> 
 
 
 def block_ranges(place: Place, numbers: Iterable[int], inside: Extent) -> list[Range]:
-    """The offsets of these blocks, as far as both sides cover them."""
+    """The offsets of these blocks that both sides cover."""
     return [
         Range(*place, max(n * BLOCK, inside.start), min((n + 1) * BLOCK, inside.end))
         for n in numbers

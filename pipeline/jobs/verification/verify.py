@@ -1,9 +1,10 @@
 """The job verify: whether two clusters, or a cluster and an archive, hold the same records at the
 same offsets. `compare.BAD` lists what it looks for.
 
-Both sides are read once and summed to blocks of 10,000 offsets where they are read; only the
-records of blocks whose sums differ are compared one by one. What is not wrong is told, too: what
-one side has deleted, and holes. Order per key is in key_order.py, the report in report.py.
+Both sides are read once and summed to blocks of 10,000 offsets where they are read. Only the
+records of blocks whose sums differ are compared one by one. Differences that are not problems are
+also reported: deleted records, and holes. key_order.py checks the order per key, report.py writes
+the report.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ _HASH_DDL = "topic string, partition int, block bigint, offset bigint, digest bi
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`right` None: only what `left` says of itself (an archive's own sums, faults, epochs)."""
+    """`right` None: check only `left` (an archive's own sums, faults, epochs)."""
 
     topics: re.Pattern[str]
     left: Side
     right: Side | None = None
     behind_allowed: bool = False
-    """A right side that ends earlier is no failure: it is still being copied, say."""
+    """A right side that ends earlier is not a failure; for example, it is still being copied."""
 
 
 @dataclass
 class Verification:
-    """What was found. `findings` are all of them; `blocks` tell each block that was compared."""
+    """The result. `findings` are all findings; `blocks` has each block that was compared."""
 
     summaries: list[Summary] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -71,7 +72,7 @@ class Verification:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was found that must not be."""
+        """Whether there are no problems."""
         return not self.findings
 
 
@@ -90,12 +91,12 @@ class _Read:
 def verify(
     spark: SparkSession | None, options: VerifyOptions, report: Callable[[str], None]
 ) -> Verification:
-    """Compare; in this process where `spark` is None, which is for two clusters.
+    """Compare; in this process if `spark` is None, which needs two clusters.
 
-    Raises JobError where there is nothing to compare, PipelineError from a task.
+    Raises JobError if there is nothing to compare, PipelineError from a task.
     """
     found = Verification()
-    # The right first: a copy that is going on then never seems to be ahead.
+    # The right first: then a copy in progress never seems to be ahead.
     copy = None if options.right is None else options.right.covers(spark, options.topics)
     left = options.left.covers(spark, options.topics)
     right = left if copy is None else copy
@@ -131,7 +132,7 @@ def verify(
 
 
 def _recreated(options: VerifyOptions, found: Verification) -> set[str]:
-    """Topics of one cluster with two ids: the archive is of an earlier life."""
+    """Topics of one cluster with two ids: the archive is of an earlier topic of that name."""
     if options.right is None:
         return set()
     ours, theirs = options.left.lives(), options.right.lives()
@@ -146,7 +147,7 @@ def _recreated(options: VerifyOptions, found: Verification) -> set[str]:
 
 
 def _sums(spark: SparkSession | None, side: Side, inside: dict[Place, Extent]) -> Sequence[Any]:
-    """One pass over a side: a row per block, fault and kind of hole, with a Sum's fields."""
+    """One pass over a side: a row per block, fault and kind of hole, with the fields of a Sum."""
     if spark is not None:
         return _collected(side.sums(spark, inside))
     assert isinstance(side, ClusterSide)
@@ -161,7 +162,7 @@ def _collected(frame: DataFrame) -> Sequence[Any]:
 
     is_block = col("entry") == "block"
     number = when(is_block, expr(f"offset div {BLOCK}"))
-    # A hole needs no place, a fault keeps its own.
+    # A hole needs no position; a fault keeps its own.
     place = when(col("entry") == "fault", col("offset")).otherwise(lit(None))
     rows: Sequence[Any] = (
         frame.select("*", number.alias("block"), place.alias("at"))
@@ -203,7 +204,7 @@ def _compare(
     covers: tuple[dict[Place, Extent], dict[Place, Extent], dict[Place, Extent]],
     reads: tuple[_Read, _Read],
 ) -> dict[Place, list[int]]:
-    """Summaries, and all findings but those of single records; the blocks whose sums differ."""
+    """Summaries, and all findings except those of single records; the blocks whose sums differ."""
     left, right, inside = covers
     ours, theirs = reads
     unequal: dict[Place, list[int]] = {}
@@ -277,7 +278,7 @@ def _same_epochs(
 def _tails(
     options: VerifyOptions, found: Verification, place: Place, reads: tuple[_Read, _Read]
 ) -> None:
-    """What one side has behind the other's end."""
+    """The records of one side after the other's end."""
     for kind, side, read in (("behind", "right", reads[0]), ("extra", "left", reads[1])):
         blocks = read.behind[place].values()
         if not blocks:
@@ -324,7 +325,7 @@ def _records(
 
 
 def _hashed(batches: Iterator[Any]) -> Iterator[Any]:
-    """Records to their hashes."""
+    """Converts records to their hashes."""
     for rows in batches:
         offsets = rows.column("offset").to_numpy(zero_copy_only=False)
         placed = placed_hashes(content_hashes(rows), offsets)
@@ -361,7 +362,9 @@ def _differences(left: Any, right: Any) -> Any:
 def _archive_findings(
     spark: SparkSession, side: ArchiveSide, name: str, read: _Read
 ) -> Iterator[Finding]:
-    """Blocks that are not as they were archived, and offsets between runs that never were."""
+    """Blocks that differ from what was archived, and offsets between runs that were never
+    archived.
+    """
     from pyspark.sql.functions import bit_xor, expr
     from pyspark.sql.functions import max as greatest
     from pyspark.sql.functions import min as least
@@ -379,9 +382,9 @@ def _archive_findings(
         seen.add(at)
         records, digest = read.whole.get(at, (0, 0))
         if (records, digest) != (row.records, row.digest):
-            said = f"{row.records} records were archived, {records} are there"
+            said = f"{row.records} records were archived, {records} exist"
             if records == row.records:
-                said = f"all {records} records are there, but not as they were archived"
+                said = f"all {records} records exist, but they have changed"
             span = row.first, row.until
             yield Finding("damaged", *at[:2], *span, max(abs(row.records - records), 1), name, said)
     for topic, partition, block in sorted(read.whole.keys() - seen):

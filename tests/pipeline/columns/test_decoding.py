@@ -111,8 +111,8 @@ def test_avro_values_that_are_none() -> None:
     assert rows == [{"a": "x", "p": Decimal(1)}] + [None] * 6
     assert [at for at, _ in bad] == [1, 2, 3, 4, 5, 6]
     assert "has no schema id before it" in bad[0][1]
-    assert "has schema 9, which is none of the subject's versions" in bad[1][1]
-    assert "is not of its Avro schema" in bad[2][1]
+    assert "has schema 9, which is not a version of the subject" in bad[1][1]
+    assert "does not match its Avro schema" in bad[2][1]
     assert "has 1 bytes after its Avro datum" in bad[3][1]
 
 
@@ -120,7 +120,7 @@ def test_avro_values_that_are_none() -> None:
     ("schema", "said"),
     [
         (record("V", a=["int", "string"]), "value.a is a union of 2 types"),
-        (record("V", a=["null", "V"]), r"value.a holds itself \(V\)"),
+        (record("V", a=["null", "V"]), r"value.a is recursive \(V\)"),
         (record("V", a="null"), "value.a has the Avro type null"),
         (record("V", a=logical("bytes", "decimal", precision=50)), "has 38 digits at most"),
         (record("V", a="Unknown"), "not a valid Avro schema"),

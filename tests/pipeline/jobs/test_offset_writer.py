@@ -91,7 +91,7 @@ def test_what_somebody_else_has_written_there_is_an_error(broker: Broker) -> Non
         await one.open()
         await other.open()
         await one.write(next(pieces(rows(0, 1), 0)))
-        with pytest.raises(PipelineError, match="partition 0, offset 1: the target holds another"):
+        with pytest.raises(PipelineError, match="partition 0, offset 1: the target has another"):
             await other.write(next(pieces(rows(0, 1, 2, text=b"w"), 0)))
 
     on(broker, work)

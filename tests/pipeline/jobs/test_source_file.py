@@ -54,7 +54,7 @@ def test_the_topic_is_named_after_the_file(tmp_path: Path, name: str, topic: str
     [
         (b"", "is empty: there is nothing to load"),
         (b"\n \n\t", "is empty: there is nothing to load"),
-        (b"abc\0def", "is not text: it has a zero byte at 3; name a text file"),
+        (b"abc\0def", "is not text: it has a zero byte at 3; give a text file"),
     ],
 )
 def test_a_file_that_holds_nothing_to_load(tmp_path: Path, content: bytes, sentence: str) -> None:

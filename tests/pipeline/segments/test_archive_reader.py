@@ -127,7 +127,7 @@ def test_a_damaged_file_is_named(archive: Path) -> None:
 
 
 def test_what_was_not_archived_is_named(archive: Path) -> None:
-    with pytest.raises(PipelineError, match=r"does not hold missing\. It holds t"):
+    with pytest.raises(PipelineError, match=r"does not have missing\. It has t"):
         _reader(archive, subscribe="missing").partitions()
 
 

@@ -208,9 +208,9 @@ def test_a_segment_that_was_rewritten_meanwhile_is_refused(log_dir: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "missing"}, "topic missing: log dir .* holds no partition of it"),
-        ({"assign": '{"t": [9]}'}, "topic t, partition 9: log dir .* does not hold it"),
-        ({"subscribePattern": "z.*"}, "holds no partition of subscribePattern z"),
+        ({"subscribe": "missing"}, "topic missing: log dir .* has no partition of it"),
+        ({"assign": '{"t": [9]}'}, "topic t, partition 9: log dir .* does not have it"),
+        ({"subscribePattern": "z.*"}, "has no partition of subscribePattern z"),
         ({"kafka.bootstrap.servers": "h:1"}, "path and kafka.bootstrap.servers contradict"),
         ({"kafka.isolation.level": "maybe"}, "Give read_uncommitted or read_committed"),
         ({"startingOffsets": '{"t": {"0": 500, "1": 0}}', "subscribe": "t"}, "offset 500: option"),
@@ -223,7 +223,7 @@ def test_bad_input_is_named(log_dir: Path, options: dict[str, str], message: str
 
 
 def test_a_path_that_is_no_log_dir(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="is no folder here"):
+    with pytest.raises(PipelineError, match="is not a folder here"):
         _reader(tmp_path / "missing").partitions()
-    with pytest.raises(PipelineError, match="holds no partition"):
+    with pytest.raises(PipelineError, match="has no partition"):
         _reader(tmp_path).partitions()

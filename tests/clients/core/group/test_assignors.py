@@ -230,7 +230,7 @@ def test_assignors_by_kafkas_class_names_by_class_and_by_instance() -> None:
     assert make_assignor(Mine).name == "mine"
     own = Mine()
     assert make_assignor(own) is own
-    with pytest.raises(ConfigError, match="'uniform' is none of range, roundrobin, sticky"):
+    with pytest.raises(ConfigError, match="'uniform' is not one of range, roundrobin, sticky"):
         make_assignor("uniform")
 
 

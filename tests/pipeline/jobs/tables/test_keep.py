@@ -215,7 +215,7 @@ def test_what_cannot_be_a_table_of_the_topic_is_an_error(
     one, two = create(admin, "one"), create(admin, "two")
     keep(lake, broker, one)
     settings = {"bootstrap.servers": broker.bootstrap_servers}
-    with pytest.raises(JobError, match=r"holds topic one-.*, not two-"):
+    with pytest.raises(JobError, match=r"has topic one-.*, not two-"):
         keep_table(lake.spark, TableOptions(settings, two, lake.name, "shop", one), print)
     with pytest.raises(JobError, match=r"Spark has no catalog nowhere: .*--conf"):
         keep_table(lake.spark, TableOptions(settings, two, "nowhere", "shop", two), print)

@@ -49,7 +49,7 @@ def test_it_is_the_same_after_it_was_text() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version":1,"partitions":{"x":1}}'])
 def test_a_note_of_another_hand_is_an_error(text: str) -> None:
-    with pytest.raises(JobError, match="not what kstore writes"):
+    with pytest.raises(JobError, match="which kstore did not write"):
         Progress.parse(text)
 
 
@@ -91,7 +91,7 @@ def test_what_was_deleted_before_the_table_had_it_is_an_error() -> None:
     found = plan(topic((7, 10)), progress(4), on_loss="skip", report=said.append)
     assert found.ranges == (Range("t", 0, 7, 10),)
     assert found.lost == (Range("t", 0, 4, 7),)
-    assert "going on at 7" in said[0]
+    assert "continuing at 7" in said[0]
 
 
 def test_a_new_table_knows_where_it_begins_before_it_reads() -> None:

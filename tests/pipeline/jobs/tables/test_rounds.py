@@ -114,7 +114,7 @@ def test_following_goes_on_after_trouble_that_passes_and_says_so(
 @pytest.mark.parametrize(
     "error",
     [
-        JobError("table lake.shop.t holds topic other"),
+        JobError("table lake.shop.t has topic other"),
         TopicAuthorizationFailedError("no"),
         AnalysisException("no such column"),
         ValueError("a bug"),
