@@ -1,8 +1,7 @@
-"""Settings under Kafka's names: the tables of broker and topic configs, and BrokerConfig, which
+"""Settings with Kafka's names: the tables of broker and topic configs, and BrokerConfig, which
 reads them.
 
-Nothing here starts or opens anything; the values are used by the log, the broker and the command
-line.
+Nothing here starts or opens anything; the log, the broker and the command line use the values.
 
 May import: nothing of kstore.
 """
@@ -49,11 +48,11 @@ _MODULES = {
     "kstore.config.listener": ("Listener",),
     "kstore.config.topic_configs": ("TOPIC_CONFIGS",),
 }  # fmt: skip
-"""Module to names. A client needs none of them, and making a broker's tables takes 30 ms."""
+"""Module to names. A client needs none of them, and building a broker's tables takes 30 ms."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when the name is asked for."""
+    """Import the module of a name when the name is used."""
     for module, names in _MODULES.items():
         if name in names:
             found = getattr(import_module(module), name)

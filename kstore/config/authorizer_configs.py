@@ -1,7 +1,7 @@
 """The broker configs of the authorizer, with the names and defaults that Kafka's has.
 
-One part of the table in broker_configs.py. How a principal is written stands here, too:
-every start of a broker reads this file, and not kstore.acls.
+A part of the table in broker_configs.py. The format of principals is also here, because every start
+of a broker reads this file, but not kstore.acls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["AUTHORIZER_CONFIGS", "is_principal", "split_principals"]
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 FORMER = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
-"""The names of Kafka's ACLs in ZooKeeper, whose rules are the same."""
+"""The class name of Kafka's authorizer with ACLs in ZooKeeper, which has the same rules."""
 
 
 def split_principals(text: str) -> frozenset[str]:
@@ -21,7 +21,7 @@ def split_principals(text: str) -> frozenset[str]:
 
 
 def is_principal(text: str) -> bool:
-    """Whether it is a type and a name, with a colon between them."""
+    """Whether it is a type and a name, separated by a colon."""
     kind, colon, _ = text.partition(":")
     return bool(kind and colon)
 
@@ -30,13 +30,13 @@ AUTHORIZER_CONFIGS = (
     ConfigDef(
         "authorizer.class.name", ConfigType.STRING, "",
         f"{STANDARD} to check what clients may do by ACLs (kstore acl), with that class's rules;"
-        " empty: everybody may do everything.",
+        " empty: everyone may do everything.",
         Importance.LOW,
         Validator(lambda name: name in {"", STANDARD, *FORMER}, f"empty or {STANDARD}"),
     ),
     ConfigDef(
         "super.users", ConfigType.STRING, "",
-        "Super users, who may do everything whatever the ACLs say: principals such as "
+        "Super users, which may do everything regardless of ACLs: principals such as "
         "User:alice;User:bob.",
         Importance.MEDIUM,
         Validator(

@@ -1,8 +1,8 @@
-"""BrokerConfig: the settings of one broker, each with its typed value and the place it came from.
+"""BrokerConfig: the settings of one broker, each with its typed value and its source.
 
-Precedence, weakest first: default, file, environment, override, and what is set at run time for the
-cluster and for this broker. This reads a file and the environment that it is given; it prints
-nothing: what a user should hear is in ``warnings``.
+Precedence, weakest first: default, file, environment, override, then run-time settings of the
+cluster and of this broker. It reads the given file and environment and prints nothing: ``warnings``
+has the messages for users.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["BrokerConfig", "ConfigSource", "SourceKind", "environment_name"]
 
 _PREFIX = "KSTORE_"
 _LISTENER_PREFIX = "listener.name."
-# Variables of the build, the tests and the clients; they are no settings of a broker.
+# Variables of the build, the tests and the clients, which are not settings of a broker.
 _OTHER_VARIABLES = {
     "KSTORE_ASAN",
     "KSTORE_BOOTSTRAP_SERVER",
@@ -37,7 +37,7 @@ _OTHER_VARIABLES = {
 
 
 class SourceKind(StrEnum):
-    """Where a value can come from, weakest first."""
+    """The sources of a value, weakest first."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -48,7 +48,7 @@ class SourceKind(StrEnum):
 
 
 class ConfigSource(NamedTuple):
-    """Where a value came from: the kind, and the line of the file or the variable's name."""
+    """The source of a value: its kind, and the line of the file or the variable's name."""
 
     kind: SourceKind
     detail: str = ""
@@ -58,7 +58,7 @@ class ConfigSource(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """One setting as somebody wrote it, before it is checked."""
+    """A setting as text, before it is checked."""
 
     name: str
     text: str
@@ -73,7 +73,7 @@ def environment_name(name: str) -> str:
 class BrokerConfig:
     """The settings of one broker, read with ``config["num.partitions"]``.
 
-    Made by ``BrokerConfig.load``; the constructor takes checked values, ``log.dirs`` among them.
+    Created by ``BrokerConfig.load``; the constructor takes checked values, including ``log.dirs``.
     """
 
     def __init__(
@@ -91,7 +91,9 @@ class BrokerConfig:
         self._at_start = (self._values, self._sources)
         self._watchers: list[Callable[[frozenset[str]], None]] = []
         self.given: Mapping[str, str] = given or {}
-        """What file, environment and overrides say, as text: those without effect too."""
+        """The settings of file, environment and overrides, as text, including those without
+        effect.
+        """
         self.warnings = tuple(warnings)
         self.listeners: tuple[Listener, ...] = parse_listeners(
             self, "listeners", self._values["listeners"]
@@ -101,12 +103,12 @@ class BrokerConfig:
 
     @property
     def clustered(self) -> bool:
-        """Whether this broker is one of a cluster, whose metadata is in a store that they share."""
+        """Whether this broker belongs to a cluster, whose brokers share a coordination store."""
         return bool(self["kstore.coordination.dir"] or self["zookeeper.connect"])
 
     @property
     def inter_broker_listener(self) -> Listener:
-        """Where other brokers reach this one, and how it speaks to them."""
+        """The address and security protocol that other brokers use for this one."""
         name, protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
         wanted = (self[name] or "").upper()
         for listener in self.advertised_listeners:
@@ -119,13 +121,13 @@ class BrokerConfig:
 
     @property
     def listener_protocols(self) -> dict[str, str]:
-        """The security protocol of each listener that is advertised."""
+        """The security protocol of each advertised listener."""
         return {each.name: each.protocol for each in self.advertised_listeners}
 
     @property
     def tells_epochs(self) -> bool:
-        """Whether partition epochs (KIP-232) and counts (KIP-253) are told: by a broker that is
-        alone, and in a cluster whose protocol has them.
+        """Whether responses contain partition epochs (KIP-232) and counts (KIP-253): on a single
+        broker, and in a cluster whose protocol has them.
         """
         return not self.clustered or bool(self["inter.broker.protocol.version"] != "4.2")
 
@@ -138,8 +140,8 @@ class BrokerConfig:
     ) -> BrokerConfig:
         """Read the settings; ``environ`` is ``os.environ`` when None.
 
-        Raises ConfigError for a file that can't be read, a bad value anywhere, and an unknown name
-        in ``overrides``. An unknown name in the file or the environment is a warning, since a file
+        Raises ConfigError for a file that can't be read, an invalid value, and an unknown name in
+        ``overrides``. An unknown name in the file or the environment is a warning, because a file
         may be shared with Kafka.
         """
         environ = os.environ if environ is None else environ
@@ -169,10 +171,10 @@ class BrokerConfig:
         return cls(values, sources, warnings, texts)
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Lay over the start's values what was set at run time, for the cluster and, stronger, for
-        this broker; earlier such values are gone. Names that do not act are passed over.
+        """Apply run-time settings, of the cluster and, with precedence, of this broker; they
+        replace earlier ones. Names without effect are ignored.
 
-        Raises ConfigError for a bad value, and changes nothing then.
+        Raises ConfigError for an invalid value, and changes nothing then.
         """
         values, sources = dict(self._at_start[0]), dict(self._at_start[1])
         layers = ((SourceKind.DYNAMIC_CLUSTER, cluster), (SourceKind.DYNAMIC_BROKER, broker))
@@ -189,9 +191,10 @@ class BrokerConfig:
                 tell(changed)
 
     def watch(self, tell: Callable[[frozenset[str]], None]) -> None:
-        """Call ``tell(names)`` after each change at run time, with the names whose value changed.
+        """Call ``tell(names)`` after each change at run time, with the names of the changed
+        settings.
 
-        Whoever reads ``config["the.name"]`` at each use needs no watch.
+        Code that reads ``config["the.name"]`` at each use does not need this.
         """
         self._watchers.append(tell)
 
@@ -214,20 +217,20 @@ class BrokerConfig:
         return iter(self._values.items())
 
     def source(self, name: str) -> ConfigSource:
-        """Say where a setting's value came from."""
+        """Return the source of a setting's value."""
         return self._sources.get(ALIASES.get(name, name), ConfigSource(SourceKind.DEFAULT))
 
     def for_listener(self, listener: str, name: str) -> Any:
-        """Return what ``listener.name.LISTENER.NAME`` was set to at the start, or None."""
+        """Return the value of ``listener.name.LISTENER.NAME`` at the start, or None."""
         return self._listener_values.get(f"{_LISTENER_PREFIX}{listener.lower()}.{name}")
 
     def text(self, name: str) -> str:
-        """Return a setting's value as Kafka writes it; a password is hidden."""
+        """Return a setting's value in Kafka's format; a password is hidden."""
         name = ALIASES.get(name, name)
         return BROKER_CONFIGS[name].format(self[name])
 
     def topic_default(self, name: str) -> tuple[str, ConfigSource]:
-        """Return a topic config's default under this broker, as text, and where it came from."""
+        """Return a topic config's default on this broker, as text, and its source."""
         row = TOPIC_CONFIGS[name]
         for synonym, factor in row.synonyms:
             value = self[synonym]
@@ -238,15 +241,13 @@ class BrokerConfig:
         return row.format(row.default), ConfigSource(SourceKind.DEFAULT)
 
     def topic_defaults(self) -> dict[str, str]:
-        """Return every topic config's default under this broker, as text (what LogConfig
-        takes).
-        """
+        """Return every topic config's default on this broker, as text (the form for LogConfig)."""
         return {name: self.topic_default(name)[0] for name in TOPIC_CONFIGS}
 
 
 def _default_log_dir(environ: Mapping[str, str]) -> str:
     home = environ.get("XDG_DATA_HOME", "")
-    # The XDG rules say that a relative path is to be ignored.
+    # The XDG specification requires that relative paths are ignored.
     base = Path(home) if home.startswith("/") else Path.home() / ".local" / "share"
     return str(base / "kstore" / "data")
 
@@ -275,7 +276,7 @@ def _from_environment(environ: Mapping[str, str]) -> list[_Given]:
 
 
 def _named_by(variable: str) -> str:
-    """The setting that an environment variable names; the variable itself where there is none."""
+    """The setting of an environment variable; the variable itself if there is none."""
     name = variable.removeprefix(_PREFIX).lower().replace("_", ".")
     for candidate in (name, f"kstore.{name}"):
         if environment_name(candidate) == variable and _is_known(candidate):
@@ -292,7 +293,7 @@ def _is_known(name: str) -> bool:
 
 
 def _row(name: str, text: str, source: ConfigSource, warnings: list[str]) -> ConfigDef | None:
-    """Find the table's row of a given name; None, with a warning, when it has no effect."""
+    """Find the table's row of a name; None, with a warning, if it has no effect."""
     known_as = name
     row = BROKER_CONFIGS.get(ALIASES.get(name, name))
     if row is not None:
@@ -343,9 +344,9 @@ def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:
         if listener.host in {"", "0.0.0.0", "::"}:
             key = "advertised.listeners" if given else "listeners"
             raise ConfigError(
-                f"{key} ({config.source(key)}) has {listener}, to which no client can connect: "
+                f"{key} ({config.source(key)}) has {listener}, which no client can connect to: "
                 "set "
-                f"advertised.listeners to an address that clients reach, such as "
+                f"advertised.listeners to an address that clients can reach, such as "
                 f"{listener.name}://localhost:{listener.port}",
                 key=key,
             )
@@ -353,7 +354,7 @@ def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:
 
 
 def _check_cluster(config: BrokerConfig) -> None:
-    """What the settings of a cluster must agree on."""
+    """Check settings of a cluster that depend on each other."""
     folder, name = "kstore.coordination.dir", "inter.broker.listener.name"
     if config[folder] and config["zookeeper.connect"]:
         raise ConfigError(
@@ -369,13 +370,13 @@ def _check_cluster(config: BrokerConfig) -> None:
         if listener:
             raise ConfigError(
                 f"{name} ({config.source(name)}) and {protocol} ({config.source(protocol)}) are "
-                "both set, and say the same thing twice: remove one",
+                "both set, but have the same meaning: remove one",
                 key=name,
             )
         if config[protocol] not in {each.protocol for each in config.advertised_listeners}:
             raise ConfigError(
                 f"{protocol} ({config.source(protocol)}) is {config[protocol]}, which no listener "
-                "speaks: add one to listeners",
+                "has: add one to listeners",
                 key=protocol,
             )
     if listener and listener.upper() not in known:

@@ -1,9 +1,9 @@
-"""The table of broker configs: what a server.properties file, the environment and --override may
-set.
+"""The table of broker configs: the settings of a server.properties file, the environment and
+--override.
 
-The rows that only give a topic config its default (log.segment.bytes and so on) are made from the
-topic table, so each setting is written down once. Names that Kafka has and that can't matter here
-are in no_effect.py.
+The rows that give a topic config its default (log.segment.bytes and so on) are created from the
+topic table, so each setting is defined once. no_effect.py has Kafka's settings that have no effect
+here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONG, _STRING, _LIST = ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
-# Settings that may be given for one listener too: listener.name.NAME.max.connections.
+# Settings that can also be set for one listener: listener.name.NAME.max.connections.
 _PER_LISTENER = {
     "max.connections",
     "max.connection.creation.rate",
@@ -45,7 +45,7 @@ _PER_LISTENER = {
     *(row.name for row in SASL_CONFIGS if not row.name.startswith("kstore.")),
 }
 
-# Two names of one setting: a value for the left one is kept under the right one.
+# Two names of one setting: a value for the left one is stored under the right one.
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 _SERVER = (
@@ -378,11 +378,11 @@ _TOPICS = (
 
 
 def _topic_defaults() -> Iterator[ConfigDef]:
-    """Make the broker rows that set the topic configs' defaults.
+    """Create the broker rows for the defaults of topic configs.
 
-    Where one default has several units (retention in ms, minutes and hours), the coarsest carries
-    the default and the finer ones, which win when given, are unset. The finest can be changed while
-    the broker runs.
+    If a default has several units (retention in ms, minutes and hours), the coarsest has the
+    default value, and the finer ones, which take precedence, are unset. The finest can be changed
+    while the broker runs.
     """
     for topic in TOPIC_CONFIGS.values():
         for name, factor in topic.synonyms:
@@ -416,8 +416,8 @@ BROKER_CONFIGS: dict[str, ConfigDef] = {
 
 
 def listener_base(name: str) -> str | None:
-    """The setting that ``listener.name.NAME.REST`` sets for one listener, and maybe for one
-    mechanism of it, given REST; None if there is none.
+    """The setting of ``listener.name.NAME.REST`` for one listener, and possibly for one mechanism,
+    given REST; None if there is none.
     """
     for prefix in MECHANISM_PREFIXES:
         if name.startswith(prefix):

@@ -1,7 +1,6 @@
-"""The table of client metrics configs (KIP-714): what a metrics subscription says, and how its
-client match is read.
+"""The table of client metrics configs (KIP-714), and the parser of a subscription's client match.
 
-A subscription that sets nothing pushes nothing.
+A subscription without settings pushes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from kstore.config.definition import ConfigDef, ConfigType, Importance, between
 
 __all__ = ["CLIENT_METRICS_CONFIGS", "MATCH_KEYS"]
 
-# What a client can be chosen by; each with a regular expression.
+# What a client can be selected by; each with a regular expression.
 MATCH_KEYS = (
     "client_instance_id",
     "client_id",

@@ -1,6 +1,6 @@
-"""The broker configs that make a broker one of a cluster, and say how it behaves in it.
+"""The broker configs of brokers in a cluster.
 
-One part of the table in broker_configs.py, apart from it because tables are long.
+A part of the table in broker_configs.py.
 """
 
 from __future__ import annotations

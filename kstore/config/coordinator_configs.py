@@ -1,7 +1,7 @@
-"""The broker configs of the group, transaction and share coordinators, which broker_configs.py
-puts into its table.
+"""The broker configs of the group, transaction and share coordinators, a part of the table in
+broker_configs.py.
 
-What holds for one group (GROUP resources) has its row in group_configs.py too.
+Settings of single groups (GROUP resources) are also in group_configs.py.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _CLASSIC = (
 
 
 def _timeouts(kind: str, who: str) -> tuple[ConfigDef, ...]:
-    """The session timeout and the heartbeat interval of one group protocol, with their bounds."""
+    """The session timeout and the heartbeat interval of one group protocol, with their limits."""
     prefix = f"group.{kind}."
     return (
         ConfigDef(

@@ -1,8 +1,8 @@
-"""What one configuration is: its name, type, default, what is allowed, and what it does.
+"""The definition of a config: its name, type, default, allowed values, and documentation.
 
-The tables are in broker_configs.py and topic_configs.py; this file holds the shape of a row, the
-types that Kafka gives its settings, and how a value is read from text and written back. It reads
-no file and knows no particular setting.
+The tables are in broker_configs.py and topic_configs.py; this file has the type of a row, Kafka's
+types of settings, and how a value is parsed and formatted. It reads no file and knows no particular
+setting.
 """
 
 from __future__ import annotations
@@ -52,17 +52,19 @@ class ConfigType(IntEnum):
 
 
 class UpdateMode(StrEnum):
-    """Whether a broker config can be changed in a running broker, in Kafka's words (KIP-226)."""
+    """Whether a broker config can be changed while the broker runs, with Kafka's terms
+    (KIP-226).
+    """
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
-    """For one broker only, since brokers differ in it."""
+    """For one broker only, because brokers differ in it."""
     CLUSTER_WIDE = "cluster-wide"
-    """For all brokers at once, or for one."""
+    """For all brokers, or for one."""
 
 
 class Importance(StrEnum):
-    """How soon a user should look at a setting."""
+    """How important a setting is to users."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -70,10 +72,9 @@ class Importance(StrEnum):
 
 
 class ConfigError(ValueError):
-    """A setting that can't be used: the sentence names the key, the value, what is allowed, and
-    the source.
+    """An invalid setting: the message has the key, the value, what is allowed, and the source.
 
-    ``key`` is None when the whole source is at fault (a file that can't be read).
+    ``key`` is None if the whole source is invalid (a file that can't be read).
     """
 
     def __init__(self, message: str, *, key: str | None = None) -> None:
@@ -82,18 +83,18 @@ class ConfigError(ValueError):
 
 
 class Validator(NamedTuple):
-    """A check on a parsed value, and the words for what it allows."""
+    """A check of a parsed value, and a description of what it allows."""
 
     check: Callable[[Any], object]
     allowed: str
     items_once: bool = False
-    """A list's items count once, and none may be empty."""
+    """A list: duplicate items are ignored, and no item may be empty."""
     choices: tuple[str, ...] = ()
-    """The words, where only these are allowed."""
+    """The allowed words, if only these are allowed."""
 
 
 def at_least(low: float) -> Validator:
-    """Allow numbers from ``low`` up."""
+    """Allow numbers of at least ``low``."""
     return Validator(lambda value: value >= low, f"at least {low}")
 
 
@@ -110,7 +111,7 @@ def between_or(low: float, high: float, other: float) -> Validator:
 
 
 def one_of(*choices: str, any_case: bool = False) -> Validator:
-    """Allow exactly the given words."""
+    """Allow exactly these words."""
     words = ", ".join(choices)
     known = {choice.lower() for choice in choices} if any_case else set(choices)
     return Validator(
@@ -121,7 +122,7 @@ def one_of(*choices: str, any_case: bool = False) -> Validator:
 
 
 def each_one_of(*choices: str) -> Validator:
-    """Allow lists, empty ones too, whose items are all among the given words."""
+    """Allow lists, including empty ones, of these words."""
     words = ", ".join(choices)
     return Validator(
         lambda value: all(item in choices for item in value),
@@ -142,7 +143,7 @@ def replica_list() -> Validator:
 
 
 def matching(pattern: str, words: str) -> Validator:
-    """Allow what a regular expression matches as a whole."""
+    """Allow text that a regular expression matches completely."""
     return Validator(re.compile(pattern).fullmatch, words)
 
 
@@ -172,9 +173,9 @@ _TYPE_WORDS = {
 class ConfigDef(NamedTuple):
     """One row of a settings table.
 
-    ``synonyms`` is only used by topic and group configs: the broker configs that give the default,
-    most specific first, each with the factor that turns its unit into the topic config's.
-    ``update`` is only used by broker configs. A ``default`` of None means "not set".
+    ``synonyms`` is only for topic and group configs: the broker configs that give the default, most
+    specific first, each with the factor from its unit to the topic config's. ``update`` is only for
+    broker configs. A ``default`` of None means "not set".
     """
 
     name: str
@@ -188,20 +189,20 @@ class ConfigDef(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """Say in words which values may stand here."""
+        """Describe the allowed values."""
         words = _TYPE_WORDS[self.type]
         return words if self.validator is None else f"{words}, {self.validator.allowed}"
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that may stand here, where these can be listed."""
+        """The allowed words, if they can be listed."""
         if self.type is ConfigType.BOOLEAN:
             return ("true", "false")
         return () if self.validator is None else self.validator.choices
 
     def parse(self, text: str, source: str) -> Any:
-        """Return the typed value of ``text``; ``source`` is named in the ConfigError for a bad
-        one.
+        """Return the typed value of ``text``; a ConfigError for an invalid value names
+        ``source``.
         """
         value, problem = self._read(text)
         if problem:
@@ -212,7 +213,7 @@ class ConfigDef(NamedTuple):
         return value
 
     def complaint(self, text: str) -> str | None:
-        """What a client hears that sets ``text``; None where it may be set."""
+        """The error for a client that sets ``text``; None if the value is allowed."""
         _, problem = self._read(text)
         if not problem:
             return None
@@ -236,9 +237,7 @@ class ConfigDef(NamedTuple):
         return None, f"it must be {self.allowed}"
 
     def format(self, value: Any) -> str:
-        """Write a value as Kafka shows it: ``true``, ``a,b``, a hidden password, nothing for
-        None.
-        """
+        """Format a value as Kafka does: ``true``, ``a,b``, a hidden password, nothing for None."""
         if self.type is ConfigType.PASSWORD and value is not None:
             return "[hidden]"
         if value is None:
@@ -265,7 +264,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-# What Java reads as a double.
+# Texts that Java parses as a double.
 _DOUBLE = re.compile(
     r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|0[xX][\da-fA-F.]+[pP][+-]?\d+)[dDfF]?)"
 )
@@ -280,7 +279,7 @@ def _double(text: str) -> float:
 
 
 def _double_text(value: float) -> str:
-    """As Java writes it: 0.5, and 1.0E-5 for what is small or large."""
+    """In Java's format: 0.5, and 1.0E-5 for small or large numbers."""
     if value != value or value in (float("inf"), float("-inf")):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     text = repr(value)

@@ -1,7 +1,7 @@
-"""The table of group configs (KIP-848, KIP-932, KIP-1071): what can be set for one group by its id.
+"""The table of group configs (KIP-848, KIP-932, KIP-1071): settings of one group, by its id.
 
-Each has a broker config of the prefix ``group.``, which holds for groups that set nothing, but for
-those of share groups that have a default here only.
+Each has a broker config with the prefix ``group.``, which applies to groups without the setting.
+Some of share groups have only a default here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads JAAS text as it stands in `sasl.jaas.config`:
-`LoginModule required name="value" other=word;`, once or several times.
+"""Parses JAAS text of `sasl.jaas.config`: `LoginModule required name="value" other=word;`, once or
+several times.
 
-It knows no login module: what the options mean is for the readers. No message holds a value, since
+It knows no login module: its callers interpret the options. Messages contain no values, because
 passwords are among them.
 """
 
@@ -27,18 +27,18 @@ class JaasEntry(NamedTuple):
     """One login module with its options."""
 
     login_module: str
-    """The class's name, with its package."""
+    """The class name, with its package."""
     options: dict[str, str]
 
     def __repr__(self) -> str:
-        """Without the options' values: passwords are among them."""
+        """Without the values of options, because passwords are among them."""
         return f"JaasEntry({self.login_module!r}, options={sorted(self.options)})"
 
 
 def parse_jaas(text: str, key: str = "sasl.jaas.config") -> list[JaasEntry]:
-    """The entries of a JAAS text; `key` is the setting that it comes from.
+    """The entries of a JAAS text; `key` is the setting that contains it.
 
-    Raises ConfigError, which says what is missing and never holds what stands in quotes.
+    Raises ConfigError, which says what is missing, without quoted values.
     """
     tokens = _tokens(text, key)
     entries = []
@@ -51,7 +51,7 @@ def parse_jaas(text: str, key: str = "sasl.jaas.config") -> list[JaasEntry]:
 
 
 def one_jaas_entry(text: str, key: str = "sasl.jaas.config") -> JaasEntry:
-    """The only entry of a JAAS text; ConfigError where there are none or several."""
+    """The only entry of a JAAS text. Raises ConfigError for none or several."""
     entries = parse_jaas(text, key)
     if len(entries) != 1:
         raise ConfigError(
@@ -63,7 +63,7 @@ def one_jaas_entry(text: str, key: str = "sasl.jaas.config") -> JaasEntry:
 
 
 _Token = tuple[str, bool]
-"""The text, and whether it is a sign (= or ;) rather than a word or quoted."""
+"""The tokens of the text, and whether each is a sign (= or ;) rather than a word or quoted."""
 
 
 def _tokens(text: str, key: str) -> list[_Token]:
@@ -72,7 +72,7 @@ def _tokens(text: str, key: str) -> list[_Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ConfigError(f"{key} has a quotation mark that is never closed", key=key)
+            raise ConfigError(f"{key} has an unclosed quotation mark", key=key)
         at = match.end()
         for kind, value in match.groupdict().items():
             if value is not None:

@@ -1,5 +1,5 @@
-"""A listener's address: ``NAME://host:port``, as in listeners and advertised.listeners. Parsing
-only; nothing is bound.
+"""A listener's address: ``NAME://host:port``, as in listeners and advertised.listeners. It only
+parses; nothing is bound.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _SUPPORTED = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
 class Listener(NamedTuple):
-    """Where to listen, or what clients are told; port 0 asks for a free port, an empty host for
-    every interface.
+    """An address to listen on, or one for clients; port 0 means a free port, an empty host every
+    interface.
 
-    ``localhost`` may be an IPv4 and an IPv6 address: who binds it with port 0 must see to it that
-    both get one port.
+    ``localhost`` may be an IPv4 and an IPv6 address: code that binds it with port 0 must use one
+    port for both.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Listener(NamedTuple):
 
     @property
     def tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return self.protocol in {"SSL", "SASL_SSL"}
 
     @property
     def sasl(self) -> bool:
-        """Whether clients have to show by SASL who they are."""
+        """Whether clients must authenticate with SASL."""
         return self.protocol.startswith("SASL_")
 
     def __str__(self) -> str:
@@ -43,22 +43,22 @@ class Listener(NamedTuple):
 
 
 class ListenerSettings(Protocol):
-    """Settings that say where each came from; BrokerConfig's."""
+    """Settings with their sources; implemented by BrokerConfig."""
 
     def __getitem__(self, name: str) -> Any:
         """A setting's value."""
 
     def source(self, name: str) -> object:
-        """Where its value was given, for messages."""
+        """The source of its value, for messages."""
 
 
 def parse_listeners(
     config: ListenerSettings, key: str, items: Iterable[str]
 ) -> tuple[Listener, ...]:
-    """Read the items of ``listeners`` or ``advertised.listeners``.
+    """Parse the items of ``listeners`` or ``advertised.listeners``.
 
-    Raises ConfigError for an address that is not NAME://host:port, a name or port given twice, and
-    a security protocol that is not supported.
+    Raises ConfigError for an address that is not NAME://host:port, a name or port that is used
+    twice, and an unsupported security protocol.
     """
     protocols = _protocols(config)
     found: list[Listener] = []
@@ -104,7 +104,7 @@ def _parse(config: ListenerSettings, key: str, item: str, protocols: dict[str, s
         known = ", ".join(sorted(_SUPPORTED))
         raise _error(
             config, key, item,
-            f"asks for the security protocol {protocol}; what there is: {known} "
+            f"uses the security protocol {protocol}; supported are: {known} "
             "(listener.security.protocol.map gives a name its protocol)",
         )  # fmt: skip
     return Listener(name, protocol, host, int(port))

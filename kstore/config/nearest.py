@@ -1,4 +1,4 @@
-"""Which name somebody may have meant who has mistyped one."""
+"""Finds the most similar name for a mistyped one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["did_you_mean", "nearest_name"]
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like it, if one is like it at all."""
-    from difflib import get_close_matches  # only when somebody has mistyped
+    """The most similar known name; None if no name is similar."""
+    from difflib import get_close_matches  # only for a mistyped name
 
     close = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return close[0] if close else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name; empty where no known one is like it."""
+    """The end of a message about an unknown name; empty if no known name is similar."""
     nearest = nearest_name(name, known)
     return f"; did you mean {nearest}?" if nearest else ""

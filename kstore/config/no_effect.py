@@ -1,9 +1,10 @@
-"""Kafka's broker configs that do nothing here, each with the reason, and those that are refused.
+"""Kafka's broker configs that have no effect here, each with the reason, and those that are
+refused.
 
-A name stands among the first only if ignoring it can't make a promise false, so that a Kafka file
-starts as it is; it is shown by DescribeConfigs with Kafka's type and default. One that would matter
-and is not supported is refused unless it has its default. The table is large, and read only when
-somebody names one of them or asks for all: the broker's start does not import it.
+A name is in the first list only if ignoring it does not break a promise, so that a Kafka file works
+unchanged; DescribeConfigs shows it with Kafka's type and default. A config that matters and is not
+supported is refused unless it has its default. The table is large, and is read only if one of its
+names is set or all configs are requested: the broker's start does not import it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _row(
     return ConfigDef(name, kind, default, "", Importance.LOW, validator, (), update)
 
 
-# (why they do nothing, the configs)
+# (why they have no effect, the configs)
 _NO_EFFECT: tuple[tuple[str, tuple[ConfigDef, ...]], ...] = (
     (
         "two-phase commit is not served, as in Kafka 4.3",
@@ -399,7 +400,7 @@ REFUSED: dict[str, tuple[ConfigDef, str]] = {
     for instead, row in _REFUSED
 }
 
-# Kafka has these only as settings of a running broker; they are shown only where they are set.
+# Kafka has these only as settings of a running broker; they are shown only if they are set.
 DYNAMIC_ONLY: dict[str, ConfigDef] = {
     name: ConfigDef(
         name,
@@ -429,7 +430,7 @@ DYNAMIC_ONLY: dict[str, ConfigDef] = {
     )
 }
 
-# A running broker lets these grow to twice and shrink to half of what they are (KIP-226).
+# A running broker may change these to at most twice and at least half of their value (KIP-226).
 THREAD_COUNTS = frozenset(
     {
         "background.threads",

@@ -1,7 +1,7 @@
-"""Reads Java's .properties format: comments, continuation lines, separators and escapes.
+"""Parses Java's .properties format: comments, continuation lines, separators and escapes.
 
-Source of the rules: the documentation of java.util.Properties.load. Files are read as UTF-8, where
-Java takes Latin-1; a file in plain ASCII with Unicode escapes means the same to both.
+The rules are in the documentation of java.util.Properties.load. Files are read as UTF-8, while Java
+uses Latin-1; a file in plain ASCII with Unicode escapes is the same in both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Property(NamedTuple):
 def parse_properties(text: str, source: str) -> list[Property]:
     """Return the entries of ``text`` in order; a key given twice appears twice.
 
-    Raises ConfigError for a malformed Unicode escape, naming ``source`` and the line.
+    Raises ConfigError for a malformed Unicode escape, with ``source`` and the line.
     """
     entries = []
     for number, line in _logical_lines(text):
@@ -39,8 +39,8 @@ def parse_properties(text: str, source: str) -> list[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (first line number, line) with continuations joined, comments and blank lines left
-    out.
+    """Yield (first line number, line) with continuations joined, without comments and blank
+    lines.
     """
     joined, first = "", 0
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -61,7 +61,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Part a logical line at its first unescaped ``=``, ``:`` or blank."""
+    """Split a logical line at its first unescaped ``=``, ``:`` or blank."""
     at = 0
     while at < len(line) and line[at] not in "=:" + _BLANK:
         at += 2 if line[at] == "\\" else 1
@@ -93,5 +93,5 @@ def _unescape(text: str, where: str) -> str:
             at += 4
         else:
             out.append(_ESCAPES.get(char, char))
-    # A pair of escapes may spell one character outside the basic plane, as in Java's UTF-16.
+    # Two escapes can be one character outside the basic plane, as in Java's UTF-16.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,8 +1,8 @@
 """The broker configs of SASL, with Kafka's names and defaults.
 
-One part of the table in broker_configs.py. A listener may have its own of them, and of some each
-mechanism: ``listener.name.NAME.scram-sha-256.connections.max.reauth.ms``. What they do is
-kstore/net/sasl_server.py's and broker/runtime/security/sasl_listeners.py's.
+A part of the table in broker_configs.py. A listener can have its own values, and of some each
+mechanism: ``listener.name.NAME.scram-sha-256.connections.max.reauth.ms``. kstore/net/sasl_server.py
+and broker/runtime/security/sasl_listeners.py use them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
 _PER_BROKER = UpdateMode.PER_BROKER
 
 MECHANISM_PREFIXES = ("plain.", "scram-sha-256.", "scram-sha-512.", "oauthbearer.", "gssapi.")
-"""How a mechanism is named in a setting."""
+"""The name of a mechanism in a setting."""
 
 SASL_CONFIGS = (
     ConfigDef(
@@ -147,4 +147,4 @@ PER_MECHANISM = frozenset(
         "sasl.login.class",
     }
 )
-"""Of which each mechanism of a listener may have its own."""
+"""Settings that each mechanism of a listener can have."""

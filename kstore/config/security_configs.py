@@ -1,7 +1,7 @@
 """The broker configs of TLS, of listeners' protocols and of delegation tokens, with Kafka's
 names and defaults.
 
-One part of the table in broker_configs.py. A listener may have its own of them:
+A part of the table in broker_configs.py. A listener can have its own values:
 ``listener.name.NAME.ssl.keystore.location``.
 """
 
@@ -129,4 +129,4 @@ SECURITY_CONFIGS = (
 )  # fmt: skip
 
 LISTENER_SSL = tuple(row.name for row in SECURITY_CONFIGS if row.name.startswith("ssl."))
-"""What a listener may have its own of."""
+"""Settings that a listener can have."""

@@ -1,6 +1,6 @@
-"""The broker configs of share groups (KIP-932), which coordinator_configs.py puts into its table.
+"""The broker configs of share groups (KIP-932), a part of the table in coordinator_configs.py.
 
-Those with a minimum and a maximum bound what may be set for one group (group_configs.py).
+Those with a minimum and a maximum limit the settings of single groups (group_configs.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The table of topic configs: Kafka's names, types and defaults, and the broker configs that set
 each default.
 
-All of Kafka's are here, and two of our own; one that can't matter says "No effect here" and why.
-The broker configs that do nothing are in no_effect.py.
+All of Kafka's are here, and two of our own; one without effect says "No effect here" and why.
+no_effect.py has the broker configs without effect.
 """
 
 from __future__ import annotations
@@ -249,8 +249,8 @@ _ROWS = (
 
 TOPIC_CONFIGS: dict[str, ConfigDef] = {row.name: row for row in _ROWS}
 
-# Kafka takes this one too, and shows it only where it is set: segments smaller than segment.bytes
-# allows, which tests use.
+# Kafka also accepts this one, and shows it only if it is set: segments below the minimum of
+# segment.bytes, for tests.
 INTERNAL_SEGMENT_BYTES = ConfigDef(
     "internal.segment.bytes", _INT, None,
     "Like segment.bytes, which it overrides, but without its lower bound.",
@@ -259,7 +259,7 @@ INTERNAL_SEGMENT_BYTES = ConfigDef(
 
 
 def is_on(configs: Mapping[str, str], name: str) -> bool:
-    """Whether a topic config that is off by default is set to true for a topic."""
+    """Whether a topic config that is off by default is true for a topic."""
     return configs.get(name, "").strip().lower() == "true"
 
 

@@ -1,7 +1,7 @@
-"""Every error of the Kafka protocol (4.3.1) and kstore's own: codes, classes, look-up.
+"""All errors of the Kafka protocol (4.3.1) and of kstore: codes, classes, lookup.
 
-It decides nothing: inside state machines errors are codes, at the edges exceptions. The classes are
-imported when the first of them is asked for.
+Inside state machines errors are codes, at the edges exceptions. The classes are imported on first
+use.
 
 May import: kstore.types.
 """
@@ -313,7 +313,7 @@ _CLASS_MODULES = ("kstore.errors.data_errors", "kstore.errors.group_errors")
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """An error class, which is imported with all others now."""
+        """An error class; imports all others, too."""
         for module in map(import_module, _CLASS_MODULES):
             if name in module.__all__:
                 return getattr(module, name)
@@ -321,15 +321,15 @@ if not TYPE_CHECKING:
 
 
 def _load_classes() -> None:
-    """Fill the table of classes; each module does so when it is imported."""
+    """Fill the table of classes; each module registers its classes on import."""
     for module in _CLASS_MODULES:
         import_module(module)
 
 
 def error_for(code: int, message: str | None = None, *, produce: bool = False) -> KafkaError:
-    """The exception for a code other than 0; produce says that it comes from a ProduceResponse.
+    """The exception for a code other than 0; produce: the code is from a ProduceResponse.
 
-    A code that no Kafka 4.3.1 broker sends gives UnknownServerError, which names the number.
+    A code that no Kafka 4.3.1 broker sends is an UnknownServerError with the number.
     """
     _load_classes()
     cls = PRODUCE_BY_CODE.get(code) if produce else None
@@ -347,5 +347,5 @@ def raise_for(code: int, message: str | None = None, *, produce: bool = False) -
 
 
 def error_name(code: int) -> str:
-    """The name of a code as Kafka writes it, for logs and metrics."""
+    """Kafka's name of a code, for logs and metrics."""
     return NAMES.get(code, f"UNKNOWN_{code}")

@@ -1,4 +1,4 @@
-"""The base of every error on Kafka's wire, and the error of bytes that are not its protocol.
+"""The base class of all errors of Kafka's protocol, and the error for malformed bytes.
 
 Subclassing KafkaError with a code adds a row to the table behind `kstore.errors.error_for`.
 """
@@ -21,14 +21,14 @@ PRODUCE_BY_CODE: dict[int, type[KafkaError]] = {}
 
 
 class ProtocolError(ValueError):
-    """Bytes that are not the message they should be, or a value that a message cannot carry."""
+    """Malformed bytes of a message, or a value that a message cannot contain."""
 
 
 class KafkaError(Exception):
     """An error with a code of the Kafka protocol.
 
     `retriable`: the same request may succeed later. `refresh_metadata`: fetch metadata before
-    retrying. `fatal`: the client that got it cannot go on and has to be made anew.
+    retrying. `fatal`: the client cannot continue; create a new one.
     """
 
     code: ClassVar[int] = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -48,8 +48,8 @@ class KafkaError(Exception):
         produce_only: bool = False,
         client_only: bool = False,
     ) -> None:
-        """Record the row. produce_only: the code means this only in a ProduceResponse. client_only:
-        no row, a client raises it for several codes.
+        """Register the row. produce_only: the code has this meaning only in a ProduceResponse.
+        client_only: no row; a client raises it for several codes.
         """
         cls.code = code
         cls.error_name = "INVALID_PRODUCE_OFFSET" if produce_only else NAMES[code]

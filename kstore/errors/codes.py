@@ -1,6 +1,6 @@
-"""The numbers of Kafka's errors (4.3.1) and of kstore's own, by name. Sentences are elsewhere.
+"""The numbers of Kafka's errors (4.3.1) and of kstore's, by name.
 
-Plain integers, as the protocol carries them; `kstore.errors.error_for` turns one into an exception.
+Plain integers, as in the protocol; `kstore.errors.error_for` returns the exception for a number.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ErrorCode:
     UNKNOWN_LEADER_EPOCH: Final = 75
     UNSUPPORTED_COMPRESSION_TYPE: Final = 76
     STALE_BROKER_EPOCH: Final = 77
-    # KIP-391's number; only ever in a ProduceResponse, where 77 has no other meaning.
+    # KIP-391's number; only in a ProduceResponse, where 77 has no other meaning.
     INVALID_PRODUCE_OFFSET: Final = 77
     OFFSET_NOT_AVAILABLE: Final = 78
     MEMBER_ID_REQUIRED: Final = 79
@@ -150,7 +150,7 @@ class ErrorCode:
     STREAMS_INVALID_TOPOLOGY_EPOCH: Final = 131
     STREAMS_TOPOLOGY_FENCED: Final = 132
     SHARE_SESSION_LIMIT_REACHED: Final = 133
-    # kstore's own, sent only to peers that sent the field which the error is about.
+    # kstore's own, sent only to peers that sent the field that the error is about.
     INVALID_PARTITION_EPOCH: Final = 23200
     INVALID_LEADER_EPOCH: Final = 23201
     INVALID_PARTITION_COUNT: Final = 25300

@@ -1,6 +1,6 @@
 """Errors of records, partitions, topics and requests: Kafka's codes -1 to 44, and kstore's own.
 
-Each class is one row: its code, what a client may do about it, and a sentence (the docstring).
+Each class is one row: its code, what a client may do about it, and a description (the docstring).
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ __all__ = [
 
 
 class UnknownServerError(KafkaError, code=-1):
-    """The broker failed in a way it has no code for; its log says more."""
+    """The broker failed with an error that has no code; see its log."""
 
 
 class OffsetOutOfRangeError(KafkaError, code=1):
-    """The offset lies before the log start offset or after the end of the log."""
+    """The offset is before the log start offset or after the end of the log."""
 
 
 class CorruptMessageError(KafkaError, code=2, retriable=True):
@@ -85,11 +85,11 @@ class UnknownTopicOrPartitionError(KafkaError, code=3, retriable=True, refresh_m
 
 
 class InvalidFetchSizeError(KafkaError, code=4):
-    """The number of bytes asked for in a fetch is not valid."""
+    """The fetch size in bytes is not valid."""
 
 
 class LeaderNotAvailableError(KafkaError, code=5, retriable=True, refresh_metadata=True):
-    """The partition has no leader at the moment; an election is under way."""
+    """The partition has no leader at the moment; an election is in progress."""
 
 
 class NotLeaderOrFollowerError(KafkaError, code=6, retriable=True, refresh_metadata=True):
@@ -105,7 +105,7 @@ class BrokerNotAvailableError(KafkaError, code=8):
 
 
 class ReplicaNotAvailableError(KafkaError, code=9, retriable=True, refresh_metadata=True):
-    """The replica asked for is not available for this partition."""
+    """The requested replica is not available for this partition."""
 
 
 class MessageTooLargeError(KafkaError, code=10):
@@ -121,11 +121,11 @@ class OffsetMetadataTooLargeError(KafkaError, code=12):
 
 
 class NetworkError(KafkaError, code=13, retriable=True, refresh_metadata=True):
-    """The connection was lost before the answer came."""
+    """The connection was lost before the response arrived."""
 
 
 class CoordinatorLoadInProgressError(KafkaError, code=14, retriable=True):
-    """The coordinator is still reading its state back; ask again."""
+    """The coordinator is still loading its state; retry."""
 
 
 class CoordinatorNotAvailableError(KafkaError, code=15, retriable=True):
@@ -133,19 +133,19 @@ class CoordinatorNotAvailableError(KafkaError, code=15, retriable=True):
 
 
 class NotCoordinatorError(KafkaError, code=16, retriable=True):
-    """The broker is not the coordinator of this group or transactional id: find it again."""
+    """The broker is not the coordinator of this group or transactional id: look it up again."""
 
 
 class InvalidTopicError(KafkaError, code=17):
-    """The topic's name is not legal, or the operation is not allowed on this topic."""
+    """The topic's name is not valid, or the operation is not allowed on this topic."""
 
 
 class RecordListTooLargeError(KafkaError, code=18):
-    """A batch is larger than a whole segment may be (segment.bytes)."""
+    """A batch is larger than segment.bytes."""
 
 
 class NotEnoughReplicasError(KafkaError, code=19, retriable=True, refresh_metadata=True):
-    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
+    """Fewer replicas are in sync than min.insync.replicas requires; nothing was written."""
 
 
 class NotEnoughReplicasAfterAppendError(KafkaError, code=20, retriable=True, refresh_metadata=True):
@@ -161,29 +161,29 @@ class IllegalGenerationError(KafkaError, code=22):
 
 
 class InconsistentGroupProtocolError(KafkaError, code=23):
-    """The member shares no assignment protocol with the group, or named none."""
+    """The member has no assignment protocol in common with the group, or named none."""
 
 
 class InvalidGroupIdError(KafkaError, code=24):
-    """The group id is empty or otherwise not legal."""
+    """The group id is empty or otherwise not valid."""
 
 
 class UnknownMemberIdError(KafkaError, code=25):
-    """The coordinator does not know this member: it has to join again."""
+    """The coordinator does not know this member: it must join again."""
 
 
 class InvalidSessionTimeoutError(KafkaError, code=26):
-    """The session timeout lies outside group.min.session.timeout.ms and
+    """The session timeout is not between group.min.session.timeout.ms and
     group.max.session.timeout.ms.
     """
 
 
 class RebalanceInProgressError(KafkaError, code=27):
-    """The group is rebalancing: the member has to join again."""
+    """The group is rebalancing: the member must join again."""
 
 
 class InvalidCommitOffsetSizeError(KafkaError, code=28):
-    """The record for a committed offset would be larger than the offsets topic allows."""
+    """The record of a committed offset would be larger than the offsets topic allows."""
 
 
 class TopicAuthorizationFailedError(KafkaError, code=29):
@@ -203,19 +203,19 @@ class InvalidTimestampError(KafkaError, code=32):
 
 
 class UnsupportedSaslMechanismError(KafkaError, code=33, fatal=True):
-    """The listener does not offer the SASL mechanism asked for."""
+    """The listener does not support the requested SASL mechanism."""
 
 
 class IllegalSaslStateError(KafkaError, code=34):
-    """The request does not fit the state of the connection's authentication."""
+    """The request does not match the authentication state of the connection."""
 
 
 class UnsupportedVersionError(KafkaError, code=35, fatal=True):
-    """The broker does not have the API in the version that is needed."""
+    """The broker does not support the API in the required version."""
 
 
 class TopicAlreadyExistsError(KafkaError, code=36):
-    """A topic of this name exists already."""
+    """A topic with this name already exists."""
 
 
 class InvalidPartitionsError(KafkaError, code=37):
@@ -227,7 +227,7 @@ class InvalidReplicationFactorError(KafkaError, code=38):
 
 
 class InvalidReplicaAssignmentError(KafkaError, code=39):
-    """The replicas given by hand do not make a valid assignment."""
+    """The given replicas are not a valid assignment."""
 
 
 class InvalidConfigError(KafkaError, code=40):
@@ -243,46 +243,46 @@ class InvalidRequestError(KafkaError, code=42):
 
 
 class UnsupportedForMessageFormatError(KafkaError, code=43):
-    """The stored message format cannot do what was asked."""
+    """The stored message format does not support the operation."""
 
 
 class PolicyViolationError(KafkaError, code=44):
-    """A policy that the broker is configured with forbids this."""
+    """A policy of the broker forbids this."""
 
 
 class InvalidProduceOffsetError(KafkaError, code=77, produce_only=True):
-    """kstore (KIP-391): the given offset is below the log end offset, which the answer names."""
+    """kstore (KIP-391): the given offset is below the log end offset, which is in the response."""
 
     def __init__(self, message: str | None = None, log_end_offset: int = -1) -> None:
         super().__init__(message)
         self.log_end_offset = log_end_offset
-        """Where the partition's log ends: the least offset that it takes; -1 for unknown."""
+        """The partition's log end offset: the smallest offset that it accepts; -1 for unknown."""
 
 
 class InvalidPartitionEpochError(KafkaError, code=23200):
-    """kstore (KIP-232): the partition epoch is older than the one stored with the last commit."""
+    """kstore (KIP-232): the partition epoch is older than that of the last commit."""
 
     def __init__(self, about: str | Mapping[TopicPartition, int] | None = None) -> None:
-        """``about`` is a message, or the partitions, each with the epoch that it has now."""
+        """``about`` is a message, or the partitions, each with its current epoch."""
         epochs = {} if about is None or isinstance(about, str) else dict(about)
         if epochs:
             names = ", ".join(f"{tp} (now epoch {epoch})" for tp, epoch in sorted(epochs.items()))
             about = (
-                f"the position belongs to an earlier life of {names}: the topic was deleted and "
-                "created again; seek to where reading is to go on"
+                f"the position is from an earlier topic of {names}: the topic was deleted and "
+                "created again; seek to where you want to continue"
             )
         super().__init__(about if isinstance(about, str) else None)
         self.partition_epochs = epochs
-        """The partitions, each with the partition epoch that it has now."""
+        """The partitions, each with its current partition epoch."""
 
 
 class InvalidLeaderEpochError(KafkaError, code=23201):
-    """kstore (KIP-232): same partition epoch, but an older leader epoch than that of the last
-    commit.
+    """kstore (KIP-232): the partition epoch is the same, but the leader epoch is older than that of
+    the last commit.
     """
 
 
 class InvalidPartitionCountError(KafkaError, code=25300, retriable=True, refresh_metadata=True):
-    """kstore (KIP-253): the producer partitioned by an old partition count: refresh, partition
-    anew.
+    """kstore (KIP-253): the producer used an old partition count: refresh the metadata, and
+    partition the records again.
     """

@@ -1,6 +1,6 @@
 """Errors of producers, transactions, groups, tokens and quorums: Kafka's codes from 45 on.
 
-Each class is one row: its code, what a client may do about it, and a sentence (the docstring).
+Each class is one row: its code, what a client may do about it, and a description (the docstring).
 """
 
 from __future__ import annotations
@@ -103,15 +103,15 @@ __all__ = [
 
 
 class OutOfOrderSequenceNumberError(KafkaError, code=45):
-    """A producer's batch does not follow the last one the broker has from it."""
+    """A producer's batch does not follow the last one that the broker has from it."""
 
 
 class DuplicateSequenceNumberError(KafkaError, code=46):
-    """The broker has a batch with this sequence number already."""
+    """The broker already has a batch with this sequence number."""
 
 
 class InvalidProducerEpochError(KafkaError, code=47):
-    """The producer's epoch is older than the one the broker has seen."""
+    """The producer's epoch is older than the broker's."""
 
 
 class InvalidTxnStateError(KafkaError, code=48):
@@ -127,7 +127,7 @@ class InvalidTransactionTimeoutError(KafkaError, code=50):
 
 
 class ConcurrentTransactionsError(KafkaError, code=51, retriable=True):
-    """Another operation on the same transaction is still under way."""
+    """Another operation on the same transaction is still in progress."""
 
 
 class TransactionCoordinatorFencedError(KafkaError, code=52, fatal=True):
@@ -159,7 +159,7 @@ class SaslAuthenticationFailedError(KafkaError, code=58, fatal=True):
 
 
 class UnknownProducerIdError(KafkaError, code=59):
-    """The broker holds no state for the producer id, for example because its records expired."""
+    """The broker has no state for the producer id, for example because its records expired."""
 
 
 class ReassignmentInProgressError(KafkaError, code=60):
@@ -167,7 +167,7 @@ class ReassignmentInProgressError(KafkaError, code=60):
 
 
 class DelegationTokenAuthDisabledError(KafkaError, code=61):
-    """The broker does not offer delegation tokens."""
+    """The broker does not support delegation tokens."""
 
 
 class DelegationTokenNotFoundError(KafkaError, code=62):
@@ -175,11 +175,11 @@ class DelegationTokenNotFoundError(KafkaError, code=62):
 
 
 class DelegationTokenOwnerMismatchError(KafkaError, code=63):
-    """The principal is neither owner nor renewer of the token."""
+    """The principal is neither the owner nor a renewer of the token."""
 
 
 class DelegationTokenRequestNotAllowedError(KafkaError, code=64):
-    """Token requests need an authenticated, secured connection that is not itself made by a
+    """Token requests need an authenticated, secure connection that was not authenticated with a
     token.
     """
 
@@ -201,31 +201,31 @@ class NonEmptyGroupError(KafkaError, code=68):
 
 
 class GroupIdNotFoundError(KafkaError, code=69):
-    """There is no group of this id."""
+    """No group has this id."""
 
 
 class FetchSessionIdNotFoundError(KafkaError, code=70, retriable=True):
-    """The broker no longer has the fetch session: begin a new one."""
+    """The broker no longer has the fetch session: start a new one."""
 
 
 class InvalidFetchSessionEpochError(KafkaError, code=71, retriable=True):
-    """The fetch session's epoch is not the expected one: begin a new session."""
+    """The fetch session's epoch is not the expected one: start a new session."""
 
 
 class ListenerNotFoundError(KafkaError, code=72, retriable=True, refresh_metadata=True):
-    """The leader has no listener of the name on which the metadata was asked for."""
+    """The leader has no listener with the name through which the metadata was requested."""
 
 
 class TopicDeletionDisabledError(KafkaError, code=73):
-    """The broker is configured not to delete topics."""
+    """The broker's settings forbid the deletion of topics."""
 
 
 class FencedLeaderEpochError(KafkaError, code=74, retriable=True, refresh_metadata=True):
-    """The request names an older leader epoch than the broker's: refresh the metadata."""
+    """The request has an older leader epoch than the broker: refresh the metadata."""
 
 
 class UnknownLeaderEpochError(KafkaError, code=75, retriable=True, refresh_metadata=True):
-    """The request names a newer leader epoch than the broker knows yet."""
+    """The request has a newer leader epoch than the broker."""
 
 
 class UnsupportedCompressionTypeError(KafkaError, code=76):
@@ -233,15 +233,15 @@ class UnsupportedCompressionTypeError(KafkaError, code=76):
 
 
 class StaleBrokerEpochError(KafkaError, code=77):
-    """The broker has registered anew since the request was made."""
+    """The broker has registered again since the request was created."""
 
 
 class OffsetNotAvailableError(KafkaError, code=78, retriable=True):
-    """A new leader does not know yet up to where the log is committed."""
+    """A new leader does not know its high watermark yet."""
 
 
 class MemberIdRequiredError(KafkaError, code=79):
-    """The member has to join again with the member id it has just been given."""
+    """The member must join again with its new member id."""
 
 
 class PreferredLeaderNotAvailableError(KafkaError, code=80, retriable=True, refresh_metadata=True):
@@ -249,7 +249,7 @@ class PreferredLeaderNotAvailableError(KafkaError, code=80, retriable=True, refr
 
 
 class GroupMaxSizeReachedError(KafkaError, code=81):
-    """The group has as many members as group.max.size allows."""
+    """The group already has group.max.size members."""
 
 
 class FencedInstanceIdError(KafkaError, code=82, fatal=True):
@@ -273,7 +273,7 @@ class GroupSubscribedToTopicError(KafkaError, code=86):
 
 
 class InvalidRecordError(KafkaError, code=87):
-    """A record breaks a rule of the topic; the answer names the record."""
+    """A record violates a rule of the topic; the response names the record."""
 
 
 class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):
@@ -281,7 +281,7 @@ class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):
 
 
 class ThrottlingQuotaExceededError(KafkaError, code=89, retriable=True):
-    """The quota for such requests is used up for now."""
+    """The quota for such requests is currently used up."""
 
 
 class ProducerFencedError(KafkaError, code=90, fatal=True):
@@ -301,7 +301,7 @@ class UnacceptableCredentialError(KafkaError, code=93):
 
 
 class InconsistentVoterSetError(KafkaError, code=94):
-    """Sender and receiver of a quorum request disagree on the voters."""
+    """The sender and the receiver of a quorum request disagree on the voters."""
 
 
 class InvalidUpdateVersionError(KafkaError, code=95):
@@ -313,15 +313,15 @@ class FeatureUpdateFailedError(KafkaError, code=96):
 
 
 class PrincipalDeserializationError(KafkaError, code=97):
-    """A forwarded request carries a principal that cannot be read."""
+    """A forwarded request has a principal that cannot be parsed."""
 
 
 class SnapshotNotFoundError(KafkaError, code=98):
-    """There is no such snapshot."""
+    """The snapshot does not exist."""
 
 
 class PositionOutOfRangeError(KafkaError, code=99):
-    """The position lies outside the snapshot."""
+    """The position is outside the snapshot."""
 
 
 class UnknownTopicIdError(KafkaError, code=100, retriable=True, refresh_metadata=True):
@@ -337,11 +337,11 @@ class BrokerIdNotRegisteredError(KafkaError, code=102):
 
 
 class InconsistentTopicIdError(KafkaError, code=103, retriable=True, refresh_metadata=True):
-    """The log belongs to a topic of another id than the request names."""
+    """The log belongs to a topic with another id than in the request."""
 
 
 class InconsistentClusterIdError(KafkaError, code=104):
-    """The request names another cluster id than this cluster's."""
+    """The request has another cluster id than this cluster."""
 
 
 class TransactionalIdNotFoundError(KafkaError, code=105):
@@ -349,11 +349,11 @@ class TransactionalIdNotFoundError(KafkaError, code=105):
 
 
 class FetchSessionTopicIdError(KafkaError, code=106, retriable=True):
-    """A fetch session mixes requests with and without topic ids: begin a new one."""
+    """A fetch session mixes requests with and without topic ids: start a new one."""
 
 
 class IneligibleReplicaError(KafkaError, code=107):
-    """The new ISR contains a replica that may not be in it."""
+    """The new ISR contains a replica that must not be in it."""
 
 
 class NewLeaderElectedError(KafkaError, code=108):
@@ -365,11 +365,11 @@ class OffsetMovedToTieredStorageError(KafkaError, code=109):
 
 
 class FencedMemberEpochError(KafkaError, code=110):
-    """The coordinator has fenced the member's epoch: give up all partitions and join again."""
+    """The coordinator has fenced the member: give up all partitions and join again."""
 
 
 class UnreleasedInstanceIdError(KafkaError, code=111):
-    """Another member still holds the instance id; it must leave first."""
+    """Another member still has the instance id; it must leave first."""
 
 
 class UnsupportedAssignorError(KafkaError, code=112):
@@ -377,8 +377,8 @@ class UnsupportedAssignorError(KafkaError, code=112):
 
 
 class CommitFailedError(KafkaError, code=ErrorCode.ILLEGAL_GENERATION, client_only=True):
-    """The consumer is not (any more) the member that it commits for: its partitions may belong to
-    others. Raised for ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH of commits.
+    """The consumer is not, or no longer, the member that it commits for: its partitions may belong
+    to others. Raised for ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH of commits.
     """
 
 
@@ -387,7 +387,7 @@ class StaleMemberEpochError(KafkaError, code=113):
 
 
 class MismatchedEndpointTypeError(KafkaError, code=114):
-    """The request went to a broker's endpoint instead of a controller's, or the reverse."""
+    """The request was sent to a broker's endpoint instead of a controller's, or the reverse."""
 
 
 class UnsupportedEndpointTypeError(KafkaError, code=115):
@@ -395,11 +395,11 @@ class UnsupportedEndpointTypeError(KafkaError, code=115):
 
 
 class UnknownControllerIdError(KafkaError, code=116):
-    """There is no controller of this id."""
+    """No controller has this id."""
 
 
 class UnknownSubscriptionIdError(KafkaError, code=117):
-    """The telemetry subscription is unknown or out of date."""
+    """The telemetry subscription is unknown or outdated."""
 
 
 class TelemetryTooLargeError(KafkaError, code=118):
@@ -411,11 +411,11 @@ class InvalidRegistrationError(KafkaError, code=119):
 
 
 class TransactionAbortableError(KafkaError, code=120):
-    """The transaction failed and has to be aborted; the producer may then go on."""
+    """The transaction failed and must be aborted; then the producer can continue."""
 
 
 class InvalidRecordStateError(KafkaError, code=121):
-    """The record is not in a state in which it can be acknowledged."""
+    """The record is not in a state that allows an acknowledgement."""
 
 
 class ShareSessionNotFoundError(KafkaError, code=122, retriable=True):
@@ -431,11 +431,11 @@ class FencedStateEpochError(KafkaError, code=124):
 
 
 class InvalidVoterKeyError(KafkaError, code=125):
-    """The voter's key is not the one of the replica that received the request."""
+    """The voter's key is not that of the replica that received the request."""
 
 
 class DuplicateVoterError(KafkaError, code=126):
-    """The replica is a voter already."""
+    """The replica is already a voter."""
 
 
 class VoterNotFoundError(KafkaError, code=127):
@@ -447,7 +447,7 @@ class InvalidRegularExpressionError(KafkaError, code=128):
 
 
 class RebootstrapRequiredError(KafkaError, code=129):
-    """The client's metadata is too old to go on: begin again from the bootstrap servers."""
+    """The client's metadata is too old: start again from the bootstrap servers."""
 
 
 class StreamsInvalidTopologyError(KafkaError, code=130):
@@ -463,4 +463,4 @@ class StreamsTopologyFencedError(KafkaError, code=132):
 
 
 class ShareSessionLimitReachedError(KafkaError, code=133, retriable=True):
-    """The broker holds as many share sessions as it may."""
+    """The broker has reached its limit of share sessions."""

@@ -1,4 +1,4 @@
-"""The one asyncio shell around sockets (transport.py).
+"""The asyncio code around sockets (transport.py), SASL and TLS.
 
 May import: kstore.config, kstore.errors, kstore.protocol.
 """

@@ -1,8 +1,8 @@
-"""Where the tokens of OAUTHBEARER come from: a callable, a file, a token endpoint (client
-credentials or an assertion of one's own), or, for tests, nobody: tokens without a signature.
+"""The sources of OAUTHBEARER tokens: a callable, a file, a token endpoint (with client credentials
+or an assertion) or, for tests, tokens without a signature.
 
-Everything here blocks, and is called in a thread (sasl_login.py). Nothing here keeps a token, and
-no message holds one, or a secret.
+All functions block, and are called in a thread (sasl_login.py). No token is kept here, and no
+message contains a token or a secret.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ _HINT = (
 
 
 def token_source(settings: Mapping[str, Any]) -> Callable[[], Token]:
-    """What gets a token, by the settings; ConfigError where they don't say enough.
+    """The function that gets a token, by the settings. Raises ConfigError if they are incomplete.
 
-    The callable raises NetworkError where trying again may help, else
-    SaslAuthenticationFailedError.
+    The function raises NetworkError if a retry may help, otherwise SaslAuthenticationFailedError.
     """
     handler, url = settings.get(HANDLER), settings.get(URL)
     options = jaas_entry(settings).options
@@ -73,7 +72,7 @@ def token_source(settings: Mapping[str, Any]) -> Callable[[], Token]:
 
 
 def claims_of(text: str) -> dict[str, Any] | None:
-    """The payload of a JWT, whose signature is not looked at; None for what is no JWT."""
+    """The payload of a JWT, without a check of the signature; None if it is not a JWT."""
     parts = text.split(".")
     if len(parts) != 3:
         return None
@@ -85,18 +84,20 @@ def claims_of(text: str) -> dict[str, Any] | None:
 
 
 def _token(text: str, lifetime_s: object, source: str) -> Token:
-    """The token with its end, which a JWT tells itself; SaslAuthenticationFailedError for what is
-    no token, or is one no more.
+    """The token with its expiry time, which a JWT contains. Raises SaslAuthenticationFailedError if
+    it is not a token, or has expired.
     """
     text = text.strip()
     if not text or not text.isascii() or any(ord(char) <= 32 for char in text):
-        raise SaslAuthenticationFailedError(f"{source} gives no token, but {len(text)} characters")
+        raise SaslAuthenticationFailedError(
+            f"{source} returned no token, but {len(text)} characters"
+        )
     ends = (claims_of(text) or {}).get("exp")
     if not isinstance(ends, (int, float)):
         ends = time.time() + lifetime_s if isinstance(lifetime_s, (int, float)) else None
     if ends is not None and ends <= time.time():
         ago_s = time.time() - ends
-        raise SaslAuthenticationFailedError(f"the token from {source} ended {ago_s:.0f} s ago")
+        raise SaslAuthenticationFailedError(f"the token from {source} expired {ago_s:.0f} s ago")
     return Token(text, ends)
 
 
@@ -104,12 +105,12 @@ def _token(text: str, lifetime_s: object, source: str) -> Token:
 
 
 def _called(handler: Callable[..., Any]) -> Token:
-    """What a user's function returns: text, or (text, end), or librdkafka's (text, end, principal,
-    extensions).
+    """The result of a user's function: text, or (text, expiry), or librdkafka's (text, expiry,
+    principal, extensions).
     """
     try:
         found = handler()
-    except KafkaError:  # NetworkError says that another try may help
+    except KafkaError:  # NetworkError means that a retry may help
         raise
     except Exception as error:
         raise SaslAuthenticationFailedError(
@@ -124,7 +125,7 @@ def _called(handler: Callable[..., Any]) -> Token:
         made = _token(found[0], found[1] - time.time(), HANDLER)
         return made._replace(extensions=dict(extensions))
     raise SaslAuthenticationFailedError(
-        f"{HANDLER} must return a token as text, or (token, seconds since 1970 at which it ends); "
+        f"{HANDLER} must return a token as text, or (token, expiry in seconds since 1970); "
         f"it returned {type(found).__name__}"
     )
 
@@ -140,7 +141,7 @@ def _read(path: Path, key: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise SaslAuthenticationFailedError(f"{key}: cannot read {path}: {reason}") from None
 
 
@@ -148,7 +149,7 @@ def _read(path: Path, key: str) -> str:
 
 
 class _Endpoint:
-    """One POST, without redirects: they would carry the secret to wherever the answer says."""
+    """One POST without redirects, which would send the secret to another host."""
 
     def __init__(
         self, settings: Mapping[str, Any], url: urllib.parse.SplitResult, options: Mapping[str, str]
@@ -173,7 +174,7 @@ class _Endpoint:
             self._tls = client_context({**settings, **own})
 
     def use_credentials(self, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
-        """Show id and secret; ConfigError where there are none."""
+        """Authenticates with id and secret. Raises ConfigError if there are none."""
         name = settings.get(f"{CREDENTIALS}id") or options.get("clientId")
         secret = settings.get(f"{CREDENTIALS}secret") or options.get("clientSecret")
         if not name or not secret:
@@ -185,9 +186,7 @@ class _Endpoint:
         self._headers["Authorization"] = f"Basic {both}"
 
     def ask(self, form: dict[str, str]) -> Token:
-        """Ask for a token, again for as long as sasl.login.retry.backoff.max.ms where that may
-        help.
-        """
+        """Request a token; retries for sasl.login.retry.backoff.max.ms if that may help."""
         if self._scope:
             form["scope"] = self._scope
         body = urllib.parse.urlencode(form).encode()
@@ -218,11 +217,11 @@ class _Endpoint:
             connection.close()
         found = _json_object(text)
         if answer.status >= 500 or answer.status in {408, 429}:
-            raise NetworkError(f"no token from {self._name}: it answers {answer.status}")
+            raise NetworkError(f"no token from {self._name}: it answered {answer.status}")
         if answer.status != 200:
             said = " ".join(str(found[k]) for k in ("error", "error_description") if k in found)
             raise SaslAuthenticationFailedError(
-                f"{self._name} refuses to give a token: {answer.status} {said[:200]}".rstrip()
+                f"{self._name} refused to issue a token: {answer.status} {said[:200]}".rstrip()
             )
         text_of_token = found.get("access_token") or found.get("id_token") or ""
         return _token(str(text_of_token), found.get("expires_in"), self._name)
@@ -243,7 +242,7 @@ def _json_object(text: bytes) -> dict[str, Any]:
 
 
 def _assertion(settings: Mapping[str, Any]) -> str:
-    """The assertion in a file, or one made here and signed with a key."""
+    """The assertion of a file, or one created here and signed with a key."""
     given = settings.get(f"{ASSERTION}file")
     if given:
         return _read(Path(given), f"{ASSERTION}file").strip()
@@ -296,12 +295,12 @@ def _signed(
         ) from None
 
 
-# ---- nobody ----
+# ---- without a signature ----
 
 
 def _unsecured(options: Mapping[str, str]) -> Token:
-    """A token without a signature, of Kafka's unsecuredLogin... options: for tests only, and for
-    brokers that are set to take such.
+    """A token without a signature, with Kafka's unsecuredLogin... options: only for tests, and for
+    brokers that accept such tokens.
     """
     now = time.time()
     claims: dict[str, Any] = {}

@@ -1,5 +1,5 @@
-"""A client's name from its certificate: the subject as RFC 2253 writes it, in Java's way, and
-Kafka's mapping rules (KIP-371). It checks no certificate: the TLS library has.
+"""A client's name from its certificate: the subject in the format of RFC 2253, as Java writes it,
+and Kafka's mapping rules (KIP-371). It does not verify certificates: the TLS library has done so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kstore.config import ConfigError
 __all__ = ["MappingRules", "subject_name"]
 
 RULES = "ssl.principal.mapping.rules"
-# The attributes that RFC 2253 names, by their DER object identifiers.
+# The attributes with names in RFC 2253, by their DER object identifiers.
 _NAMES = {
     bytes.fromhex("550403"): "CN",
     bytes.fromhex("550406"): "C",
@@ -25,13 +25,15 @@ _NAMES = {
     bytes.fromhex("0992268993f22c640119"): "DC",
     bytes.fromhex("0992268993f22c640101"): "UID",
 }
-# DER's string types that have a text; of others the bytes are shown.
+# DER's string types with text; other types are shown as bytes.
 _ENCODINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
 _SEQUENCE, _SET, _VERSION = 0x30, 0x31, 0xA0
 
 
 def subject_name(certificate: bytes) -> str:
-    """The subject of a DER certificate, as ``CN=..,OU=..,O=..``; ValueError for what is none."""
+    """The subject of a DER certificate, as ``CN=..,OU=..,O=..``. Raises ValueError if it is
+    malformed.
+    """
     _, fields, _ = _read(certificate, 0)
     _, fields, _ = _read(fields, 0)
     parts = list(_items(fields))
@@ -53,7 +55,7 @@ def _attribute(pair: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    """What has a meaning in a name (in Java # and = always do), and a space at either end."""
+    """Characters with a meaning in a name (in Java # and = always do), and spaces at both ends."""
     escaped = re.sub(r'[,=+<>#;"\\]', r"\\\g<0>", text)
     return re.sub(r"^ | \Z", r"\\ ", escaped)
 
@@ -66,7 +68,7 @@ def _items(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _read(data: bytes, at: int) -> tuple[int, bytes, int]:
-    """Tag and content of what stands there, and where it ends."""
+    """The tag and the content at a position, and the end."""
     if at + 2 > len(data):
         raise ValueError("a certificate that is cut short")
     tag, size = data[at], data[at + 1]
@@ -102,7 +104,7 @@ def _dotted(identifier: bytes) -> str:
 
 
 class _Rule(NamedTuple):
-    """``pattern`` None: the whole name as it is."""
+    """``pattern`` None: the whole name, unchanged."""
 
     pattern: re.Pattern[str] | None
     replacement: str = ""
@@ -117,7 +119,7 @@ _RULE = re.compile(
 
 
 class MappingRules:
-    """ssl.principal.mapping.rules; ConfigError for rules that are none."""
+    """Parse ssl.principal.mapping.rules. Raises ConfigError for malformed rules."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[_Rule] = []
@@ -125,7 +127,7 @@ class MappingRules:
         while at < len(text.rstrip()):
             match = _RULE.match(text, at)
             if match is None:
-                raise _bad(text, f"from {text[at : at + 40]!r} on it is no rule")
+                raise _bad(text, f"from {text[at : at + 40]!r} on it is not a rule")
             at = match.end()
             if match["default"]:
                 self._rules.append(_Rule(None))
@@ -134,11 +136,11 @@ class MappingRules:
                 pattern = re.compile(_python_pattern(match["pattern"]))
                 into = _python_replacement(match["into"], pattern.groups)
             except re.error as problem:
-                raise _bad(text, f"{match['pattern']!r} is no pattern ({problem})") from None
+                raise _bad(text, f"{match['pattern']!r} is not a pattern ({problem})") from None
             self._rules.append(_Rule(pattern, into, match["case"]))
 
     def apply(self, name: str) -> str | None:
-        """What the first rule that fits makes of a name; None if none does."""
+        """The result of the first rule that matches a name; None if none does."""
         for rule in self._rules:
             if rule.pattern is None:
                 return name
@@ -150,12 +152,12 @@ class MappingRules:
 
 
 def _python_pattern(pattern: str) -> str:
-    """Java names groups (?<name>..), Python (?P<name>..)."""
+    """Java writes named groups as (?<name>..), Python as (?P<name>..)."""
     return re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern)
 
 
 def _python_replacement(text: str, groups: int) -> str:
-    """``$1`` is a group where there is such a one, and else stands for itself."""
+    """``$1`` is a group if the group exists; otherwise it is literal."""
     literal = text.replace("\\", "\\\\")
     return re.sub(
         r"\$(\d)", lambda ref: rf"\g<{ref[1]}>" if int(ref[1]) <= groups else ref[0], literal

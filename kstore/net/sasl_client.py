@@ -1,8 +1,8 @@
-"""SASL from the connecting side: the mechanisms PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER
-as bytes in and bytes out, made from Kafka's client settings; and their exchange over requests.
+"""SASL on the connecting side: the mechanisms PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER
+as bytes in and bytes out, created from Kafka's client settings; and the exchange over requests.
 
-It opens no connection and fetches no token: sasl_login.py does, and asks again before one expires.
-Names and passwords are taken as they are (UTF-8, no SASLprep), as Kafka takes them.
+It opens no connection and fetches no token: sasl_login.py does, and renews tokens before they
+expire. Names and passwords are used unchanged (UTF-8, no SASLprep), as in Kafka.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = (PLAIN, *_HASHES, OAUTHBEARER)
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
-"""More would keep this process busy for as long as a foreign broker likes."""
+"""A larger number would let a malicious broker keep this process busy."""
 
 
 class Token(NamedTuple):
-    """An OAuth bearer token, and when it ends."""
+    """An OAuth bearer token, and its expiry time."""
 
     text: str
     expires_at_s: float | None = None
-    """Seconds since 1970, or None where nobody said."""
+    """Seconds since 1970, or None if unknown."""
     extensions: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class Token(NamedTuple):
 
 
 class Credentials(NamedTuple):
-    """Who the client is, with PLAIN and SCRAM."""
+    """The user and password of PLAIN and SCRAM."""
 
     user: str
     password: str
@@ -83,17 +83,17 @@ class SaslClient(ABC):
 
     mechanism: str
     done = False
-    """Whether the other side has proven all that the mechanism asks of it."""
+    """Whether the other side has proven everything that the mechanism requires."""
 
     @abstractmethod
     def first(self) -> bytes:
-        """What is sent first."""
+        """The first message."""
 
     @abstractmethod
     def step(self, challenge: bytes) -> bytes | None:
-        """What to send next; None once there is nothing more to say.
+        """The next message; None after the last one.
 
-        Raises SaslAuthenticationFailedError for a challenge that does not fit.
+        Raises SaslAuthenticationFailedError for an invalid challenge.
         """
 
 
@@ -152,7 +152,7 @@ class _Scram(SaslClient):
             raise _bad(
                 self.mechanism,
                 f"it asks for {iterations[:9]} iterations; from {MIN_ITERATIONS} to "
-                f"{MAX_ITERATIONS} are done here",
+                f"{MAX_ITERATIONS} are allowed here",
             )
         password = self._credentials.password.encode()
         salted = hashlib.pbkdf2_hmac(self._hash, password, salt, int(iterations))
@@ -197,7 +197,7 @@ class _OAuthBearer(SaslClient):
             return None
         if self._refusal:
             raise _bad(self.mechanism, self._refusal)
-        # The refusal comes as a challenge; the broker fails the exchange after the next message.
+        # The refusal arrives as a challenge; the broker fails the exchange after the next message.
         self._refusal = _refusal(challenge)
         return b"\x01"
 
@@ -223,10 +223,10 @@ def _bad(mechanism: str, problem: str) -> SaslAuthenticationFailedError:
 
 
 def make_client(settings: Mapping[str, Any], token: Token | None = None) -> SaslClient:
-    """The client of `sasl.mechanism`, with user and password from `sasl.username` and
+    """The client for `sasl.mechanism`, with user and password from `sasl.username` and
     `sasl.password` or from `sasl.jaas.config`; OAUTHBEARER needs the token.
 
-    Raises ConfigError where something is missing or the mechanism is not known.
+    Raises ConfigError if something is missing or the mechanism is unknown.
     """
     mechanism = mechanism_of(settings)
     if mechanism == OAUTHBEARER:
@@ -241,7 +241,7 @@ def make_client(settings: Mapping[str, Any], token: Token | None = None) -> Sasl
 
 
 def mechanism_of(settings: Mapping[str, Any]) -> str:
-    """`sasl.mechanism`, which must be one that is known here; ConfigError."""
+    """`sasl.mechanism`. Raises ConfigError if it is unknown."""
     name = str(settings["sasl.mechanism"]).strip().upper()
     if name not in MECHANISMS:
         hint = " (Kafka's default; Kerberos is not supported)" if name == "GSSAPI" else ""
@@ -253,7 +253,9 @@ def mechanism_of(settings: Mapping[str, Any]) -> str:
 
 
 def credentials_of(settings: Mapping[str, Any]) -> Credentials:
-    """User and password of PLAIN and SCRAM; ConfigError where they are not given, or twice."""
+    """User and password of PLAIN and SCRAM. Raises ConfigError if they are not set, or set
+    twice.
+    """
     user, password = settings.get("sasl.username"), settings.get("sasl.password")
     text = settings.get("sasl.jaas.config")
     if text and (user is not None or password is not None):
@@ -273,7 +275,7 @@ def credentials_of(settings: Mapping[str, Any]) -> Credentials:
             key="sasl.jaas.config" if text else "sasl.username",
         )
     if "\0" in user or "\0" in password:
-        raise ConfigError("a user or password may hold no NUL", key="sasl.username")
+        raise ConfigError("a user or password must not contain NUL", key="sasl.username")
     return Credentials(user, password, is_token)
 
 
@@ -293,19 +295,20 @@ async def authenticate(
     *,
     version: int = 2,
 ) -> int:
-    """SaslHandshake and SaslAuthenticate, up to the broker's yes; how long it holds, in ms, 0 for
-    ever (KIP-368).
+    """SaslHandshake and SaslAuthenticate. Returns the session's lifetime in ms, 0 for unlimited
+    (KIP-368).
 
-    `ask` sends a request in a version and returns its answer; `version` is SaslAuthenticate's.
+    `ask` sends a request in a version and returns its response; `version` is SaslAuthenticate's.
 
-    Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, and what `ask` raises.
+    Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, and the exceptions of
+    `ask`.
     """
     hello = cast(
         SaslHandshakeResponse, await ask(SaslHandshakeRequest(mechanism=client.mechanism), 1)
     )
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         raise UnsupportedSaslMechanismError(
-            f"{address} does not take SASL mechanism {client.mechanism}, but "
+            f"{address} does not support SASL mechanism {client.mechanism}, only "
             f"{', '.join(hello.mechanisms) or 'none'}"
         )
     if hello.error_code:
@@ -322,10 +325,10 @@ async def authenticate(
             raise error_for(answer.error_code, f"{address} refuses {client.mechanism}: {words}")
         lifetime_ms = answer.session_lifetime_ms
         challenge = bytes(answer.auth_bytes)
-        if client.mechanism in _HASHES:  # takes milliseconds, which the loop does not have
+        if client.mechanism in _HASHES:  # takes milliseconds, too long for the loop
             message = await asyncio.to_thread(client.step, challenge)
         else:
             message = client.step(challenge)
     if not client.done:
-        raise _bad(client.mechanism, "the exchange ended before its end")
+        raise _bad(client.mechanism, "the exchange was incomplete")
     return lifetime_ms

@@ -1,5 +1,5 @@
-"""Who a client says it is, on each of its connections: a SaslClient per exchange, with a token that
-has not ended. One Login serves all connections of a client.
+"""Authenticates a client on each of its connections: one SaslClient per exchange, with a valid
+token. One Login serves all connections of a client.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ __all__ = ["Login"]
 
 
 class Login:
-    """Checks the settings (a client's, or a broker's own; what is left out has Kafka's default) at
-    once: ConfigError. It is used on one event loop.
+    """Checks the settings (a client's, or a broker's own; missing ones have Kafka's default) at
+    once and raises ConfigError. It is used on one event loop.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = {row.name: row.default for row in SASL_CONFIGS} | dict(settings)
         self.user: str | None = None
-        """Of PLAIN and SCRAM; None where the token says who it is."""
+        """The user of PLAIN and SCRAM; None if the token names the user."""
         self._fetch: Callable[[], Token] | None = None
         self._token: Token | None = None
         self._refresh_at_s = 0.0
         self._fetching: asyncio.Future[Token] | None = None
         if mechanism_of(self._settings) == OAUTHBEARER:
-            from kstore.net.oauth_tokens import token_source  # brings an HTTP client along
+            from kstore.net.oauth_tokens import token_source  # imports an HTTP client
 
             self._fetch = token_source(self._settings)
         else:
             self.user = credentials_of(self._settings).user
 
     async def client(self) -> SaslClient:
-        """For one exchange. Raises NetworkError or SaslAuthenticationFailedError where there is no
-        token to be had.
+        """A client for one exchange. Raises NetworkError or SaslAuthenticationFailedError if no
+        token is available.
         """
         if self._fetch is None:
             return make_client(self._settings)
         return make_client(self._settings, await self._valid_token(self._fetch))
 
     async def _valid_token(self, fetch: Callable[[], Token]) -> Token:
-        """The one at hand until it is time for another; where none can be had, as long as it holds.
-        Callers that come together share the fetch.
+        """The current token until it must be refreshed; if that fails, until it expires. Callers at
+        the same time share the fetch.
         """
         token = self._token
         if token is not None and time.time() < self._refresh_at_s:
@@ -78,8 +78,8 @@ class Login:
         self._refresh_at_s = self._refresh_time(self._token.expires_at_s)
 
     def _refresh_time(self, expires_at_s: float | None) -> float:
-        """When the token is to be replaced (sasl.login.refresh.*): a token without an end is got
-        again for each exchange.
+        """When to refresh the token (sasl.login.refresh.*): a token without an expiry time is
+        fetched again for each exchange.
         """
         if expires_at_s is None:
             return 0.0
@@ -96,7 +96,7 @@ class Login:
 
 
 def _in_thread(fetch: Callable[[], Token]) -> asyncio.Future[Token]:
-    """A thread that nobody waits for at the end of the process, however long an endpoint takes."""
+    """A daemon thread: the process exits without waiting for it, however long an endpoint takes."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Token] = loop.create_future()
 
@@ -111,7 +111,7 @@ def _in_thread(fetch: Callable[[], Token]) -> asyncio.Future[Token]:
         token, problem = None, None
         try:
             token = fetch()
-        except Exception as error:  # noqa: BLE001 - whoever waits for the token gets it
+        except Exception as error:  # noqa: BLE001 - the waiting callers get it
             problem = error
         try:
             loop.call_soon_threadsafe(done, token, problem)

@@ -1,10 +1,9 @@
-"""SASL from the accepting side: the mechanisms PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER
-as bytes in and bytes out.
+"""SASL on the accepting side: the mechanisms PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER as
+bytes in and bytes out.
 
-It opens no connection and knows no store: who the users are, and which tokens hold, is asked of
-functions that it is given. Names and passwords are taken as they are (UTF-8, no SASLprep), as Kafka
-takes them. What clients are told of a failure are Kafka's words; nothing of a password or a token
-is in any message.
+It opens no connection and has no store: functions that are passed in look up users and check
+tokens. Names and passwords are used unchanged (UTF-8, no SASLprep), as in Kafka. Clients get
+Kafka's messages about a failure; no message contains a password or a token.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ __all__ = [
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4096
 MAX_NAME_BYTES = 1024
-"""Longer names and tokens' subjects are nobody's, and would be kept and written to logs."""
+"""Longer names and token subjects are refused: they would be stored and written to logs."""
 
 
 class SaslRefusedError(Exception):
-    """The client has not shown who it is. The message is for the operator; ``told`` for the client,
-    None: only that its credentials are invalid.
+    """The client has not authenticated. The message is for the operator; ``told`` is for the
+    client; None: only that its credentials are invalid.
     """
 
     def __init__(self, message: str, told: str | None = None) -> None:
@@ -49,18 +48,18 @@ class SaslRefusedError(Exception):
 
 
 class TokenRefusedError(Exception):
-    """A token does not hold; the message says why, to the operator alone."""
+    """A token is not valid; the message says why, only to the operator."""
 
 
 class BearerToken(NamedTuple):
-    """What a token that holds says."""
+    """The content of a valid token."""
 
     user: str
     expires_at_ms: int
 
 
 class ScramKeys(Protocol):
-    """What is kept of a user's SCRAM password (RFC 5802)."""
+    """The stored credential of a user's SCRAM password (RFC 5802)."""
 
     @property
     def salt(self) -> bytes: ...
@@ -73,16 +72,16 @@ class ScramKeys(Protocol):
 
 
 class TokenLogin(NamedTuple):
-    """What SCRAM needs of a delegation token (KIP-48)."""
+    """The SCRAM credential of a delegation token (KIP-48)."""
 
     owner: str
-    """As whom its bearer acts."""
+    """The principal that its bearer acts as."""
     expires_at_ms: int
     keys: ScramKeys
 
 
 class Claim(NamedTuple):
-    """By what a client has logged in, or is about to, with SCRAM."""
+    """The SCRAM identity of a client that has logged in, or is about to."""
 
     name: str
     """The user, or the id of a token."""
@@ -95,16 +94,16 @@ class SaslServer(ABC):
 
     mechanism: str
     done = False
-    """Whether the client has shown who it is: ``user``."""
+    """Whether the client has authenticated: ``user``."""
     user = ""
     expires_at_ms: int | None = None
-    """When what it has shown ends, in milliseconds since 1970."""
+    """When the authentication expires, in milliseconds since 1970."""
     claim: Claim | None = None
-    """With SCRAM, once the user is found."""
+    """With SCRAM, after the lookup of the user."""
 
     @abstractmethod
     def step(self, token: bytes) -> bytes:
-        """The answer to the client's next message. Raises SaslRefusedError."""
+        """The response to the client's next message. Raises SaslRefusedError."""
 
 
 class PlainServer(SaslServer):
@@ -113,11 +112,11 @@ class PlainServer(SaslServer):
     mechanism = "PLAIN"
 
     def __init__(self, check: Callable[[str, str], bool]) -> None:
-        """``check(user, password)`` says whether that is a user's password."""
+        """``check(user, password)`` returns whether the password is correct."""
         self._check = check
 
     def step(self, token: bytes) -> bytes:
-        """The one message: whom to act as, user, password."""
+        """The only message: authorization id, user, password."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != 3:
             told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
@@ -152,8 +151,8 @@ _CLIENT_FINAL = re.compile(
 class ScramServer(SaslServer):
     """RFC 5802 and 7677, without channel binding; with Kafka's extension for delegation tokens.
 
-    The extension says that the name is a token's id. Clients that do not know it (librdkafka) give
-    the id as a user's name: it is a token's if there is no such user.
+    The extension marks the name as a token's id. Clients that do not support it (librdkafka) send
+    the id as a user's name: it is a token's id if no such user exists.
     """
 
     def __init__(
@@ -162,8 +161,8 @@ class ScramServer(SaslServer):
         find: Callable[[str], ScramKeys | None],
         find_token: Callable[[str], TokenLogin | None] = lambda token_id: None,
     ) -> None:
-        """``find(user)`` gives what is kept of a user's password, None where there is no user;
-        ``find_token(id)`` the same of a token that is valid now.
+        """``find(user)`` returns the credential of a user, None if there is no user;
+        ``find_token(id)`` that of a currently valid token.
         """
         self.mechanism = mechanism
         self._hash = HASHES[mechanism]
@@ -177,24 +176,24 @@ class ScramServer(SaslServer):
 
     @property
     def begun(self) -> bool:
-        """Whether the user has been looked for."""
+        """Whether the user has been looked up."""
         return self._keys is not None
 
     @staticmethod
     def name_in(message: bytes) -> str:
-        """The name that a first message gives; "" where it has not the form of one."""
+        """The name in a first message; "" if it is malformed."""
         match = _CLIENT_FIRST.fullmatch(message.decode("utf-8", "replace"))
         return "" if match is None else match["name"]
 
     def step(self, token: bytes) -> bytes:
-        """The first message says who, the second proves it."""
+        """The first message has the name, the second the proof."""
         text = token.decode("utf-8", "replace")
         return self._begin(text) if self._keys is None else self._end(text, self._keys)
 
     def _begin(self, text: str) -> bytes:
         match = _CLIENT_FIRST.fullmatch(text)
         if match is None:
-            raise SaslRefusedError("its first SCRAM message has not the form of one")
+            raise SaslRefusedError("its first SCRAM message is malformed")
         name = _plain_name(match["name"])
         keys = self._found(name, is_token=_says_token(match["more"]))
         if match["wanted"] is not None:
@@ -202,7 +201,7 @@ class ScramServer(SaslServer):
         if keys.iterations < MIN_ITERATIONS:
             raise SaslRefusedError(f"the credential of user {name!r} has too few iterations")
         self._keys = keys
-        # What the client said before its name comes again in its last message, signed.
+        # The last message repeats, signed, what was before the name in the first one.
         self._binding = base64.b64encode(text[: match.start("bare")].encode()).decode()
         self._nonce = match["nonce"] + secrets.token_urlsafe(24)
         salt = base64.b64encode(keys.salt).decode()
@@ -211,7 +210,7 @@ class ScramServer(SaslServer):
         return answer.encode()
 
     def _found(self, name: str, *, is_token: bool) -> ScramKeys:
-        """What is known of the user or token; SaslRefusedError."""
+        """The credential of the user or token. Raises SaslRefusedError."""
         is_short = len(name) <= MAX_NAME_BYTES
         keys = self._find(name) if is_short and not is_token else None
         if keys is not None:
@@ -221,7 +220,7 @@ class ScramServer(SaslServer):
         token = self._find_token(name) if is_short else None
         if token is None:
             what = (
-                "is no valid delegation token"
+                "is not a valid delegation token"
                 if is_token
                 else f"has no {self.mechanism} credential"
             )
@@ -243,7 +242,7 @@ class ScramServer(SaslServer):
         signed = f"{self._said},{match['signed']}".encode()
         signature = hmac.digest(keys.stored_key, signed, self._hash)
         if len(proof) != len(signature):
-            raise SaslRefusedError(f"user {self._user!r} shows no proof")
+            raise SaslRefusedError(f"user {self._user!r} sent no proof")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         shown = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(shown, keys.stored_key):
@@ -260,17 +259,19 @@ _AUTH = re.compile(r"(?P<scheme>[A-Za-z0-9]+) +(?P<token>[-_\.~+/a-zA-Z0-9]+=*)"
 
 
 class OAuthBearerServer(SaslServer):
-    """RFC 7628: a token of somebody that the broker trusts."""
+    """RFC 7628: a token of an issuer that the broker trusts."""
 
     mechanism = "OAUTHBEARER"
 
     def __init__(self, check: Callable[[str], BearerToken]) -> None:
-        """``check(token)`` says whose a token is; TokenRefusedError where it does not hold."""
+        """``check(token)`` returns the token's bearer; raises TokenRefusedError if it is not
+        valid.
+        """
         self._check = check
         self._refusal: SaslRefusedError | None = None
 
     def step(self, token: bytes) -> bytes:
-        """The token; after a refusal only what ends the exchange."""
+        """The token; after a refusal, only the message that ends the exchange."""
         if self._refusal is not None and token == b"\x01":
             raise self._refusal
         match = _BEARER.fullmatch(token.decode("utf-8", "replace"))
@@ -278,7 +279,7 @@ class OAuthBearerServer(SaslServer):
         shown = dict(pair.split("=", 1) for pair in pairs)
         found = _AUTH.fullmatch(shown.get("auth", ""))
         if match is None or found is None or found["scheme"].lower() != "bearer":
-            raise SaslRefusedError("its OAUTHBEARER message has not the form of one")
+            raise SaslRefusedError("its OAUTHBEARER message is malformed")
         try:
             bearer = self._check(found["token"])
         except TokenRefusedError as problem:
@@ -287,7 +288,7 @@ class OAuthBearerServer(SaslServer):
             return told.encode()
         if match["wanted"] is not None and match["wanted"] != bearer.user:
             raise SaslRefusedError(
-                f"user {bearer.user!r} asks to be another",
+                f"user {bearer.user!r} asks to act as another",
                 f"Authentication failed: Client requested an authorization id ({match['wanted']}) "
                 f"that is different from the token's principal name ({bearer.user})",
             )
@@ -301,22 +302,22 @@ def _failed(told: str, why: str = "") -> SaslRefusedError:
 
 
 def _same(wanted: str, user: str) -> None:
-    """A client may say as whom it wants to act: only as itself."""
+    """A client may name an authorization id: only its own."""
     if wanted and wanted != user:
         raise _failed(
             "Client requested an authorization id that is different from username",
-            f"user {user!r} asks to be another",
+            f"user {user!r} asks to act as another",
         )
 
 
 def _says_token(extensions: str) -> bool:
-    """Whether the extensions of SCRAM's first message say that the name is a token's id."""
+    """Whether the extensions of SCRAM's first message mark the name as a token's id."""
     given = dict(each.split("=", 1) for each in extensions.split(",") if each)
     return given.get("tokenauth", "").lower() == "true"
 
 
 def _plain_name(name: str) -> str:
-    """A name as SCRAM writes it: =2C is a comma, =3D an equals sign; nothing else is escaped."""
+    """A name in SCRAM's format: =2C is a comma, =3D an equals sign; no other escapes."""
     if re.search(r"=(?!2C|3D)", name):
         raise SaslRefusedError("its SCRAM message has a name that is not escaped")
     return name.replace("=2C", ",").replace("=3D", "=")

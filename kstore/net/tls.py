@@ -1,8 +1,8 @@
 """TLS contexts from Kafka's ssl.* settings, for both ends of a connection: PEM and PKCS12 stores,
-PEM text in the settings themselves. It opens no connection.
+and PEM text in settings. It opens no connection.
 
-Keys that don't lie in a PEM file reach the TLS library through memory that has no name; nothing of
-them is written anywhere, and no message holds a password or a key.
+Keys that are not in a PEM file are passed to the TLS library through an anonymous memory file; they
+are never written to disk, and no message contains a password or a key.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ KEYSTORE, TRUSTSTORE = "ssl.keystore.location", "ssl.truststore.location"
 
 
 def server_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """The listening end's; ConfigError for settings that don't fit together, or files that can't be
-    used. A key is needed; without a trust store the system's is used, where clients are asked for
-    certificates.
+    """The context of the listening end. Raises ConfigError for contradictory settings, or files
+    that can't be used. A key is required. Without a trust store, the system's is used if clients
+    are asked for certificates.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, settings)
     if not _load_key(context, settings):
         raise ConfigError(
             "a listener with TLS needs a key and its certificate: set ssl.keystore.type=PEM and "
-            f"{KEYSTORE} to a file that holds both",
+            f"{KEYSTORE} to a file with both",
             key=KEYSTORE,
         )
     context.verify_mode = CLIENT_AUTH[settings["ssl.client.auth"]]
@@ -56,7 +56,9 @@ def server_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def client_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """The connecting end's, with a certificate of its own where there is one; ConfigError."""
+    """The context of the connecting end, with its own certificate if there is one. Raises
+    ConfigError.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _set_versions(context, settings)
     context.check_hostname = bool(settings["ssl.endpoint.identification.algorithm"])
@@ -66,7 +68,7 @@ def client_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def store_files(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The files that contexts are made of."""
+    """The files for contexts."""
     return tuple(settings[name] for name in (KEYSTORE, TRUSTSTORE) if settings[name])
 
 
@@ -92,13 +94,13 @@ def _set_versions(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
 
 
 def _set_suites(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
-    """Python chooses among the suites up to TLS 1.2, by OpenSSL's names; TLS 1.3 has its own."""
+    """Python selects the suites up to TLS 1.2, by OpenSSL's names; TLS 1.3 has its own."""
     if newest := set(suites) & TLS13_SUITES:
         missing = TLS13_SUITES - newest
         if missing:
             raise _bad_suites(
                 suites,
-                "TLS 1.3 has all of its suites here or is not spoken: add "
+                "TLS 1.3 needs all of its suites here: add "
                 f"{', '.join(sorted(missing))}, or remove those of TLS 1.3",
             )
     older = [each for each in suites if each not in TLS13_SUITES]
@@ -112,7 +114,7 @@ def _set_suites(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
 
 
 def _openssl_name(suite: str) -> str:
-    """TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there."""
+    """OpenSSL's name of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256."""
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     cipher = re.sub(r"AES_(\d+)", r"AES\1", cipher).replace("_CBC_SHA", "_SHA")
     if "CHACHA20" in cipher:
@@ -130,7 +132,7 @@ def _bad_suites(suites: tuple[str, ...], problem: str) -> ConfigError:
 
 
 def _load_key(context: ssl.SSLContext, settings: Mapping[str, Any]) -> bool:
-    """Give the context its key and certificates; whether there are any."""
+    """Load the key and certificates into the context; returns whether there are any."""
     location, inline = settings[KEYSTORE], settings["ssl.keystore.key"]
     password = settings["ssl.key.password"]
     if location and inline:
@@ -154,9 +156,9 @@ def _load_key(context: ssl.SSLContext, settings: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _file_of(pem: bytes) -> Iterator[str]:
-    """The path of a file that only this user can read, for a library that reads a path, twice: in
-    memory on Linux. Elsewhere it is a temporary file, which is removed: there /dev/fd gives no
-    second look from the beginning.
+    """The path of a file that only this user can read, for a library that reads a path twice: in
+    memory on Linux. On other systems it is a temporary file, which is deleted: there /dev/fd can't
+    be read again from the beginning.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("kstore-tls", os.MFD_CLOEXEC)
@@ -177,21 +179,21 @@ def _use_key(context: ssl.SSLContext, pem: bytes, password: str | None, name: st
             # Without a password the library would ask for one at the terminal.
             context.load_cert_chain(path, password=password or "")
     except (ssl.SSLError, OSError) as problem:
-        reason = getattr(problem, "reason", None) or problem.strerror or "it is no PEM"
+        reason = getattr(problem, "reason", None) or problem.strerror or "it is not PEM"
         raise ConfigError(
-            f"{name} can't be used ({reason}): it must hold an unencrypted key, or one whose "
-            "ssl.key.password is given, and the certificates that belong to it",
+            f"{name} can't be used ({reason}): it must have an unencrypted key, or one whose "
+            "ssl.key.password is set, and the certificates of the key",
             key=name,
         ) from None
 
 
 def _key_of_pkcs12(data: bytes, settings: Mapping[str, Any]) -> bytes:
-    """A key store as PEM: the key, its certificate, and those above it."""
+    """A key store as PEM: the key, its certificate, and its chain."""
     from cryptography.hazmat.primitives import serialization
 
     key, certificate, others = _pkcs12(data, settings["ssl.keystore.password"], KEYSTORE)
     if key is None or certificate is None:
-        raise ConfigError(f"{KEYSTORE} holds no key with its certificate", key=KEYSTORE)
+        raise ConfigError(f"{KEYSTORE} has no key with its certificate", key=KEYSTORE)
     pem: bytes = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -202,7 +204,7 @@ def _key_of_pkcs12(data: bytes, settings: Mapping[str, Any]) -> bytes:
     return pem
 
 
-# ---- whom to trust ----
+# ---- trust ----
 
 
 def _load_trust(context: ssl.SSLContext, settings: Mapping[str, Any], purpose: ssl.Purpose) -> None:
@@ -249,11 +251,11 @@ def _read(path: str, name: str) -> bytes:
 
 
 def _pkcs12(data: bytes, password: str | None, name: str) -> tuple[Any, Any, list[Any]]:
-    """Key, its certificate and the others. Java reads PKCS12 under the type JKS too."""
+    """Key, its certificate and the others. Java also reads PKCS12 with the type JKS."""
     form = name.replace("location", "type")
     if data.startswith(JKS_MAGIC):
         raise ConfigError(
-            f"{name} is a store in Java's own old form, which is not read here: turn it into "
+            f"{name} is a store in Java's old JKS format, which is not supported: convert it to "
             "PKCS12 (keytool -importkeystore -deststoretype PKCS12) or PEM",
             key=name,
         )
@@ -263,7 +265,7 @@ def _pkcs12(data: bytes, password: str | None, name: str) -> tuple[Any, Any, lis
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
         raise ConfigError(
-            f"{name} is a PKCS12 store, to which a library is missing: pip install 'kstore[tls]', "
+            f"{name} is a PKCS12 store, which needs a library: pip install 'kstore[tls]', "
             f"or use PEM with {form}=PEM",
             key=name,
         ) from None
@@ -277,7 +279,7 @@ def _pkcs12(data: bytes, password: str | None, name: str) -> tuple[Any, Any, lis
 
 
 def _pem_text(text: str) -> bytes:
-    """PEM from one line of a properties file, where line ends may have become spaces."""
+    """PEM from one line of a properties file, in which line ends may have become spaces."""
     words = text.strip()
     if "\n" not in words:
         words = PEM_MARK.sub(r"\n\g<0>\n", words)

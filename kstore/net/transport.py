@@ -1,6 +1,6 @@
-"""The asyncio shell around sockets: the loop, and listening on an address. It knows no protocol.
+"""The asyncio code around sockets: the loop, and listening on an address. It knows no protocol.
 
-The clients' side comes here too, so that there is one such shell.
+The clients use it, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ListenError", "bind", "listen", "new_loop"]
 
 PORT_ATTEMPTS = 20
-"""How often a free port is asked for that every address of the host has."""
+"""How often to try to get a free port on all addresses of the host."""
 
 
 class ListenError(OSError):
@@ -24,19 +24,19 @@ class ListenError(OSError):
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A uvloop event loop. The default loop policy is left alone."""
+    """A uvloop event loop. The default loop policy is not changed."""
     import uvloop
 
     return uvloop.new_event_loop()
 
 
 def bind(host: str, port: int, *, backlog: int | None) -> list[socket.socket]:
-    """Listening sockets on every address of host ("" for all interfaces), on one port; 0 asks for a
-    free one. Without a backlog they have the port and do not listen yet.
+    """Sockets on every address of host ("" for all interfaces), on one port; 0 means a free one.
+    Without a backlog they have the port but do not listen yet.
 
     Raises ListenError.
     """
-    # As bytes: for a str Python loads the tables of international names, half a megabyte.
+    # As bytes: for a str Python loads half a megabyte of tables for international names.
     name = host.encode() if host.isascii() else host
     try:
         found = socket.getaddrinfo(
@@ -45,7 +45,7 @@ def bind(host: str, port: int, *, backlog: int | None) -> list[socket.socket]:
     except OSError as problem:
         raise ListenError(
             f"{host!r} is not an address of this machine ({problem.strerror or problem}); "
-            "put another host into listeners"
+            "use another host in listeners"
         ) from None
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     for attempt in range(PORT_ATTEMPTS):
@@ -67,7 +67,7 @@ def _bind_all(
             try:
                 sock = socket.socket(family, socket.SOCK_STREAM)
             except OSError:
-                continue  # a family that this kernel does not have
+                continue  # a family that this kernel does not support
             sockets.append(sock)
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -76,7 +76,7 @@ def _bind_all(
             try:
                 sock.bind((address[0], port, *address[2:]))
             except OSError as problem:
-                # ::1 is often listed but switched off; another address will do.
+                # ::1 is often listed but disabled; another address will do.
                 if problem.errno == errno.EADDRNOTAVAIL and len(addresses) > 1:
                     sockets.pop().close()
                     continue
@@ -111,5 +111,5 @@ async def listen(
     sockets: list[socket.socket],
     backlog: int,
 ) -> list[asyncio.AbstractServer]:
-    """Accept on sockets that `bind` made; each connection gets a protocol from factory."""
+    """Accept connections on sockets of `bind`; each connection gets a protocol from factory."""
     return [await loop.create_server(factory, sock=sock, backlog=backlog) for sock in sockets]

@@ -108,18 +108,18 @@ def test_an_alias_sets_the_same_value() -> None:
         ),
         (
             "listeners", "KERBEROS://a:1",
-            ": KERBEROS://a:1 asks for the security protocol KERBEROS; what there is: "
+            ": KERBEROS://a:1 uses the security protocol KERBEROS; supported are: "
             "PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL (listener.security.protocol.map gives a name"
             " its protocol)",
         ),
         (
             "listeners", "PLAINTEXT://:9092",
             " has PLAINTEXT://:9092, to which no client can connect: set advertised.listeners"
-            " to an address that clients reach, such as PLAINTEXT://localhost:9092",
+            " to an address that clients can reach, such as PLAINTEXT://localhost:9092",
         ),
         (
             "advertised.listeners", "OTHER://a:1",
-            ": OTHER://a:1 asks for the security protocol OTHER; what there is: PLAINTEXT, "
+            ": OTHER://a:1 uses the security protocol OTHER; supported are: PLAINTEXT, "
             "SASL_PLAINTEXT, SASL_SSL, SSL (listener.security.protocol.map gives a name its"
             " protocol)",
         ),

@@ -32,7 +32,7 @@ def test_several_modules_and_none() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('M required password="hunter2', "never closed"),
+        ('M required password="hunter2', "unclosed"),
         ("M required password=hunter2", "semicolon"),
         ("M password=hunter2;", "flag"),
         ("required;", "begin with"),

@@ -163,7 +163,7 @@ def test_an_endpoint_in_trouble_is_asked_again(endpoint: Endpoint) -> None:
     token_source(at(endpoint))()
     assert len(endpoint.asked) == 3
     endpoint.answers = [(500, b"")] * 9
-    with pytest.raises(NetworkError, match="it answers 500"):
+    with pytest.raises(NetworkError, match="it answered 500"):
         token_source(at(endpoint, sasl_login_retry_backoff_max_ms=2))()
 
 

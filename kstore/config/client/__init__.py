@@ -1,4 +1,4 @@
-"""The clients' settings under Kafka's names, and how they are read. It opens nothing.
+"""The clients' settings with Kafka's names, and their parser. It opens nothing.
 
 May import: kstore.config, kstore.items.
 """

@@ -1,5 +1,5 @@
-"""Settings of all clients under Kafka's names (CommonClientConfigs), and rows that two kinds of
-client share. Those of security are in security_configs.py.
+"""Settings of all clients with Kafka's names (CommonClientConfigs), and rows that two kinds of
+client share. security_configs.py has the security settings.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The settings of producers, consumers and admin clients under Kafka's names, and the mapping that
-the clients work with. The tables are in common_client_configs.py, producer_configs.py,
+"""The settings of producers, consumers and admin clients with Kafka's names, and the mapping that
+the clients use. The tables are in common_client_configs.py, producer_configs.py,
 consumer_configs.py and share_configs.py.
 
-Defaults are Kafka 4.3's but for: bootstrap.servers (localhost), batch.size, socket buffers (left
-to the operating system, which sizes them better), group.protocol (consumer, where brokers serve
-it), and assignors and partitioners, which have short names.
+Defaults are Kafka 4.3's except: bootstrap.servers (localhost), batch.size, socket buffers (left to
+the operating system, which sizes them better), group.protocol (consumer, if brokers support it),
+and assignors and partitioners, which have short names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CLIENT_CONFIGS: dict[ClientKind, dict[str, ConfigDef]] = {
     "admin": {row.name: row for row in COMMON_CONFIGS + _ADMIN},
 }
 
-# A Kafka setting that does nothing here: why, and the names.
+# Kafka's settings that have no effect here: the reason, and the names.
 _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "metrics are not kept by reporter classes",
@@ -82,7 +82,7 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 NO_EFFECT: dict[str, str] = {name: reason for reason, names in _REASONS for name in names}
 
-# How names of Kafka's begin that are refused: to ignore them would break a promise.
+# Prefixes of Kafka's settings that are refused, because ignoring them would break a promise.
 UNSUPPORTED: tuple[tuple[str, str], ...] = (
     ("bootstrap.controllers", "requests to controllers go through the brokers"),
     ("sasl.client.callback.handler.class", "it names a Java class"),
@@ -90,7 +90,7 @@ UNSUPPORTED: tuple[tuple[str, str], ...] = (
     ("sasl.login.class", "it names a Java class"),
 )
 
-# Another name of a setting.
+# An alias of a setting.
 _ALIASES = {
     "oauth_cb": "sasl.login.callback.handler.class",
     "oauth.cb": "sasl.login.callback.handler.class",
@@ -100,13 +100,13 @@ _ALIASES = {
 
 
 class ClientSettings(dict[str, Any]):
-    """Typed values by Kafka's dotted names, all defaults filled in."""
+    """Typed values by Kafka's dotted names, including defaults."""
 
     def __init__(self, kind: ClientKind, given: Mapping[str, Any]) -> None:
         rows = CLIENT_CONFIGS[kind]
         super().__init__({name: row.default for name, row in rows.items()} | dict(given))
         self.given = frozenset(given)
-        """The names that the user set, to tell a default from the same value asked for."""
+        """The names that the user set, to distinguish a default from an equal value."""
         if not self["client.id"]:
             self["client.id"] = f"kstore-{kind}"
 
@@ -117,9 +117,11 @@ def client_settings(
     keywords: Mapping[str, Any] | None = None,
 ) -> ClientSettings:
     """The settings of a client: ``config`` has Kafka's dotted names, or is bootstrap.servers as
-    text or list; ``keywords`` are the same names in snake_case, and win. None means not given.
+    text or list; ``keywords`` are the same names in snake_case, and take precedence. None means not
+    set.
 
-    Raises ConfigError (a ValueError) for an unknown name, naming the nearest, and for bad values.
+    Raises ConfigError (a ValueError) for an unknown name, with the most similar one, and for
+    invalid values.
     """
     if config is None:
         config = {}
@@ -147,11 +149,11 @@ def _put(given: dict[str, Any], kind: ClientKind, name: str, typed: str, value: 
     if reason is None:
         raise ConfigError(_unknown(kind, name, typed), key=name)
     if value is not None and not isinstance(value, (str, int, float, list, tuple)):
-        raise ConfigError(f"{typed} is {value!r}, which would do nothing: {reason}", key=name)
+        raise ConfigError(f"{typed} is {value!r}, which has no effect here: {reason}", key=name)
 
 
 def _value(row: ConfigDef, value: Any, typed: str) -> Any:
-    """The typed value of a Python value or of text as in a properties file."""
+    """The typed value of a Python value or of text in the format of a properties file."""
     if isinstance(value, str):
         return row.parse(value, typed)
     if row.type is _CLASS:

@@ -1,5 +1,5 @@
-"""librdkafka's names (and some older ones of Java's clients) of settings, with Kafka's for the
-same. They are told to who uses them, and not taken: values may differ in unit and meaning.
+"""librdkafka's names of settings (and some older ones of Java's clients), with Kafka's names.
+Errors mention them, but they are not accepted: values may differ in unit and meaning.
 """
 
 from __future__ import annotations

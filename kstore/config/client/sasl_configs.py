@@ -1,7 +1,7 @@
 """Settings of the clients' SASL, with Kafka's names and defaults, and librdkafka's `sasl.username`
 and `sasl.password`.
 
-One part of the table in client_security_configs.py.
+A part of the table in security_configs.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRIEVERS = {
     f"{_PACKAGE}ClientCredentialsJwtRetriever": "client-credentials",
     f"{_PACKAGE}JwtBearerJwtRetriever": "jwt-bearer",
 }
-"""Kafka's classes that get tokens, and what they are here."""
+"""Kafka's classes that fetch tokens, and their meaning here."""
 
 _IDENTITY = (
     ConfigDef(

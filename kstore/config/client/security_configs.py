@@ -1,5 +1,6 @@
-"""Settings of the clients' security, with Kafka's names and defaults: TLS; SASL's
-are in client_sasl_configs.py."""
+"""Settings of the clients' security, with Kafka's names and defaults: TLS. sasl_configs.py has
+SASL's.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Settings of share consumers under Kafka's names (ShareConsumerConfig): those of consumers that
-mean something in a share group, and two of their own.
+"""Settings of share consumers with Kafka's names (ShareConsumerConfig): the consumer settings that
+apply to a share group, and two more.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_every_default_is_filled_in_and_none_means_not_given() -> None:
         ("producer", {"enable.idempotence": "yes"}, {}, "true or false"),
         ("consumer", {"auto.offset.reset": "by_duration:1D"}, {}, "ISO 8601"),
         ("consumer", {"bootstrap.servers": []}, {}, "not empty"),
-        ("producer", {}, {"config_providers": str.encode}, "would do nothing: values are"),
+        ("producer", {}, {"config_providers": str.encode}, "has no effect here: values are"),
     ],
 )
 def test_what_is_wrong_is_said(
