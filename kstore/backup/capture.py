@@ -1,7 +1,7 @@
-"""The files of logs as they are at one moment, held open, while brokers write, delete and compact.
+"""The files of logs at one moment, held open while brokers write, delete and compact.
 
-A log's end is noted first, then its segments are opened. What was sealed by then does not change in
-an open file, whatever happens to its name.
+First a log's end is noted, then its segments are opened. Data that was sealed at that time does not
+change in an open file, even if the file is renamed or deleted.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ __all__ = [
 
 TRIES = 50
 Known: TypeAlias = "Callable[[Identity, int], bool]"
-"""Whether the content of a file, of this size, is known."""
+"""Whether the content of a file with this size is known."""
 
 
 class GoneError(Exception):
-    """The segment's data were removed while it was read, as retention does."""
+    """The segment's data was deleted while it was read, for example by retention."""
 
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """While this lasts, this process may have as many files open as the system allows it."""
+    """In this context, the process may open as many files as the system allows."""
     before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
@@ -60,7 +60,7 @@ def many_files() -> Iterator[None]:
 
 
 class BrokerLogs:
-    """The logs of a broker, opened for reading beside it."""
+    """The logs of a broker, opened for reading while the broker runs."""
 
     def __init__(self, broker: BrokerSource) -> None:
         self.node_id = broker.node_id
@@ -73,7 +73,7 @@ class BrokerLogs:
         ]  # fmt: skip
 
     def log(self, key: TopicPartition) -> Log | None:
-        """A partition's log; None where this broker has none."""
+        """A partition's log; None if this broker has none."""
         name = directory_name(key)
         for log_dir in self._dirs:
             if os.path.isdir(os.path.join(log_dir.path, name)):
@@ -85,13 +85,13 @@ class BrokerLogs:
         return None
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all logs."""
         for log_dir in self._dirs:
             log_dir.close()
 
 
 class Identity(NamedTuple):
-    """Which file it is."""
+    """The identity of a file."""
 
     device: int
     inode: int
@@ -100,23 +100,23 @@ class Identity(NamedTuple):
 
 @dataclass
 class OpenSegment:
-    """A segment's file. ``size_bytes``: how much of it is data, as far as that is known."""
+    """A segment's file. ``size_bytes``: the size of its data, if known."""
 
     base_offset: int
     path: str
     descriptor: int
-    """-1: it is not open, since its content is known."""
+    """-1: not open, because its content is known."""
     size_bytes: int
     identity: Identity
 
     def read(self, size: int, position: int) -> bytes:
-        """Its bytes, fewer only at its end."""
+        """Read bytes; fewer only at the end."""
         return os.pread(self.descriptor, size, position)
 
     def pieces(self, position: int = 0) -> Iterator[tuple[bytes, list[BatchView]]]:
         """Whole, valid batches from a position to the end of the data, piece by piece.
 
-        BackupError for damage, GoneError where the file was cut meanwhile.
+        Raises BackupError for damage, GoneError if the file was truncated meanwhile.
         """
         while position < self.size_bytes:
             piece = piece_at(self.read, position, self.size_bytes)
@@ -154,12 +154,12 @@ class Captured(NamedTuple):
     queue_files: tuple[str, ...]
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Close its files."""
         _close(self.segments)
 
 
 def capture(log: Log, node_id: int, known: Known | None = None) -> Captured:
-    """Note where a log ends, and open its segments but those that are ``known``."""
+    """Note the end of a log, and open its segments except the ``known`` ones."""
     for _ in range(TRIES):
         log.refresh()
         active = log.core.segments[-1]
@@ -175,13 +175,13 @@ def capture(log: Log, node_id: int, known: Known | None = None) -> Captured:
             return Captured(node_id, min(start, end), end, tuple(segments), queues)
         _close(segments or ())
     raise BackupError(
-        f"the segments of {log.path} changed during each of {TRIES} looks: try again. If its "
+        f"the segments of {log.path} changed during each of {TRIES} attempts: try again. If its "
         "broker does not run, start it once: it has a compaction to finish"
     )
 
 
 def _open_all(folder: str, known: Known | None) -> list[OpenSegment] | None:
-    """All segments; None where they are being exchanged just now."""
+    """All segments; None if they are being replaced at this moment."""
     names = os.listdir(folder)
     if any(name.endswith(SWAP) for name in names):
         return None
@@ -194,7 +194,7 @@ def _open_all(folder: str, known: Known | None) -> list[OpenSegment] | None:
         if same and not any(name.endswith(SWAP) for name in names) and _are_named(found):
             return found
     except FileNotFoundError:
-        pass  # deleted or exchanged meanwhile
+        pass  # deleted or replaced meanwhile
     except BaseException:
         _close(found)
         raise

@@ -1,5 +1,5 @@
-"""Makes a backup: copies what is sealed, notes the ends of all logs, and copies the rest up to
-where the logs agree.
+"""Creates a backup: copies sealed data, notes the ends of all logs, and copies the rest up to a
+consistent point.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Tell = Callable[[int], None]
 
 
 def create(folder: BackupFolder, source: Source, version: str, tell: Tell) -> Manifest:
-    """Make a backup; ``tell`` hears how many bytes were copied, again and again. BackupError, and
-    then the backups that were there are as they were.
+    """Create a backup; ``tell`` is called repeatedly with the number of copied bytes. Raises
+    BackupError; the earlier backups are then unchanged.
     """
-    earlier = "earlier backups are whole. Free some space, or delete old backups"
+    earlier = "earlier backups are intact. Free some space, or delete old backups"
     with folder.writing(), telling_full(folder.path, earlier), ExitStack() as stack:
         stack.enter_context(many_files())
         run = _Run(folder, source, version, tell)
@@ -64,7 +64,7 @@ class _Noted:
 
     placed: Placed
     low: tuple[int, int]
-    """What is before this, a segment's base offset and a position, was there before the moment."""
+    """Everything before this, a segment's base offset and a position, existed before the moment."""
     captured: Captured
     ends: dict[int, int]
     queues: dict[str, Part]
@@ -80,7 +80,7 @@ class _Run:
     noted: dict[TopicPartition, _Noted] = field(default_factory=dict)
     noted_ms: int = 0
     gone: set[str] = field(default_factory=set)
-    """Topics whose files went while they were read."""
+    """Topics whose files disappeared while they were read."""
 
     def __post_init__(self) -> None:
         self.begun_ms = time.time_ns() // 1_000_000
@@ -92,12 +92,12 @@ class _Run:
         }
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for each in self.noted.values():
             each.captured.close()
 
     def make(self) -> Manifest:
-        """The whole of it."""
+        """Create the whole backup."""
         self._copy_ahead()
         files = self._note_all()
         tree = self._tree()
@@ -116,7 +116,7 @@ class _Run:
 
     @contextmanager
     def _noting_gone(self, key: TopicPartition) -> Iterator[None]:
-        """Note a topic whose files went: it is looked at later whether it was deleted."""
+        """Note a topic whose files disappeared; it is checked later whether it was deleted."""
         try:
             yield
         except (GoneError, FileNotFoundError):
@@ -134,14 +134,14 @@ class _Run:
         return found
 
     def _chosen(self, key: TopicPartition, found: Mapping[int, Log]) -> int:
-        """The replica to copy from: the same as the last time, if it is in sync."""
+        """The replica to copy from: the same as last time, if it is in sync."""
         node_id = self.preferred.get(key, -1)
         if node_id not in found:
             node_id = self.preferred[key] = next(iter(found))
         return node_id
 
     def _copy_ahead(self) -> None:
-        """Copy what is sealed, which may take its time, so that the moment is short."""
+        """Copy sealed data first, which may take long, so that the moment is short."""
         for key, placed in layout_of(self.source, self._tree()).items():
             found = self._replicas(key, placed)
             if not found:
@@ -158,8 +158,8 @@ class _Run:
     # -- the moment
 
     def _note_all(self) -> dict[int, dict[str, Part]]:
-        """Note the ends of all logs; again, where a transaction over several embedded logs was
-        under way. Returns the brokers' own files.
+        """Note the ends of all logs; repeat if a transaction over several embedded logs was in
+        progress. Returns the brokers' own files.
         """
         for _ in range(TRIES):
             layout = layout_of(self.source, self._tree())
@@ -224,8 +224,8 @@ class _Run:
         return [path.read_bytes() if path.exists() else b"" for path in paths]
 
     def _broker_files(self) -> dict[int, dict[str, Part]]:
-        """Settings, whose the log dirs are, what cursors have committed, and what a transaction
-        over several logs has decided.
+        """Settings, the identity of log dirs, committed cursors, and decided transactions over
+        several logs.
         """
         found: dict[int, dict[str, Part]] = {}
         for broker in self.source.brokers:
@@ -243,11 +243,11 @@ class _Run:
                 found[broker.node_id][PROPERTIES] = self.pool.put([broker.properties])
         return found
 
-    # -- where the logs agree
+    # -- consistent ends
 
     def _ends(self, layout: Layout) -> dict[TopicPartition, int]:
-        """Where each log of the backup ends. Those of topics that were deleted meanwhile have no
-        place in it.
+        """The end of each log in the backup. Logs of topics that were deleted meanwhile are not
+        included.
         """
         ends = {}
         for key, each in self.noted.items():
@@ -286,13 +286,13 @@ class _Run:
     def _without_deleted(
         self, tree: Mapping[str, bytes] | None, gone: set[str]
     ) -> Mapping[str, bytes] | None:
-        """The nodes but those of topics whose files went because they were deleted."""
+        """The nodes, without those of topics whose files disappeared because they were deleted."""
         before = {key: placed.topic_id for key, placed in layout_of(self.source, tree).items()}
         for key, placed in layout_of(self.source, self._tree()).items():
             if key.topic in gone and before.get(key) == placed.topic_id:
                 raise BackupError(
-                    f"files of {key} were removed while they were copied, and its topic is still "
-                    "there: look at its broker's log, and try again"
+                    f"files of {key} were removed while they were copied, and its topic still "
+                    "exists: check its broker's log, and try again"
                 )
         return None if tree is None else without_topics(tree, gone)
 
@@ -301,11 +301,11 @@ class _Run:
         layout = layout_of(self.source, self._tree()) if missing else {}
         for key in missing:
             placed = layout.get(key)
-            # One whose topic was just made is empty in the backup.
+            # A topic that was just created may be empty in the backup.
             if placed is not None and not self._replicas(key, placed):
                 raise BackupError(
                     f"{key} has no log in the folders of brokers {sorted(self.logs)}: its replicas "
-                    f"in sync are on {list(placed.isr)}. Name the folders of all brokers"
+                    f"in sync are on {list(placed.isr)}. Give the folders of all brokers"
                 )
 
     def _finished(

@@ -1,9 +1,10 @@
-"""Where each log of a backup ends, so that all of them agree: decisions about values, no files.
+"""The end of each log in a backup, so that all logs are consistent. Pure: decisions about values,
+no files.
 
-The ends of logs are noted one after the other: first __transaction_state, then
-__consumer_offsets, then all else. A transaction is in the backup if its decision is in the first.
-So other logs are cut before the first marker of a later decision, and before a transaction that the
-coordinator did not know of yet. What is before a cut was there when __transaction_state was noted.
+The ends of logs are noted one after the other: first __transaction_state, then __consumer_offsets,
+then all others. A transaction is in the backup if its decision is in the first. So other logs are
+cut before the first marker of a later decision, and before a transaction that the coordinator did
+not know yet. Everything before a cut existed when __transaction_state was noted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class TailBatch(NamedTuple):
     is_control: bool
     timestamp: int
     commits: tuple[tuple[TopicPartition, int], ...] = ()
-    """Of __consumer_offsets: which offsets its records commit."""
+    """For __consumer_offsets: the offsets that its records commit."""
 
 
 class _State(NamedTuple):
@@ -44,11 +45,11 @@ class _State(NamedTuple):
 
 @dataclass
 class Transactions:
-    """What __transaction_state says of producers, record by record."""
+    """The state of producers in __transaction_state, record by record."""
 
     latest: dict[int, _State] = field(default_factory=dict)
     decided: set[tuple[int, int]] = field(default_factory=set)
-    """Producers and epochs whose one transaction is decided (transaction.version 2)."""
+    """Producers and epochs with a decided transaction (transaction.version 2)."""
 
     def take(
         self,
@@ -65,8 +66,8 @@ class Transactions:
             self.decided.add((producer_id, epoch))
 
     def explain(self, marker: TailBatch, seen: set[int]) -> bool:
-        """Whether a marker's decision is known. ``seen``: the producers one of whose pending
-        markers this log has already shown.
+        """Whether a marker's decision is known. ``seen``: the producers with a pending marker that
+        this log already contained.
         """
         state = self.latest.get(marker.producer_id)
         if state is None or marker.producer_epoch > state.epoch:
@@ -82,7 +83,7 @@ class Transactions:
         return marker.timestamp <= state.updated_ms
 
     def will_end(self, producer_id: int, key: TopicPartition) -> bool:
-        """Whether the coordinator, started from what is known, ends this producer's open
+        """Whether the coordinator, started from the known state, would end this producer's open
         transaction in a partition.
         """
         state = self.latest.get(producer_id)
@@ -92,7 +93,7 @@ class Transactions:
 def consistent_end(
     key: TopicPartition, end: int, tail: Iterable[TailBatch], transactions: Transactions
 ) -> int:
-    """Where a log is cut: at ``end``, or before what the transactions do not explain."""
+    """The cut of a log: at ``end``, or before what the transactions do not explain."""
     begun: dict[int, int] = {}
     seen: set[int] = set()
     for batch in tail:
@@ -114,7 +115,7 @@ def consistent_end(
 
 
 def end_of_commits(end: int, tail: Iterable[TailBatch], ends: Mapping[TopicPartition, int]) -> int:
-    """Where a partition of __consumer_offsets is cut: before the first commit beyond the end of its
+    """The cut of a partition of __consumer_offsets: before the first commit beyond the end of its
     log.
     """
     for batch in tail:

@@ -1,4 +1,4 @@
-"""The one class of errors of backups. Its message says what was wrong and what to do."""
+"""The error of backups. Its message says what was wrong and what to do."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["BackupError"]
 
 
 class BackupError(Exception):
-    """A backup can't be made, read or restored."""
+    """A backup can't be created, read or restored."""

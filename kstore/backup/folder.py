@@ -1,4 +1,4 @@
-"""The folder that backups are in: which there are, who works on it, and what is removed of it.
+"""A folder of backups: lists backups, locks the folder, and deletes backups.
 
 <folder>/<name>.backup        a manifest for each backup
 <folder>/objects/ab/cdef...   the pool that they share
@@ -30,7 +30,7 @@ class BackupFolder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Make the folder if it is not there, and keep others from writing to it."""
+        """Create the folder if it does not exist, and lock it against other writers."""
         self._refuse_foreign()
         self.path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT
@@ -49,36 +49,39 @@ class BackupFolder:
     def _refuse_foreign(self) -> None:
         if self.path.is_dir() and any(self.path.iterdir()) and not self.pool.path.is_dir():
             raise BackupError(
-                f"{self.path} is not empty, and holds no backups: name an empty or a new folder"
+                f"{self.path} is not empty, and has no backups: use an empty or a new folder"
             )
 
     def names(self) -> list[str]:
-        """The names of all backups, the oldest first; BackupError where this is no such folder."""
+        """The names of all backups, the oldest first. Raises BackupError if this is not a folder of
+        backups.
+        """
         if not self.pool.path.is_dir():
-            raise BackupError(f"{self.path} holds no backups: make one with `kstore backup create`")
+            raise BackupError(f"{self.path} has no backups: create one with `kstore backup create`")
         return sorted(path.name.removesuffix(SUFFIX) for path in self.path.glob(f"*{SUFFIX}"))
 
     def manifest(self, name: str | None = None) -> Manifest:
-        """One backup, the newest where no name is given; BackupError."""
+        """One backup, by default the newest. Raises BackupError."""
         names = self.names()
         if not names:
-            raise BackupError(f"{self.path} holds no finished backup")
+            raise BackupError(f"{self.path} has no finished backup")
         if name is not None and name not in names:
             raise BackupError(f"{self.path} has no backup {name}: it has {', '.join(names)}")
         return read_manifest(self.path / ((name or names[-1]) + SUFFIX))
 
     def newest_good(self) -> Manifest | None:
-        """The newest backup that can be read, for the next one to build on."""
+        """The newest backup that can be read, as the base of the next one."""
         for name in reversed(self.names()):
             try:
                 return self.manifest(name)
             except BackupError:
-                continue  # `list` and `verify` tell of it; a new backup does without
+                continue  # `list` and `verify` report it; a new backup ignores it
         return None
 
     def delete(self, name: str) -> int:
-        """Remove a backup and what no other one needs; how many bytes that frees. BackupError where
-        another one can't be read: nobody knows then what it needs.
+        """Delete a backup and the parts that no other backup needs; returns the number of freed
+        bytes. Raises BackupError if another backup can't be read, because the parts that it needs
+        are unknown.
         """
         if name not in self.names():
             raise BackupError(f"{self.path} has no backup {name}: it has {', '.join(self.names())}")

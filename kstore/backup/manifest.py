@@ -1,5 +1,5 @@
-"""What one backup holds: its manifest, a file of JSON with a checksum, which names the parts in the
-pool. A backup is there once its manifest has its name.
+"""The content of one backup: its manifest, a JSON file with a checksum, which lists the parts in
+the pool. A backup exists when its manifest has its final name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SegmentOrigin(NamedTuple):
 
 
 class SegmentBackup(NamedTuple):
-    """A segment: its parts, one after the other. ``next_offset``: the offset after its last."""
+    """A segment: its parts in order. ``next_offset``: the offset after its last one."""
 
     base_offset: int
     next_offset: int
@@ -44,12 +44,12 @@ class SegmentBackup(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all parts."""
+        """The size of all parts."""
         return sum(part.bytes for part in self.parts)
 
 
 class PartitionBackup(NamedTuple):
-    """A log: offsets [start, end) of it."""
+    """A log: its offsets [start, end)."""
 
     topic: str
     partition: int
@@ -64,12 +64,12 @@ class PartitionBackup(NamedTuple):
 
     @property
     def key(self) -> TopicPartition:
-        """Its topic and number."""
+        """Its topic and partition number."""
         return TopicPartition(self.topic, self.partition)
 
 
 class BrokerFiles(NamedTuple):
-    """What belongs to a broker and to no log: meta.properties, server.properties, cursors."""
+    """Files of a broker that belong to no log: meta.properties, server.properties, cursors."""
 
     node_id: int
     files: Mapping[str, Part]
@@ -77,8 +77,8 @@ class BrokerFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """One backup. ``kind`` is cluster, alone (a broker without others) or logs (an embedded log
-    dir). ``noted_ms``: the moment that it shows.
+    """A backup. ``kind`` is cluster, alone (a single broker) or logs (an embedded log dir).
+    ``noted_ms``: the moment of its data.
     """
 
     name: str
@@ -92,16 +92,16 @@ class Manifest:
     brokers: tuple[BrokerFiles, ...]
     partitions: tuple[PartitionBackup, ...]
     new_bytes: int = 0
-    """What it added to the pool."""
+    """The number of bytes that it added to the pool."""
     path: Path = field(default=Path(), compare=False)
 
     @property
     def bytes(self) -> int:
-        """Of all its segments."""
+        """The size of all its segments."""
         return sum(segment.bytes for each in self.partitions for segment in each.segments)
 
     def parts(self) -> list[Part]:
-        """Everything that it needs of the pool."""
+        """All parts of the pool that it needs."""
         found = [] if self.tree is None else [self.tree]
         for broker in self.brokers:
             found += broker.files.values()
@@ -112,7 +112,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write it whole, on the disk, before it gets its name."""
+    """Write it completely and durably before it gets its name."""
     body = json.dumps(_plain(manifest), separators=(",", ":")).encode()
     head = {"kstore_backup": FORMAT, "sha256": hashlib.sha256(body).hexdigest()}
     path = folder / (manifest.name + SUFFIX)
@@ -128,7 +128,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file; BackupError where it is torn, or of a newer version."""
+    """Read a manifest. Raises BackupError if it is torn, or has a newer version."""
     head_line, _, body = path.read_bytes().partition(b"\n")
     try:
         head = json.loads(head_line)

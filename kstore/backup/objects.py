@@ -1,5 +1,5 @@
-"""The pool of a backup folder: pieces of files, each under its SHA-256, written once and never
-changed. What the pieces are is not known here.
+"""The pool of a backup folder: pieces of files, each named by its SHA-256, written once and never
+changed. It does not know what the pieces are.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class ObjectPool:
         self._changed: set[Path] = set()
 
     def make(self) -> None:
-        """Make the folder if it is not there, and remove what an earlier run left unfinished."""
+        """Create the folder if it does not exist, and delete unfinished files of an earlier run."""
         self.path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         (self.path / UNFINISHED).unlink(missing_ok=True)
         self.written_bytes = 0
 
     def put(self, pieces: Iterable[bytes | memoryview]) -> Part:
-        """Keep the content of these pieces; on the disk when ``sync`` returns."""
+        """Store the content of these pieces; it is durable after ``sync``."""
         digest, size = hashlib.sha256(), 0
         unfinished = self.path / UNFINISHED
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -68,13 +68,15 @@ class ObjectPool:
         return part
 
     def sync(self) -> None:
-        """Put the names of all that was kept on the disk."""
+        """Make the names of all stored pieces durable."""
         for folder in sorted(self._changed, reverse=True):
             sync_folder(folder)
         self._changed.clear()
 
     def read(self, part: Part) -> Iterator[bytes]:
-        """The content of a part; BackupError, at its end, where it is not what was kept."""
+        """The content of a part. Raises BackupError, at its end, if it differs from what was
+        stored.
+        """
         digest, size = hashlib.sha256(), 0
         path = self._place(part.object)
         try:
@@ -85,7 +87,7 @@ class ObjectPool:
                     yield piece
         except FileNotFoundError:
             raise BackupError(
-                f"{path} is missing: a part of this backup is gone. Use another backup"
+                f"{path} is missing: a part of this backup was lost. Use another backup"
             ) from None
         if size != part.bytes or digest.hexdigest() != part.object:
             raise BackupError(
@@ -94,18 +96,18 @@ class ObjectPool:
             )
 
     def bytes_of(self, part: Part) -> bytes:
-        """All of a small part."""
+        """The whole content of a small part."""
         return b"".join(self.read(part))
 
     def has(self, part: Part) -> bool:
-        """Whether the file is there with its size; its content is not read."""
+        """Whether the file exists with its size; does not read the content."""
         try:
             return self._place(part.object).stat().st_size == part.bytes
         except FileNotFoundError:
             return False
 
     def remove_all_but(self, wanted: set[str]) -> int:
-        """Remove what no backup needs; how many bytes that were."""
+        """Delete the pieces that no backup needs; returns their number of bytes."""
         freed = 0
         for folder in [each for each in self.path.iterdir() if each.is_dir()]:
             for file in folder.iterdir():
@@ -119,7 +121,7 @@ class ObjectPool:
 
 
 def sync_folder(path: Path) -> None:
-    """Put the names in a folder on the disk."""
+    """Make the names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -129,7 +131,7 @@ def sync_folder(path: Path) -> None:
 
 @contextmanager
 def telling_full(path: Path, and_now: str) -> Iterator[None]:
-    """Say of a full disk which one it is, and what holds of what is there."""
+    """For a full disk, raise an error that names the disk and the state of the data."""
     try:
         yield
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Checks a backup, and restores it to a new folder: every part by its SHA-256, every batch by its
-CRC and its offsets. The folder gets its name when all of it is on the disk.
+"""Verifies a backup, and restores it to a new folder: every part by its SHA-256, every batch by its
+CRC and its offsets. The folder gets its name when everything is durable.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PROPERTIES = "server.properties"
 COORDINATION = "coordination"
 OWN_COORDINATION = ".coordination"
 PutTree = Callable[[str, Mapping[str, bytes]], None]
-"""Puts the nodes into a new store in a folder."""
+"""Creates a new store with the nodes in a folder."""
 Tell = Callable[[int], None]
 
 
 def verify(folder: BackupFolder, manifest: Manifest, tell: Tell) -> None:
-    """Read all of a backup; BackupError for what is missing or damaged."""
+    """Read a whole backup. Raises BackupError if something is missing or damaged."""
     if manifest.tree is not None:
         unpack_tree(folder.pool.bytes_of(manifest.tree))
     for broker in manifest.brokers:
@@ -59,8 +59,9 @@ def restore(
     *,
     zookeeper: str | None = None,
 ) -> None:
-    """Write a backup to ``target``, which must not be there, or be empty. BackupError; then nothing
-    is there. ``zookeeper``: where ``put_tree`` puts a cluster's nodes, for the brokers' settings.
+    """Write a backup to ``target``, which must not exist, or be empty. Raises BackupError; then
+    nothing was restored. ``zookeeper``: where ``put_tree`` creates a cluster's nodes, for the
+    brokers' settings.
     """
     target = target.absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -78,7 +79,7 @@ def restore(
                 unfinished.rename(target)
             except OSError as error:
                 raise BackupError(
-                    f"{target} can't be replaced by what was restored: {error.strerror}. Name a "
+                    f"{target} can't be replaced by the restored folder: {error.strerror}. Use a "
                     "new folder below it"
                 ) from error
             sync_folder(target.parent)
@@ -112,7 +113,7 @@ class _Restore:
                 self.places = {"zookeeper.connect": zookeeper}
 
     def run(self) -> None:
-        """All of it, on the disk when this returns."""
+        """Write everything; it is durable on return."""
         for broker in self.manifest.brokers:
             self._make_broker(broker.node_id, broker.files)
         for partition in self.manifest.partitions:
@@ -143,7 +144,7 @@ class _Restore:
                 _write(data / name, [content])
 
     def _write_log(self, partition: PartitionBackup) -> None:
-        """To all its replicas at once: they are the same, byte for byte."""
+        """Write to all replicas at once: they are equal, byte for byte."""
         name = directory_name(partition.key)
         nodes = partition.replicas if self.is_cluster else (partition.source,)
         known = {broker.node_id for broker in self.manifest.brokers}
@@ -169,7 +170,7 @@ class _Restore:
 
 
 def _check_order(partition: PartitionBackup) -> None:
-    """Each segment ends before the next one begins."""
+    """Each segment must end before the next one begins."""
     expected = 0
     for segment in partition.segments:
         if segment.base_offset < expected or segment.next_offset < segment.base_offset:
@@ -183,9 +184,7 @@ def _check_order(partition: PartitionBackup) -> None:
 def _checked(
     pool: ObjectPool, partition: PartitionBackup, segment: SegmentBackup
 ) -> Iterator[bytes]:
-    """A segment's content. BackupError for a wrong part, a wrong batch, or one that is not in
-    order.
-    """
+    """A segment's content. Raises BackupError for a wrong part, or a wrong or misplaced batch."""
     expected, left = segment.base_offset, b""
     for part in segment.parts:
         for piece in pool.read(part):
@@ -202,7 +201,7 @@ def _checked(
                     done = view.position + view.size_bytes
             except InvalidBatchError as error:
                 raise BackupError(
-                    f"{partition.key} has a damaged batch behind offset {expected - 1}: {error}. "
+                    f"{partition.key} has a damaged batch after offset {expected - 1}: {error}. "
                     "This backup can't be used: take another one"
                 ) from error
             left = data[done:]
@@ -219,7 +218,7 @@ def _write(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _write_all(paths: Sequence[Path], pieces: Iterable[bytes]) -> None:
-    """Write the same to new files, on the disk when this returns."""
+    """Write the same to new files; it is durable on return."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with ExitStack() as stack:
         files: list[BinaryIO] = [

@@ -1,5 +1,5 @@
-"""Copies segments into the pool: only what the backup before does not have, and only whole batches
-below a cut.
+"""Copies segments to the pool: only data that the previous backup does not have, and only whole
+batches below a cut.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TAIL_BYTES = 4096
 
 
 class KnownSegments:
-    """What the pool has of files, by the backup before and by this one."""
+    """What the pool has of files, from the previous backup and from this one."""
 
     def __init__(self, pool: ObjectPool, before: Manifest | None) -> None:
         self._pool = pool
         self._by_file: dict[Identity, SegmentBackup] = {}
         self._checked: set[Identity] = set()
-        """Files that were looked at: they still are what was copied."""
+        """Files that were checked: they still equal their copies."""
         for partition in before.partitions if before is not None else ():
             for segment in partition.segments:
                 origin = segment.origin
@@ -33,12 +33,12 @@ class KnownSegments:
                 self._by_file[identity] = segment
 
     def has_all(self, identity: Identity, size_bytes: int) -> bool:
-        """Whether all of a file is in the pool, and was looked at."""
+        """Whether the pool has the whole file, and the file was checked."""
         known = self._by_file.get(identity)
         return known is not None and identity in self._checked and known.bytes == size_bytes
 
     def of(self, segment: OpenSegment) -> SegmentBackup | None:
-        """What the pool has of a file; None where that is nothing, or was another file's."""
+        """What the pool has of a file; None if it has nothing, or the file is another one."""
         known = self._by_file.get(segment.identity)
         if known is None or segment.identity in self._checked:
             return known
@@ -55,7 +55,7 @@ class KnownSegments:
         return known
 
     def note(self, identity: Identity, segment: SegmentBackup) -> None:
-        """It was copied."""
+        """The file was copied."""
         self._by_file[identity] = segment
         self._checked.add(identity)
 
@@ -67,8 +67,8 @@ def copy_sealed(
     pool: ObjectPool,
     tell: Callable[[int], None],
 ) -> None:
-    """Copy the segments that end at ``upto`` or before and are not written to, ahead of the moment
-    that the backup shows.
+    """Copy the segments that end at ``upto`` or before and are not active, ahead of the moment of
+    the backup.
     """
     for segment, following in pairwise(captured.segments):
         if following.base_offset > upto:
@@ -76,7 +76,7 @@ def copy_sealed(
         try:
             _copy(segment, known, pool, upto, tell)
         except GoneError:
-            continue  # the capture that counts finds the log without it
+            continue  # the final capture finds the log without it
 
 
 def copy_partition(
@@ -86,8 +86,8 @@ def copy_partition(
     pool: ObjectPool,
     tell: Callable[[int], None],
 ) -> tuple[int, tuple[SegmentBackup, ...]]:
-    """Copy what is below ``end``; where the log begins, and its segments. GoneError where even the
-    last segment is gone.
+    """Copy the data below ``end``; returns the start of the log, and its segments. Raises GoneError
+    if even the last segment was deleted.
     """
     start = captured.start
     done: list[SegmentBackup] = []
@@ -99,7 +99,7 @@ def copy_partition(
         except GoneError:
             if segment is captured.segments[-1]:
                 raise
-            done.clear()  # retention removes from the beginning
+            done.clear()  # retention deletes from the beginning
             continue
         if len(done) == 1:
             start = max(start, segment.base_offset)

@@ -1,4 +1,4 @@
-"""A broker's settings file, with the paths of the folder that it is restored to."""
+"""A broker's settings file, with the paths of the folder to which it is restored."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PLACES = {"log.dirs", "log.dir", "kstore.coordination.dir", "zookeeper.connect"}
 
 
 def restored_settings(content: bytes, places: Mapping[str, str]) -> bytes:
-    """The file, with these values of the settings in PLACES and no others of them. Its other lines
-    stay as they are.
+    """The file with these values of the settings in PLACES, instead of its own. Other lines do not
+    change.
     """
     lines = [line for line in _logical_lines(content.decode()) if _key(line) not in PLACES]
     lines += [f"{name}={_escaped(value)}\n" for name, value in places.items()]
@@ -19,7 +19,7 @@ def restored_settings(content: bytes, places: Mapping[str, str]) -> bytes:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines, with those that continue behind a backslash at their end."""
+    """Lines, joined with their continuations after a backslash."""
     found: list[str] = []
     goes_on = False
     for line in text.splitlines(keepends=True):

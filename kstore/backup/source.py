@@ -1,5 +1,5 @@
-"""What a backup is made of: the brokers' log dirs on this machine, their coordination store, and
-the partitions that it knows.
+"""The source of a backup: the brokers' log dirs on this machine, their coordination store, and its
+partitions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Source:
 
 
 class Placed(NamedTuple):
-    """A partition, the brokers that have it, and those of them that are in sync."""
+    """A partition, the brokers that have it, and those that are in sync."""
 
     topic_id: str | None
     replicas: tuple[int, ...]
@@ -73,13 +73,13 @@ def layout_of(source: Source, tree: Mapping[str, bytes] | None) -> dict[TopicPar
                     found[key] = Placed(topic_id, tuple(replicas), isr)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BackupError(
-                f"the node {path} of the coordination store can't be understood: {error!r}"
+                f"the node {path} of the coordination store is malformed: {error!r}"
             ) from error
     return found
 
 
 def cluster_id_of(tree: Mapping[str, bytes] | None) -> str | None:
-    """The cluster's id, as its store has it: what the cluster needs may be behind it."""
+    """The cluster's id from its store. The cluster's requirements may follow it after a space."""
     data = None if tree is None else tree.get(TREE_KEY)
     return None if data is None else str(json.loads(data)["id"]).partition(" ")[0]
 

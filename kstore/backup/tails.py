@@ -1,4 +1,4 @@
-"""What the rules of cut.py are asked about, read from the captured files: the ends of logs, and the
+"""Reads the facts for the rules of cut.py from the captured files: the ends of logs, and the
 transactions' states.
 """
 
@@ -35,7 +35,7 @@ PREFIX_BYTES = 2
 def tail_of(
     captured: Captured, low: tuple[int, int], *, with_commits: bool = False
 ) -> Iterator[TailBatch]:
-    """The batches behind ``low``, a segment's base offset and a position in it."""
+    """The batches after ``low``, a segment's base offset and a position in it."""
     base_offset, position = low
     for segment in captured.segments:
         if segment.base_offset < base_offset:
@@ -72,7 +72,7 @@ def commits_of(view: BatchView) -> Iterator[tuple[TopicPartition, int]]:
 
 
 def read_transactions(captured: Captured, end: int, transactions: Transactions) -> None:
-    """Take in a partition of __transaction_state, up to ``end``."""
+    """Apply a partition of __transaction_state, up to ``end``."""
     for segment in captured.segments:
         for _, views in segment.pieces():
             for view in views:

@@ -1,4 +1,4 @@
-"""The nodes of the coordination store as a backup keeps them: a line of JSON each."""
+"""The nodes of the coordination store in the format of a backup: a line of JSON each."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ OF_TOPICS = ("/brokers/topics/", "/config/topics/")
 
 
 def pack_tree(nodes: Mapping[str, bytes]) -> bytes:
-    """Path and data, by path."""
+    """Parse path and data, by path."""
     rows = ([path, base64.b64encode(data).decode()] for path, data in sorted(nodes.items()))
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def unpack_tree(data: bytes) -> dict[str, bytes]:
-    """What ``pack_tree`` has packed."""
+    """The inverse of ``pack_tree``."""
     return {path: base64.b64decode(text) for path, text in map(json.loads, data.splitlines())}
 
 
 def without_topics(nodes: Mapping[str, bytes], topics: Collection[str]) -> dict[str, bytes]:
-    """The nodes but those of some topics."""
+    """The nodes without those of some topics."""
     return {path: data for path, data in nodes.items() if _topic_of(path) not in topics}
 
 

@@ -1,6 +1,6 @@
-"""The console as an ASGI application: its routes, and what holds for every request.
+"""The console as an ASGI application: its routes, and the rules for all requests.
 
-Each answer forbids frames and everything that does not come from the console itself. A request that
+Each response forbids frames and all content that does not come from the console. A request that
 changes something needs the session's token, and must not come from another site.
 """
 
@@ -57,7 +57,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 PROXY_HEADER = "x-kstore-proxy"
-"""With it a broker shows that a request comes from it."""
+"""The header with which a broker proves that it forwards a request."""
 STATUS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 403,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: 403,
@@ -70,7 +70,7 @@ STATUS = {
 
 
 class View(NamedTuple):
-    """A page: where it is, what answers, and whether it changes the cluster (then it is POST)."""
+    """A page: its path, its handler, and whether it changes the cluster (then it is POST)."""
 
     path: str
     answer: Callable[[Page], Awaitable[Response]]
@@ -134,7 +134,7 @@ def console_app(settings: ConsoleSettings) -> ASGIApp:
 
 
 class _Guard:
-    """Headers of every answer, and which requests are heard at all."""
+    """Adds headers to every response, and refuses some requests."""
 
     def __init__(self, inner: ASGIApp, settings: ConsoleSettings) -> None:
         self._inner = inner
@@ -160,9 +160,9 @@ class _Guard:
             await self._inner(scope, receive, send_with_headers)
 
     def _problem(self, method: str, headers: Headers) -> str:
-        """Why a request is refused: a page whose name was made to lead here, or another site's."""
+        """Why a request is refused: a host name that was pointed here, or another site's page."""
         if self._key and not hmac.compare_digest(headers.get(PROXY_HEADER, ""), self._key):
-            return "this is the broker's own way to the console; ask the broker"
+            return "only the broker may use this address; send the request to the broker"
         host = headers.get("host", "")
         if self._local_only and not _is_loopback(host):
             return "without a login, only requests to localhost are answered"
@@ -185,7 +185,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class _Console:
-    """Sessions, and how a view is called with one."""
+    """The sessions, and how a view is called with one."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._settings = settings
@@ -232,7 +232,7 @@ class _Console:
             raise PageError("this console is read-only", 403)
 
     async def not_there(self, request: Request, error: Exception) -> Response:
-        """404 and 405, as a page of their own."""
+        """404 and 405, as a page."""
         status = error.status_code if isinstance(error, HTTPException) else 500
         session = self._session(request)
         if session is None:
@@ -293,11 +293,11 @@ def _to_login(request: Request) -> Response:
 
 
 def _safe_next(text: str) -> str:
-    """A page of this console; anything else is its first page."""
+    """A path of this console; anything else becomes the first page."""
     is_own = text.startswith("/ui/") and "\\" not in text and not text.startswith("//")
     return text if is_own else "/"
 
 
 def _cookie(request: Request) -> str:
-    """The cookie's name. Browsers share cookies between ports, so the port is in it."""
+    """The cookie's name. Browsers share cookies between ports, so the name has the port."""
     return f"kstore_console_{request.url.port or 'web'}"

@@ -24,7 +24,9 @@ EXTRA = "the console needs libraries, and {} can't be imported: pip install 'kst
 def console(
     listen: Annotated[
         str,
-        typer.Option(metavar="URL", help="Where: http://HOST:PORT; port 0 takes a free one."),
+        typer.Option(
+            metavar="URL", help="The address: http://HOST:PORT; port 0 means a free port."
+        ),
     ] = "http://127.0.0.1:8080",
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Show everything and change nothing.")
@@ -50,8 +52,8 @@ def console(
     host, bound = _bound(listen)
     if settings.login is Login.NONE and not _is_loopback(host):
         raise typer.BadParameter(
-            f"{listen} can be reached by others: set {TOKEN}, use a SASL listener of the cluster, "
-            "or listen on 127.0.0.1"
+            f"{listen} can be reached by other machines: set {TOKEN}, use a SASL listener of the "
+            "cluster, or listen on 127.0.0.1"
         )
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}/"

@@ -1,7 +1,7 @@
-"""The console as a process: listens on an address, or on a socket file for the broker beside it.
+"""The console as a process: listens on an address, or on a socket file for its broker.
 
-`python -m kstore.console.run` is what a broker starts. It reads its settings as one line of JSON on
-standard input, so that no secret is among its arguments, and ends when standard input does.
+A broker starts `python -m kstore.console.run`. It reads its settings as one line of JSON from
+standard input, so that no secret is in its arguments, and stops when standard input closes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def _watch(
 
 
 def child() -> None:
-    """What a broker starts: settings in, "ready" out."""
+    """The entry point for brokers: reads settings, prints "ready"."""
     given: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s console: %(message)s")
     client = dict(given["client"])

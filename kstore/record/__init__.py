@@ -1,6 +1,6 @@
-"""Record batches (magic 2) as Python sees them: build, check, decode lazily or to Arrow.
+"""Record batches (magic 2) in Python: build, verify, decode lazily or to Arrow.
 
-The work is in ``kstore._fast``; this package gives it names. It knows no files, no clock and no
+``kstore._fast`` implements it; this package has the names. It knows no files, no clock and no
 network.
 
 May import: kstore._fast.record, kstore.types.
@@ -59,7 +59,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's module when the name is asked for."""
+    """Import the module of a name when the name is used."""
     for module, names in _LATER.items():
         if name in names:
             found = getattr(import_module(module), name)

@@ -1,5 +1,6 @@
-"""Record batches as a ``pyarrow.RecordBatch``. pyarrow is imported at the first call, never with
-the package."""
+"""Record batches as a ``pyarrow.RecordBatch``. pyarrow is imported by the first call, not with the
+package.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ __all__ = [
 
 
 def need_pyarrow() -> Any:
-    """The module pyarrow; ImportError with the extra to install where it is not there."""
+    """The module pyarrow. Raises ImportError with the extra to install if it is missing."""
     try:
         import pyarrow
     except ImportError as error:
@@ -41,9 +42,8 @@ def to_arrow(
     """The records of ``buffer`` as a ``pyarrow.RecordBatch``; the options are those of ``decode``.
 
     Columns: offset int64, timestamp int64 (ms, -1 for none), key binary, value binary, headers
-    list<struct<key: string, value: binary>>. Raises InvalidBatchError, and OverflowError past 2 GiB
-    of
-    keys or values.
+    list<struct<key: string, value: binary>>. Raises InvalidBatchError, and OverflowError above 2
+    GiB of keys or values.
     """
     pa = need_pyarrow()
 
@@ -53,7 +53,7 @@ def to_arrow(
 
 
 def column_arrays(columns: Columns, *, headers: bool = True) -> dict[str, Any]:
-    """Columns as Arrow arrays by name, as in `to_arrow`, which hold the columns' memory."""
+    """Columns as Arrow arrays by name, as in `to_arrow`, which keep the columns' memory alive."""
     pa = need_pyarrow()
 
     arrays = {
@@ -70,14 +70,14 @@ def column_arrays(columns: Columns, *, headers: bool = True) -> dict[str, Any]:
 
 
 def fixed_array(arrow_type: Any, count: int, memory: ColumnMemory) -> Any:
-    """Values of one size, as an array that holds their memory."""
+    """Fixed-size values, as an array that keeps their memory alive."""
     pa = need_pyarrow()
 
     return pa.Array.from_buffers(arrow_type, count, [None, pa.py_buffer(memory)])
 
 
 def binary_array(arrow_type: Any, column: BinaryColumn) -> Any:
-    """Values of any size, or null, as an array that holds their memory."""
+    """Variable-size values, or null, as an array that keeps their memory alive."""
     pa = need_pyarrow()
 
     validity = None if column.validity is None else pa.py_buffer(column.validity)
@@ -94,8 +94,9 @@ def headers_array(
     arrow_type: Any = None,
     validity: Buffer | None = None,
 ) -> Any:
-    """Each record's headers, as `to_arrow` has them; ``validity`` is a bitmap of the records whose
-    list is not null."""
+    """Each record's headers, as in `to_arrow`; ``validity`` is a bitmap of the records whose list
+    is not null.
+    """
     pa = need_pyarrow()
 
     pairs = pa.StructArray.from_arrays(
@@ -108,8 +109,7 @@ def headers_array(
 
 
 def _header_keys(keys: BinaryColumn) -> Any:
-    """Header keys as text. A producer may have written bytes that are no UTF-8: those are
-    replaced."""
+    """Header keys as text. Invalid UTF-8 is replaced."""
     pa = need_pyarrow()
 
     made = binary_array(pa.string(), keys)

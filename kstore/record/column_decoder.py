@@ -1,5 +1,5 @@
-"""Record batches as columns, piece by piece: what the readers of segments and of Fetch answers hand
-on. It makes no Arrow objects; a subclass says what becomes of each piece.
+"""Record batches as columns, piece by piece, for the readers of segments and of Fetch responses. It
+creates no Arrow objects; a subclass converts each piece.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ __all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "NO_END", "ColumnDecoder"]
 
 MAX_BATCH_ROWS = 32768
 MAX_BATCH_BYTES = 4 << 20
-"""Keys and values in one piece, in bytes. Spark takes records of 1 KB with a tenth less CPU in
-pieces of 4 MB than in pieces of 1 MB, and no less in larger ones."""
+"""The size of keys and values in one piece, in bytes. Spark reads records of 1 KB with a tenth less
+CPU in pieces of 4 MB than in pieces of 1 MB, and no less in larger ones.
+"""
 NO_END = 0x7FFFFFFFFFFFFFFF
 
 
 class ColumnDecoder:
     """Decodes one partition's record batches: the columns whose flags ``wanted`` is the sum of,
-    and, with ``times``, only the records from the first to before the second of these milliseconds.
+    and, with ``times``, only the records from the first to below the second of these milliseconds.
 
-    ``verify`` checks each batch's checksum, which brokers and segments have checked before.
+    ``verify`` verifies each batch's checksum, which brokers and segments have already verified.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class ColumnDecoder:
         end: int = NO_END,
         aborted: Iterable[tuple[int, int]] | None = None,
     ) -> Iterator[Any]:
-        """The records at offsets ``start`` to before ``end``, in pieces that are not empty.
+        """The records at offsets ``start`` to below ``end``, in pieces that are not empty.
 
-        ``aborted`` are (producer id, first offset) as in a Fetch answer, for read_committed.
-        Raises InvalidBatchError, and OverflowError for a timestamp that microseconds can't hold.
+        ``aborted`` are (producer id, first offset) as in a Fetch response, for read_committed.
+        Raises InvalidBatchError, and OverflowError for a timestamp that is too large in
+        microseconds.
         """
         yield from self.drained(self.reader(buffer, start, end, aborted))
 
@@ -66,8 +68,8 @@ class ColumnDecoder:
         *,
         after: ColumnReader | None = None,
     ) -> ColumnReader:
-        """A reader of ``buffer``, for `drained`; ``after`` is the one of the bytes before, which
-        has been drained and knows of ``aborted``.
+        """A reader of ``buffer``, for `drained`; ``after`` is the reader of the preceding bytes,
+        which has been drained and knows ``aborted``.
         """
         return ColumnReader(
             buffer,
@@ -81,10 +83,10 @@ class ColumnDecoder:
         )
 
     def drained(self, reader: ColumnReader) -> Iterator[Any]:
-        """What a reader has left, as `batches` gives it."""
+        """The rest of a reader, in the form of `batches`."""
         while found := reader.read(self._max_rows, self._max_bytes):
             yield self.made(found)
 
     def made(self, found: Columns) -> Any:
-        """What a piece becomes."""
+        """Convert a piece."""
         return found

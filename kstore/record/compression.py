@@ -27,7 +27,8 @@ COMPRESSIONS: tuple[Compression, ...] = (
     Compression(4, "zstd", 1, 22, 3),
 )
 """By number; levels and names are those of Kafka's ``compression.*`` settings (KIP-780,
-KIP-390)."""
+KIP-390).
+"""
 
 _BY_NAME = {row.name: row for row in COMPRESSIONS} | {"uncompressed": COMPRESSIONS[0]}
 

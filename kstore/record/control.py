@@ -1,5 +1,5 @@
-"""Control records: the markers that end a transaction. Their keys and values are fixed-width, not
-schema-coded.
+"""Control records: the markers that end a transaction. Their keys and values have fixed formats,
+without a schema.
 
 Source: Kafka's protocol guide, "Control Batches" and ``EndTxnMarker``.
 """
@@ -23,14 +23,14 @@ _CURRENT_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """The type in a control record's key. Readers skip types that they do not know."""
+    """The type in a control record's key. Readers skip unknown types."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a transaction marker says: how the transaction ended and which coordinator ended it."""
+    """The content of a transaction marker: commit or abort, and the coordinator's epoch."""
 
     type: ControlType
     coordinator_epoch: int

@@ -1,4 +1,4 @@
-"""A record batch under another producer's name: who signs it, and where it goes."""
+"""A record batch with another producer's identity: producer id, epoch, sequence and base offset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""kstore in tests: brokers in processes of their own, faults in them, and fixtures for pytest.
+"""kstore in tests: brokers in separate processes, faults, and fixtures for pytest.
 
-`kstore.testing.plugin` is pytest's; Broker, Cluster and Faults work without it too. Nothing is
-imported before it is asked for.
+`kstore.testing.plugin` is the pytest plugin; Broker, Cluster and Faults also work without it.
+Modules are imported on first use.
 
 May import: kstore.broker_process, kstore.clients, kstore.errors.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class when it is asked for."""
+    """Import a class on first use."""
     if name in {"Broker", "BrokerError", "Cluster"}:
         from kstore.testing import brokers
 

@@ -1,7 +1,7 @@
-"""Brokers for tests, in processes of their own: alone, or as a cluster in one folder.
+"""Brokers for tests, in separate processes: a single broker, or a cluster in one folder.
 
-A broker ends when the process that started it ends, for whatever reason: the broker reads a pipe
-whose other end closes then. Its data is for tests, and is not shut down cleanly.
+A broker exits when the process that started it exits for any reason, because it reads a pipe whose
+other end then closes. It does not shut down cleanly, because its data is only for tests.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["RUNNING", "Broker", "BrokerError", "Cluster", "Server"]
 
 START_TIMEOUT_S = 60.0
 RUNNING: dict[int, Broker] = {}
-"""By process id: every broker that this process has started and not ended."""
+"""By process id: every running broker that this process has started."""
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""Kafka's defaults make tests wait, or make 100 logs that nobody needs."""
+"""With Kafka's defaults, tests would wait, or create 100 logs that they do not need."""
 OWN = {
     "kstore.http.listener": "http://127.0.0.1:0",
     "kstore.fault.injection.enable": "true",
@@ -48,7 +48,7 @@ class BrokerError(RuntimeError):
 
 
 class Server:
-    """What a test may want to know about a broker or a cluster."""
+    """What a test may need to know about a broker or a cluster."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -62,15 +62,15 @@ class Server:
 
     @property
     def members(self) -> Sequence[Broker]:
-        """Its brokers; a broker is its own only member."""
+        """Its brokers; a single broker contains itself."""
         raise NotImplementedError("a broker or a cluster says it")
 
     def stop(self) -> None:
-        """End every process, without a clean shutdown."""
+        """Kill every process, without a clean shutdown."""
         raise NotImplementedError("a broker or a cluster does it")
 
     def start(self) -> Self:
-        """Start what does not run, and wait until it answers clients."""
+        """Start the brokers that are not running, and wait until they answer clients."""
         raise NotImplementedError("a broker or a cluster does it")
 
     def __enter__(self) -> Self:
@@ -98,7 +98,7 @@ class Broker(Server):
     ) -> None:
         self.folder = Path(folder)
         self.log_path = self.folder / "log"
-        """What the broker writes."""
+        """The broker's log."""
         base = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(self.folder / "data"),
@@ -109,7 +109,7 @@ class Broker(Server):
         """host:port; the same after a restart."""
         self.http_url = ""
         self.ready_ms = 0
-        """From its process's beginning to its first answer, as it tells."""
+        """The time from the start of its process to its ready line."""
         self._process: BrokerProcess | None = None
 
     @property
@@ -182,7 +182,7 @@ class Broker(Server):
         self.address, self.ready_ms, self.http_url = process.ready
 
     def stop(self) -> None:
-        """End its process at once, as kill -9 does; its data stays in the folder."""
+        """Kill its process, as kill -9 does; its data stays in the folder."""
         self._end(signal.SIGKILL)
 
     kill = stop
@@ -204,7 +204,7 @@ class Broker(Server):
         return self.log_path.stat().st_size if self.log_path.exists() else 0
 
     def output(self, start: int = 0) -> str:
-        """The end of its output, beginning at an offset of its log file."""
+        """The end of its output, from an offset of its log file on."""
         return end_of_file(self.log_path, start)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -260,8 +260,8 @@ class Cluster(Server):
         return list(self.brokers.values())
 
     def start(self) -> Self:
-        """Start all brokers that do not run, at the same time. Raises BrokerError, and then leaves
-        none running.
+        """Start all brokers that are not running, at the same time. If it raises BrokerError, none
+        is running.
         """
         waiting = [broker for broker in self.brokers.values() if broker.pid is None]
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -276,7 +276,7 @@ class Cluster(Server):
         return self
 
     def stop(self) -> None:
-        """End all brokers at once."""
+        """Kill all brokers at once."""
         for broker in self.brokers.values():
             broker.stop()
 
@@ -288,5 +288,5 @@ class Cluster(Server):
 
 
 def _text(value: Any) -> str:
-    """A setting as it stands in a file."""
+    """A setting in the format of a file."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -21,7 +21,7 @@ PAUSE_S = 0.01
 
 
 class Fault:
-    """One fault, on one broker or several."""
+    """A fault, on one broker or several."""
 
     def __init__(self, faults: Faults, numbers: Mapping[int, int]) -> None:
         self._faults = faults
@@ -30,7 +30,7 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """How many requests it has matched, on all brokers that run."""
+        """The number of requests that it has matched, on all running brokers."""
         counts = self._faults.counts()
         now = sum(counts.get((node, number), 0) for node, number in self._numbers.items())
         return self._struck + now
@@ -40,7 +40,7 @@ class Fault:
         deadline = time.monotonic() + timeout_s
         while (struck := self.struck) < count:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the fault has struck {struck} requests, not {count}")
+                raise TimeoutError(f"the fault has matched {struck} requests, not {count}")
             time.sleep(PAUSE_S)
 
     def remove(self) -> None:
@@ -106,9 +106,7 @@ class Faults:
         return Fault(self, numbers)
 
     def counts(self) -> dict[tuple[int, int], int]:
-        """(node id, fault's number) to how many requests it has matched, for all faults that
-        act.
-        """
+        """(node id, fault's number) to the number of matched requests, for all active faults."""
         return {
             (node, row["id"]): row["struck"]
             for node, url in self._urls().items()
@@ -116,7 +114,9 @@ class Faults:
         }
 
     def remove(self, node: int, number: int) -> int:
-        """End one fault; return how many requests it matched, 0 if it or its broker is gone."""
+        """End one fault; returns the number of requests that it matched, 0 if it or its broker no
+        longer exists.
+        """
         url = self._urls().get(node)
         if url is None or (node, number) not in self.counts():
             return 0
@@ -130,7 +130,7 @@ class Faults:
 
 
 def _call(url: str, method: str, path: str, row: Mapping[str, Any] | None = None) -> Any:
-    """The answer's JSON; ValueError with the broker's sentence for a refusal."""
+    """The response's JSON. Raises ValueError with the broker's message if it was refused."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
     try:

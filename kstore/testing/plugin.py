@@ -1,6 +1,6 @@
-"""pytest's plugin of kstore: a broker or a cluster for a session, a topic for a test, and faults.
+"""kstore's pytest plugin: a broker or a cluster for a session, a topic for a test, and faults.
 
-pytest loads this in every run, so it imports next to nothing: a fixture imports what it needs.
+pytest loads this in every run, so it imports almost nothing: fixtures import what they need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Broker settings from the ini file and the command line."""
     words = "a broker setting KEY=VALUE for the fixtures kstore_broker and kstore_cluster"
     parser.addini("kstore_settings", f"{words}; one a line", type="linelist", default=[])
-    parser.addini("kstore_cluster_size", "how many brokers kstore_cluster has", default="3")
+    parser.addini("kstore_cluster_size", "the number of brokers of kstore_cluster", default="3")
     group = parser.getgroup("kstore")
     group.addoption(
         "--kstore-setting", action="append", default=[], metavar="KEY=VALUE", help=words
@@ -139,7 +139,7 @@ def kstore_make_topic(
     yield make
     Faults(lambda: kstore_server.http_urls).clear()
     for name in made:
-        with suppress(KafkaError, OSError):  # the test has deleted it, or has left no broker
+        with suppress(KafkaError, OSError):  # the test has deleted it, or no broker is running
             kstore_admin.delete_topics([name])
 
 
@@ -198,7 +198,7 @@ def kstore_consumer(kstore_server: Server, kstore_topic: str) -> Iterator[Consum
 
 
 def _settings(config: pytest.Config, given: dict[str, Any]) -> dict[str, Any]:
-    """All settings that were given; pytest.UsageError for one that is not KEY=VALUE."""
+    """All settings that were given. Raises pytest.UsageError for one that is not KEY=VALUE."""
     found = dict(given)
     for item in (*config.getini("kstore_settings"), *config.getoption("--kstore-setting")):
         key, equals, value = item.partition("=")

@@ -3,8 +3,8 @@ the pyspark that is installed. For tests, and to try a job beyond local mode:
 
     python -m kstore.testing.spark_cluster --workers 2
 
-prints the URL for `spark.master` and runs until it is interrupted. It sets nothing up for
-applications: those say themselves where Python and their modules are (spark.executorEnv.*).
+prints the URL for `spark.master` and runs until it is interrupted. Applications must set the paths
+of Python and their modules (spark.executorEnv.*).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ HOST = "127.0.0.1"
 
 
 class SparkClusterError(RuntimeError):
-    """A process of the cluster did not start; the message ends with what it wrote."""
+    """A process of the cluster did not start; the message ends with its output."""
 
 
 class SparkCluster:
-    """A master and ``workers`` workers of one core each, which keep their files below ``folder``;
-    ``memory`` is a worker's, for executors.
+    """A master and ``workers`` workers of one core each, with files below ``folder``; ``memory`` is
+    a worker's memory for executors.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SparkCluster:
         return self
 
     def stop(self) -> None:
-        """End all processes, and with them what runs on the cluster."""
+        """Stop all processes, and with them the applications on the cluster."""
         while self._processes:
             process = self._processes.pop()
             process.terminate()
@@ -88,7 +88,7 @@ class SparkCluster:
                 process.wait()
 
     def _spawn(self, name: str, what: str, arguments: list[str], says: re.Pattern[str]) -> str:
-        """Start a process; what it says, once it says it."""
+        """Start a process; returns what it prints, as soon as it prints it."""
         log = self.folder / f"{name}.log"
         home = _spark_home()
         command = [
@@ -116,7 +116,7 @@ class SparkCluster:
 
 
 def _spark_home() -> Path:
-    """Where pyspark has its jars; importing it would take a second."""
+    """The folder of pyspark's jars; importing pyspark would take a second."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise SparkClusterError("pyspark is not installed: pip install 'kstore[spark]'")

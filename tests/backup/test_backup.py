@@ -120,9 +120,9 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, folder: BackupFol
     backup(folder, tmp_path / "data")
     with pytest.raises(BackupError, match="is not empty: restore to a new folder"):
         put_back(folder, tmp_path / "data")
-    with pytest.raises(BackupError, match="is not empty, and holds no backups"):
+    with pytest.raises(BackupError, match="is not empty, and has no backups"):
         backup(BackupFolder(tmp_path), tmp_path / "data")
-    with pytest.raises(BackupError, match="holds no backups: make one"):
+    with pytest.raises(BackupError, match="has no backups: create one"):
         BackupFolder(tmp_path).names()
 
 
@@ -195,7 +195,7 @@ def test_a_full_disk_is_told(
 
     monkeypatch.setattr(os, "fsync", full)
     if word == "backup":
-        with pytest.raises(BackupError, match="earlier backups are whole"):
+        with pytest.raises(BackupError, match="earlier backups are intact"):
             backup(folder, tmp_path / "data")
     else:
         with pytest.raises(BackupError, match="nothing was restored"):

@@ -33,7 +33,7 @@ def test_it_serves_pages_until_it_is_interrupted(broker: Broker) -> None:
 def test_without_a_login_it_listens_on_this_machine_alone() -> None:
     environment = {k: v for k, v in os.environ.items() if k != "KSTORE_CONSOLE_TOKEN"}
     for url, words in (
-        ("http://0.0.0.0:0", "can be reached by others"),
+        ("http://0.0.0.0:0", "can be reached by other machines"),
         ("ftp://127.0.0.1:0", "is not http://HOST:PORT"),
     ):
         done = subprocess.run(

@@ -217,7 +217,7 @@ def test_what_cannot_be_used_is_told(party: Party, changes: dict[str, Any], word
 def test_text_without_its_certificate_and_files_that_are_none_are_told(party: Party) -> None:
     with pytest.raises(ConfigError, match=r"ssl\.keystore\.certificate\.chain"):
         server_context(settings({"ssl.keystore.key": party.key_text}))
-    for data, words in ((b"\xfe\xed\xfe\xed..", "Java's old JKS format"), (b"junk", "not a PKCS12")):
+    for data, words in ((b"\xfe\xed\xfe\xed..", "old JKS format"), (b"junk", "not a PKCS12")):
         path = party.write("store", data)
         with pytest.raises(ConfigError, match=words):
             server_context(settings({"ssl.keystore.location": path}))

@@ -109,7 +109,7 @@ def test_wait(kstore_broker, kstore_topic, kstore_faults):
     producer = Producer({"bootstrap.servers": str(kstore_broker)})
     producer.list_topics(timeout=60)
     fault.wait()
-    with pytest.raises(TimeoutError, match="has struck"):
+    with pytest.raises(TimeoutError, match="has matched"):
         fault.wait(10**6, timeout_s=0)
     fault.remove()
     fault.remove()

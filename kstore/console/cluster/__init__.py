@@ -1,5 +1,5 @@
-"""What the console knows of a cluster: connections per session, samples over time, records, plans
-for the reset of offsets. It renders nothing and knows no HTTP.
+"""The console's data of a cluster: connections per session, samples over time, records, plans to
+reset offsets. It renders nothing and knows no HTTP.
 
 May import: kstore.cli.records, kstore.clients, kstore.errors, kstore.protocol.logs, kstore.types.
 """

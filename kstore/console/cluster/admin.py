@@ -1,4 +1,4 @@
-"""ConsoleAdmin: AIOAdminClient, with the requests about leader epochs that the history needs."""
+"""ConsoleAdmin: AIOAdminClient, with requests about leader epochs for the history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KIP_253 = "kstore.kip253"
 
 
 class EpochEnd(NamedTuple):
-    """The largest leader epoch up to the one asked for, and where it ends; -1: none."""
+    """The largest leader epoch that is not above the requested one, and its end; -1: none."""
 
     leader_epoch: int
     end_offset: int
@@ -39,7 +39,7 @@ class ConsoleAdmin(AIOAdminClient):
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], *, raise_errors: bool = True
     ) -> Results[TopicPartition, EpochEnd]:
-        """Where leader epochs end: partition -> epoch."""
+        """The ends of leader epochs: partition -> epoch."""
 
         async def ask(
             node_id: int, wanted: list[TopicPartition]
@@ -73,8 +73,8 @@ class ConsoleAdmin(AIOAdminClient):
     async def prior_partitions(
         self, topic: str, partitions: list[int]
     ) -> Results[TopicPartition, dict[int, int]]:
-        """The partitions that were there when each of these was added to its topic, with their last
-        leader epochs then (KIP-253). Nothing where the broker does not keep it.
+        """The prior partitions of each of these when it was added to its topic, with their last
+        leader epochs (KIP-253). Empty if the broker does not have them.
         """
 
         async def ask(

@@ -1,4 +1,6 @@
-"""Records of a topic for the browser: a page from anywhere, filtered, and what comes after it."""
+"""Records of a topic for the browser: a filtered page from any position, and new records as they
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ CONSUMER = {
 }
 
 Position = dict[int, int]
-"""Partition to the next offset to be read."""
+"""Partition to the offset to read next."""
 
 
 class Shown(NamedTuple):
-    """A record as text. An error says why a field is shown in hexadecimal digits after all."""
+    """A record as text. An error says why a field is shown in hexadecimal."""
 
     topic: str
     partition: int
@@ -49,8 +51,8 @@ class Shown(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A page of records, where the next one begins, how many were looked at, and whether the end
-    was reached.
+    """A page of records, the position of the next one, the number of checked records, and whether
+    the end was reached.
     """
 
     rows: list[Shown]
@@ -60,12 +62,12 @@ class Found(NamedTuple):
 
 
 class Coding:
-    """How keys and values are read: a format of FORMATS each; auto: text where it is UTF-8."""
+    """How keys and values are decoded: a format of FORMATS each; auto: text if it is UTF-8."""
 
     def __init__(self, key: str, value: str, registry: str | None) -> None:
         self._key, self._value = _coder(key, "key", registry), _coder(value, "value", registry)
         self.waits = FieldFormat.AVRO.value in {key, value}
-        """Whether decoding may wait for a registry, so that it belongs in a thread."""
+        """Whether decoding may wait for a registry, and must run in a thread."""
 
     def shown(self, record: ConsumerRecord) -> Shown:
         """The record as text."""
@@ -93,7 +95,7 @@ def _coder(form: str, field: str, registry: str | None) -> Coder | None:
 
 
 def _text(data: bytes | None, form: Coder | None) -> tuple[str | None, str, str]:
-    """Text, its format, and what is wrong with it."""
+    """Text, its format, and the error if there is one."""
     if data is None:
         return None, "null", ""
     if form is not None:
@@ -133,7 +135,7 @@ async def read(
     client: Mapping[str, Any], topic: str, position: Position, ends: Mapping[int, int],
     *, count: int, coding: Coding, wanted: Wanted, isolation: str = "read_uncommitted",
 ) -> Found:  # fmt: skip
-    """Up to ``count`` records that are wanted, from the position on and before the ends."""
+    """Up to ``count`` matching records, from the position on and before the ends."""
     at = {index: offset for index, offset in position.items() if offset < ends.get(index, 0)}
     done = {index: offset for index, offset in position.items() if index not in at}
     rows: list[Shown] = []
@@ -153,7 +155,7 @@ async def read(
                 if wanted(shown):
                     rows.append(shown)
             else:
-                for tp in consumer.assignment():  # behind markers and compacted records, too
+                for tp in consumer.assignment():  # also after markers and compacted records
                     reached = await consumer.position(tp)
                     if reached > at.get(tp.partition, reached) and len(rows) < count:
                         at[tp.partition] = reached
@@ -167,7 +169,7 @@ async def tail(
     client: Mapping[str, Any], topic: str, position: Position,
     *, seconds: float, coding: Coding, wanted: Wanted, isolation: str = "read_uncommitted",
 ) -> AsyncIterator[tuple[list[Shown], Position]]:  # fmt: skip
-    """New records as they come, with the position behind them; ends after so many seconds."""
+    """New records as they arrive, with the position after them; ends after so many seconds."""
     at = dict(position)
     until = time.monotonic() + seconds
     async with _consumer(client, topic, at, isolation) as consumer:

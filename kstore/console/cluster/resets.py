@@ -18,12 +18,12 @@ WAYS = {
     "shift": "by a number of records",
     "time": "to a moment",
 }
-"""The ways to say where a group continues; all but the first two need a number."""
+"""The ways to choose where a group continues; all except the first two need a number."""
 
 
 class Move(NamedTuple):
-    """A partition's committed offset (None: nothing), the new one, and the log's two ends; and the
-    partition epoch (KIP-232), which says of which topic of that name they are; -1: not known.
+    """A partition's committed offset (None: none), the new one, and the log's start and end; and
+    the partition epoch (KIP-232), which distinguishes topics of the same name; -1: unknown.
     """
 
     partition: TopicPartition
@@ -37,9 +37,10 @@ class Move(NamedTuple):
 async def plan(
     admin: ConsoleAdmin, group: str, topic: str, way: str, number: int | None
 ) -> list[Move]:
-    """What a reset would do: of one topic, or ("") of all that the group has committed offsets of.
+    """The plan of a reset: for one topic, or ("") for all topics with committed offsets of the
+    group.
 
-    The new offsets are within the log. ValueError for what is missing.
+    The new offsets are within the log. Raises ValueError for a missing argument.
     """
     if way not in WAYS:
         raise ValueError(f"{way!r} is not one of {', '.join(WAYS)}")
@@ -52,7 +53,7 @@ async def plan(
         (found,) = await admin.describe_topics([topic])
         partitions = [TopicPartition(topic, row.partition) for row in found.partitions]
     if not partitions:
-        raise ValueError(f"group {group!r} has committed no offsets: name a topic")
+        raise ValueError(f"group {group!r} has committed no offsets: choose a topic")
     lives: dict[TopicPartition, int] = {}
     starts = await _offsets(admin, partitions, "earliest", lives)
     ends = await _offsets(admin, partitions, "latest", lives)
@@ -88,7 +89,9 @@ def _refuse_other_lives(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     lives: Mapping[TopicPartition, int],
 ) -> None:
-    """ValueError for committed offsets that belong to another topic of the same name (KIP-232)."""
+    """Raise ValueError for committed offsets that belong to an earlier topic of the same name
+    (KIP-232).
+    """
     others = [
         f"{tp.topic}-{tp.partition}"
         for tp in partitions
@@ -96,13 +99,13 @@ def _refuse_other_lives(
     ]
     if others:
         raise ValueError(
-            f"The offsets committed for {', '.join(others)} belong to a topic of that name that "
-            "was deleted. Choose another way."
+            f"The offsets committed for {', '.join(others)} belong to an earlier topic of that "
+            "name. Choose another way."
         )
 
 
 def offset_of(offset: int, life: int) -> OffsetAndMetadata:
-    """What is committed for a move: refused if its topic was deleted since it was planned."""
+    """The offset to commit for a move: refused if its topic was deleted since it was planned."""
     return OffsetAndMetadata(offset, offset_epoch=encode_known(life, -1))
 
 
@@ -112,7 +115,7 @@ async def _offsets(
     spec: str | int,
     lives: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Offsets; ``lives`` keeps the oldest partition epochs."""
+    """Look up offsets; ``lives`` keeps the oldest partition epochs."""
     found = await admin.list_offsets(dict.fromkeys(partitions, spec))
     for tp, row in found.items():
         lives[tp] = min(lives.get(tp, row.partition_epoch), row.partition_epoch)

@@ -1,7 +1,7 @@
-"""Samples of a cluster over time: rates, sizes and lag for the plots, and what has changed.
+"""Samples of a cluster over time: rates, sizes and lag for the plots, and changes.
 
-One for each session, with its rights. It asks only while its user looks at pages, and slows down on
-a cluster that takes long to answer.
+There is one per session, with its permissions. It samples only while the user looks at pages, and
+slows down on a cluster that answers slowly.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["Event", "Sampler", "Seen", "Series", "changes"]
 
 INTERVAL_S = 5.0
 SHARE = 0.1
-"""Of the time, at most so much is spent on samples."""
+"""The maximum share of the time that samples take."""
 LOOKED_S = 120.0
-"""So long after the last page that was asked for, samples are still taken."""
+"""How long to take samples after the last page."""
 KEPT = 360
 MAX_TOPICS = 300
 MAX_PARTITIONS = 5000
@@ -38,7 +38,7 @@ Series = deque[tuple[float, float]]
 
 
 class Event(NamedTuple):
-    """A change that was seen between two samples."""
+    """A change between two samples."""
 
     time: float
     kind: str
@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Seen:
-    """What a sample saw."""
+    """The facts of a sample."""
 
     time: float
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Seen:
 
 
 class Sampler:
-    """Rates, sizes, lag and events, as far as the session's user may see them."""
+    """Rates, sizes, lag and events that the session's user may see."""
 
     def __init__(self, admin: ConsoleAdmin) -> None:
         self._admin = admin
@@ -70,13 +70,13 @@ class Sampler:
         self.began = time.time()
 
     def look(self) -> None:
-        """A page is asked for: continue, or begin."""
+        """A page was requested: start or continue."""
         self._looked = time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Take no more samples."""
+        """Stop taking samples."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -131,7 +131,7 @@ class Sampler:
                 del self._series[key]
 
     def _rates(self, seen: Seen, leaders: Mapping[TopicPartition, int]) -> None:
-        """Records a second, by the growth of the partitions' ends."""
+        """Records per second, from the growth of the partitions' ends."""
         last = self._last
         if last is None or seen.time <= last.time:
             return
@@ -146,11 +146,11 @@ class Sampler:
         self._add(seen.time, "broker-rate", by_broker)
 
     async def _sizes(self, now: float, leaders: Mapping[TopicPartition, int]) -> None:
-        """Bytes on disk: of topics by their leaders' replicas, of brokers by all of theirs."""
+        """Bytes on disk: of topics by their leaders' replicas, of brokers by all their replicas."""
         try:
             found = await self._admin.describe_log_dirs()
         except KafkaError:
-            return  # without the right to it there is no plot
+            return  # without permission there is no plot
         by_topic: dict[str, float] = {}
         by_broker: dict[str, float] = {}
         for broker, dirs in found.items():
@@ -171,7 +171,7 @@ class Sampler:
             try:
                 offsets = await self._admin.list_group_offsets(group.group_id, raise_errors=False)
             except KafkaError:
-                continue  # deleted meanwhile, or not this user's
+                continue  # deleted meanwhile, or not visible to this user
             known = [max(ends[tp] - row.offset, 0) for tp, row in offsets.items() if tp in ends]
             if known:
                 lags[group.group_id] = float(sum(known))
@@ -179,7 +179,7 @@ class Sampler:
 
 
 def changes(old: Seen, new: Seen) -> list[Event]:
-    """What happened between two samples."""
+    """The changes between two samples."""
     found: list[tuple[str, str, str]] = []
     for broker in sorted(new.brokers - old.brokers):
         found.append(("broker", f"broker {broker}", "joined the cluster"))

@@ -1,4 +1,4 @@
-"""Sessions: who is logged in, with the connections and samples of each. All is in memory alone."""
+"""Sessions of logged-in users, with their connections and samples. Everything is only in memory."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from kstore.errors import KafkaError
 __all__ = ["LoginError", "Session", "Sessions"]
 
 IDLE_S = 1800.0
-"""A session ends so long after its last request."""
+"""A session ends after so long without a request."""
 LONGEST_S = 12 * 3600.0
 MAX_SESSIONS = 100
 FAILED_S = 1.0
-"""A failed login is answered so much later, and one at a time."""
+"""The delay of the response to a failed login; failed logins are answered one at a time."""
 CLEAN_S = 30.0
 CLIENT_ID = "kstore-console"
 
 
 class LoginError(Exception):
-    """Who tried to log in is not let in; the sentence says why."""
+    """A failed login; the message says why."""
 
 
 class Session:
-    """One user's connections to the cluster, with the rights of ``principal``."""
+    """One user's connections to the cluster, with the permissions of ``principal``."""
 
     def __init__(self, client: Mapping[str, Any], principal: str) -> None:
         self.key = secrets.token_urlsafe(32)
@@ -43,11 +43,11 @@ class Session:
         self.admin = ConsoleAdmin(self.client)
         self.sampler = Sampler(self.admin)
         self.notices: list[tuple[str, str]] = []
-        """What the next page says: (ok or error, sentence)."""
+        """The message of the next page: (ok or error, sentence)."""
         self.began = self.used = time.monotonic()
 
     def touch(self) -> None:
-        """A request has come."""
+        """A request has arrived."""
         self.used = time.monotonic()
 
     def is_over(self) -> bool:
@@ -87,7 +87,7 @@ class Sessions:
             await session.close()
 
     def find(self, key: str | None) -> Session | None:
-        """The session of a cookie; without logins the one that all share."""
+        """The session of a cookie; without logins, the shared one."""
         if self._settings.login is Login.NONE:
             if self._open is None:
                 self._open = Session(self._settings.client, _principal(self._settings.client))
@@ -99,7 +99,9 @@ class Sessions:
         return session
 
     async def log_in(self, user: str, password: str) -> Session:
-        """A new session; LoginError where the cluster, or the token, does not say yes."""
+        """A new session. Raises LoginError if the cluster refuses the login, or the token is
+        wrong.
+        """
         try:
             session = await self._made(user, password)
         except LoginError:
@@ -120,7 +122,7 @@ class Sessions:
             return Session(client, _principal(client))
         by_token = BEARER in self._settings.tried and not user
         if not password or not (user or by_token):
-            raise LoginError("give a user and a password")
+            raise LoginError("enter a user and a password")
         refused = ""
         for mechanism in self._settings.tried:
             if by_token != (mechanism == BEARER):
@@ -152,7 +154,7 @@ class Sessions:
 
 
 def _subject(token: str) -> str:
-    """Whom a JWT names, to be shown. The cluster alone checks it."""
+    """The principal in a JWT, for display. Only the cluster verifies it."""
     try:
         body = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
@@ -162,7 +164,7 @@ def _subject(token: str) -> str:
 
 
 def _principal(client: Mapping[str, Any]) -> str:
-    """Whose rights the console's own connection has, as far as the settings tell."""
+    """The principal of the console's own connection, if the settings contain it."""
     user = client.get("sasl.username")
     if user:
         return f"User:{user}"

@@ -1,4 +1,4 @@
-"""The settings of a console: which cluster, who may log in and how, and what it may change."""
+"""The settings of a console: its cluster, logins, and permissions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["BEARER", "ConsoleSettings", "Login"]
 
 BEARER = "OAUTHBEARER"
-"""The mechanism whose users log in with a token of their own, which names them."""
+"""The mechanism whose users log in with their own token, which names them."""
 CREDENTIALS = ("sasl.username", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url")
 
 
@@ -18,17 +18,18 @@ class Login(StrEnum):
     """How a user logs in."""
 
     PASSWORD = "password"
-    """With the user and password, or the OAuth token, of a SASL listener; the cluster checks them.
+    """With the user and password, or the OAuth token, of a SASL listener; the cluster verifies
+    them.
     """
     TOKEN = "token"
-    """With the console's token. All users have the rights of the console's own connection."""
+    """With the console's token. All users have the permissions of the console's own connection."""
     NONE = "none"
-    """Not at all: only requests that name this machine are answered."""
+    """Without a login: only requests to a name of this machine are answered."""
 
 
 @dataclass(frozen=True)
 class ConsoleSettings:
-    """client: settings of the connections to the cluster, under Kafka's names."""
+    """client: settings of the connections to the cluster, with Kafka's names."""
 
     client: Mapping[str, Any] = field(repr=False)
     read_only: bool = False
@@ -36,9 +37,9 @@ class ConsoleSettings:
     """The URL of a schema registry, for Avro."""
     token: str | None = field(default=None, repr=False)
     mechanisms: tuple[str, ...] = ()
-    """Those of SASL that a login tries, one after the other; none: the client settings say it."""
+    """The SASL mechanisms that a login tries in order; empty: the one of the client settings."""
     proxy_key: str | None = field(default=None, repr=False)
-    """What only the broker knows that hands requests on; others are not answered."""
+    """A secret that only the broker that forwards requests knows; others are refused."""
 
     @property
     def tried(self) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ class ConsoleSettings:
 
     @property
     def login(self) -> Login:
-        """How a user logs in: with a password where the listener has SASL and the settings have no
+        """How a user logs in: with a password if the listener uses SASL and the settings have no
         credentials.
         """
         protocol = str(self.client.get("security.protocol", "PLAINTEXT")).upper()

@@ -59,14 +59,14 @@ def _acl(page: Page) -> Acl:
             AclPatternType[form.get("pattern", "")],
         )
     except KeyError as error:
-        raise PageError(f"{error.args[0]!r} is not a word of ACLs") from None
+        raise PageError(f"{error.args[0]!r} is not a valid value") from None
 
 
 async def create_acl(page: Page) -> Response:
     """POST /ui/acls."""
     acl = _acl(page)
     if not acl.resource_name or not acl.principal:
-        return page.failed("An ACL needs a principal and a resource's name.", path("acls"))
+        return page.failed("An ACL needs a principal and a resource name.", path("acls"))
     try:
         await page.admin.create_acls([acl])
     except KafkaError as error:
@@ -115,7 +115,7 @@ async def set_user(page: Page) -> Response:
     user, password = page.form.get("user", "").strip(), page.form.get("password", "")
     iterations = whole(page.form.get("iterations", ""), "iterations", 4096, 4096, 16384)
     if not user or not password:
-        return page.failed("Give a user and a password.", path("users"))
+        return page.failed("Enter a user and a password.", path("users"))
     mechanism = _mechanism(page)
     change = ScramUpsertion(user, mechanism, password.encode(), iterations)  # type: ignore[arg-type]
     try:

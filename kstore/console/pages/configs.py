@@ -34,7 +34,7 @@ ALL_BROKERS = "all"
 
 
 async def resources(page: Page) -> Response:
-    """GET /ui/configs: what has configs."""
+    """GET /ui/configs: resources with configs."""
     cluster = await page.admin.describe_cluster()
     topics = await page.admin.list_topics()
     groups = [each.group_id for each in await page.admin.list_groups()]
@@ -93,7 +93,7 @@ async def configs(page: Page) -> Response:
 
 
 def _default(resource: ConfigResource, entry: ConfigEntry) -> str | None:
-    """The value without any setting: what the broker tells, else kstore's own default."""
+    """The value without any setting: the broker's, or kstore's own default."""
     for each in entry.synonyms:
         if each.source == ConfigSource.DEFAULT:
             return each.value
@@ -104,12 +104,12 @@ def _default(resource: ConfigResource, entry: ConfigEntry) -> str | None:
 
 
 async def change(page: Page) -> Response:
-    """POST /ui/configs/KIND/NAME: set, take back, or only check."""
+    """POST /ui/configs/KIND/NAME: set, reset, or only validate."""
     resource, form = _resource(page), page.form
     here = path("configs", resource.kind, page.name("name"))
     key, value, action = form.get("key", ""), form.get("value", ""), form.get("action", "set")
     if not key:
-        raise PageError("give the config's name")
+        raise PageError("enter the config's name")
     wanted = None if action == "unset" else value
     try:
         await page.admin.alter_configs(
@@ -119,5 +119,5 @@ async def change(page: Page) -> Response:
         return page.failed(str(error), here)
     if action == "check":
         return page.done(f"{key}={value} is valid. Nothing was changed.", here)
-    what = "was taken back to its default" if wanted is None else f"is {value} now"
+    what = "was reset to its default" if wanted is None else f"is {value} now"
     return page.done(f"{key} {what}.", here)

@@ -72,7 +72,7 @@ async def group(page: Page) -> Response:
 
 
 def _number(way: str, text: str) -> int | None:
-    """The number that a way needs, as it was typed; ValueError."""
+    """The number for a way, as it was typed. Raises ValueError."""
     if way in {"earliest", "latest"} or not text:
         return None
     if way == "time":
@@ -105,7 +105,7 @@ async def reset_plan(page: Page) -> Response:
 
 
 async def reset(page: Page) -> Response:
-    """POST /ui/groups/ID/reset: commit the offsets that the dry run has shown."""
+    """POST /ui/groups/ID/reset: commit the offsets of the dry run."""
     name = page.name("group")
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for line in page.form.get("offsets", "").split():
@@ -130,7 +130,7 @@ async def reset(page: Page) -> Response:
 
 
 async def delete(page: Page) -> Response:
-    """POST /ui/groups/ID/delete; the id has to be typed again."""
+    """POST /ui/groups/ID/delete; the user must type the id again."""
     name = page.name("group")
     if page.form.get("confirm", "").strip() != name:
         return page.failed(f"Type {name} to delete the group.", path("groups", name))

@@ -1,5 +1,5 @@
-"""The history of expansions and elections: what the logs' leader epochs tell, and what this session
-has seen.
+"""The history of expansions and elections: from the logs' leader epochs, and from this session's
+samples.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ async def of_topic(page: Page) -> Response:
 
 
 async def _elections(page: Page, tp: TopicPartition, current: int) -> list[dict[str, int]]:
-    """The leader epochs of which the log has records, the newest first: where each began, and when
-    its first record was written (-1: that is not known).
+    """The leader epochs that the log has records of, the newest first: the first offset of each,
+    and the time of its first record (-1: unknown).
     """
     spans = await _spans(page.admin, tp, current)
     found = []

@@ -12,7 +12,7 @@ __all__ = ["broker", "brokers", "log_dirs"]
 
 
 async def log_dirs(page: Page) -> tuple[dict[int, dict[str, LogDirDescription]], str]:
-    """The log dirs of all brokers; without the right to see them nothing, and why."""
+    """The log dirs of all brokers; without permission nothing, and the reason."""
     try:
         return await page.admin.describe_log_dirs(), ""
     except KafkaError as error:

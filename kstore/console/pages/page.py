@@ -1,4 +1,4 @@
-"""One request to the console: its session, its arguments, and the page that answers it."""
+"""A request to the console: its session, its arguments, and its response."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Page", "PageError", "form_of", "may", "path", "render", "templates",
 
 MAX_FORM_BYTES = 256 * 1024
 ROWS = 100
-"""Rows of a list on one page."""
+"""The number of rows of a list on one page."""
 
 MENU = (
     ("b", "Brokers", "/"),
@@ -44,7 +44,7 @@ MENU = (
 
 
 class PageError(Exception):
-    """What was asked for can't be answered: the sentence and the HTTP status."""
+    """The request can't be answered: the message and the HTTP status."""
 
     def __init__(self, words: str, status: int = 400) -> None:
         super().__init__(words)
@@ -57,7 +57,9 @@ def path(*parts: object) -> str:
 
 
 def may(operations: Iterable[AclOperation] | None, wanted: AclOperation) -> bool:
-    """Whether a broker's list of allowed operations has one; one that tells no list allows all."""
+    """Whether a broker's list of allowed operations contains one; without a list, all are
+    allowed.
+    """
     return operations is None or wanted in set(operations)
 
 
@@ -77,12 +79,12 @@ def templates() -> Environment:
 
 
 def render(template: str, status: int = 200, /, **values: Any) -> Response:
-    """A template as an answer."""
+    """A rendered template as a response."""
     return HTMLResponse(templates().get_template(template).render(values), status)
 
 
 class Page:
-    """A request of a session. Its handler returns what one of the last methods makes."""
+    """A request of a session. Its handler returns the result of one of the last methods."""
 
     def __init__(
         self, request: Request, session: Session, settings: ConsoleSettings, form: Mapping[str, str]
@@ -106,11 +108,11 @@ class Page:
         return self.request.query_params.get(key, default).strip()
 
     def number(self, key: str, default: int, low: int = 0, high: int = 2**63 - 1) -> int:
-        """A number of the query, within bounds; PageError for what is none."""
+        """A number of the query, within limits. Raises PageError if it is not a number."""
         return whole(self.text(key), key, default, low, high)
 
     def rows(self, every: list[Any]) -> dict[str, Any]:
-        """The part of a long list that this page shows, and its neighbours."""
+        """The part of a long list for this page, and links to its neighbours."""
         page = self.number("page", 1, 1, 10**6)
         pages = max(-(-len(every) // ROWS), 1)
         page = min(page, pages)
@@ -123,7 +125,7 @@ class Page:
         return {"rows": part, "total": len(every), "page": page, "pages": pages, "links": links}
 
     def render(self, template: str, status: int = 200, /, **values: Any) -> Response:
-        """The page, within the frame of all pages."""
+        """The page in the common layout."""
         notices = list(self.session.notices)
         self.session.notices.clear()
         return render(
@@ -133,18 +135,18 @@ class Page:
         )  # fmt: skip
 
     def done(self, sentence: str, where: str) -> Response:
-        """After a change: say so on the next page."""
+        """After a change: redirect, and report it on the next page."""
         self.session.notices.append(("ok", sentence))
         return RedirectResponse(where, 303)
 
     def failed(self, sentence: str, where: str) -> Response:
-        """After a change that did not happen."""
+        """After a change that failed."""
         self.session.notices.append(("error", sentence))
         return RedirectResponse(where, 303)
 
 
 def whole(text: str, key: str, default: int, low: int, high: int) -> int:
-    """A number as it was typed; PageError for what is none, or out of bounds."""
+    """A number as it was typed. Raises PageError if it is not a number, or out of range."""
     if not text:
         return default
     try:
@@ -157,7 +159,7 @@ def whole(text: str, key: str, default: int, low: int, high: int) -> int:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; PageError for a body that is too long or no form."""
+    """The fields of a form. Raises PageError for a body that is too long or not a form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise PageError("a form is sent as application/x-www-form-urlencoded", 415)

@@ -1,4 +1,4 @@
-"""Line plots as inline SVG: no script draws them, so that they are there on paper, too."""
+"""Line plots as inline SVG: they need no script, so they are also printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["plot"]
 WIDTH, HEIGHT = 560, 150
 LEFT, RIGHT, TOP, BOTTOM = 58, 8, 8, 20
 COLORS = 6
-"""console.css has so many colours, line-0 and on."""
+"""console.css has so many colours, from line-0 on."""
 UNITS: Mapping[str, Callable[[float], str]] = {
     "bytes": shown_bytes,
     "records": lambda value: shown_number(value) + "/s",
@@ -26,7 +26,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def plot(title: str, lines: Mapping[str, Points], unit: str) -> Markup:
-    """Lines by name over a common time. The text alternative says the newest values."""
+    """Lines by name over a common time. The text alternative has the newest values."""
     shown = UNITS[unit]
     drawn = {name: points for name, points in lines.items() if len(points) > 1}
     if not drawn:

@@ -60,7 +60,7 @@ async def send(page: Page) -> Response:
 def _fields(
     topic: str, given: dict[str, str], registry: str | None
 ) -> tuple[bytes | None, bytes | None]:
-    """Key and value as bytes; it may ask a schema registry. ValueError."""
+    """Key and value as bytes; may request a schema from a registry. Raises ValueError."""
     found: list[bytes | None] = []
     for field in ("key", "value"):
         if given.get(f"{field}_null"):
@@ -72,7 +72,7 @@ def _fields(
         form = coder(FieldFormat(form_name), field, registry, topic)
         text = given.get(field, "").encode()
         if form is None:
-            raise ValueError(f"there is no form {form_name!r}")
+            raise ValueError(f"unknown form {form_name!r}")
         try:
             found.append(form.encode_text(text))
         except ValueError as error:

@@ -48,7 +48,7 @@ async def change(page: Page) -> Response:
         (kind, None if name == DEFAULT else name) for kind, name in sorted(given.items()) if name
     )
     if not entity:
-        return page.failed("Name a user, a client id or an address.", path("quotas"))
+        return page.failed("Enter a user, a client id or an address.", path("quotas"))
     key = form.get("key", "")
     if key not in KEYS:
         raise PageError(f"{key!r} is not one of {', '.join(KEYS)}")

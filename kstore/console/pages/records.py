@@ -17,11 +17,11 @@ from kstore.types import TopicPartition
 __all__ = ["browse", "live"]
 
 MAX_NEWEST = 10_000
-"""So many are looked at to find the newest over all partitions."""
+"""How many records are read to find the newest over all partitions."""
 DEFAULT_COUNT, MAX_COUNT = 50, 500
 TAIL_S = 25.0
-"""So long one answer of the live tail is; the browser asks again. A broker's HTTP server ends what
-takes longer than 30 s.
+"""The duration of one response of the live tail; the browser then sends the next request. A
+broker's HTTP server closes responses that take longer than 30 s.
 """
 STARTS = {
     "latest": "newest", "earliest": "oldest", "offset": "offset", "time": "time (UTC)",
@@ -91,7 +91,7 @@ def _coding(page: Page) -> Coding:
 
 
 def _wanted(page: Page) -> Wanted:
-    """The filter: the key is exactly this, and key, value or headers contain that text."""
+    """The filter: the key equals this text, and key, value or headers contain that text."""
     key, text = page.text("only_key"), page.text("text").lower()
 
     def wanted(row: Shown) -> bool:
@@ -108,7 +108,7 @@ def _wanted(page: Page) -> Wanted:
 async def _start(
     page: Page, tps: list[TopicPartition], ends: dict[int, int], count: int
 ) -> Position:
-    """Where to begin in each partition. ValueError for what can't be understood."""
+    """The start in each partition. Raises ValueError for invalid arguments."""
     way = page.text("from", "latest")
     if way not in STARTS:
         raise ValueError(f"from is one of {', '.join(STARTS)}")
@@ -123,7 +123,7 @@ async def _start(
         return {k: min(max(wanted, starts[k]), ends[k]) for k in ends}
     if way == "time":
         if not page.text("time"):
-            raise ValueError("give the time to begin at")
+            raise ValueError("enter the time to start at")
         moment = _moment(page.text("time"))
         found = await page.admin.list_offsets(dict.fromkeys(tps, moment))
         return {
@@ -146,7 +146,7 @@ def _moment(text: str) -> int:
 
 
 def position_of(text: str) -> Position:
-    """Read "0:12,1:7"; ValueError."""
+    """Parse "0:12,1:7". Raises ValueError."""
     found: Position = {}
     for part in filter(None, text.split(",")):
         index, colon, offset = part.partition(":")

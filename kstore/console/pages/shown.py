@@ -1,4 +1,4 @@
-"""How numbers, sizes, moments and sources of configs are written on the pages."""
+"""Formats numbers, sizes, times and sources of configs for the pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def shown_bytes(value: float | None) -> str:
-    """1536 is 1.5 KB; None and what is not known (-1) a dash."""
+    """1536 is 1.5 KB; None and unknown (-1) a dash."""
     if value is None or value < 0:
         return "–"
     step = 0
@@ -21,7 +21,7 @@ def shown_bytes(value: float | None) -> str:
 
 
 def shown_number(value: float | None) -> str:
-    """1234567 is 1,234,567; what is below 100 keeps its tenths."""
+    """1234567 is 1,234,567; numbers below 100 keep one decimal."""
     if value is None:
         return "–"
     if value == int(value) or abs(value) >= 100:
@@ -30,7 +30,7 @@ def shown_number(value: float | None) -> str:
 
 
 def shown_moment(ms: int | None) -> str:
-    """Milliseconds since 1970 as a moment in UTC."""
+    """Milliseconds since 1970 as a time in UTC."""
     if ms is None or ms < 0:
         return "–"
     try:
@@ -40,7 +40,7 @@ def shown_moment(ms: int | None) -> str:
 
 
 def shown_seconds(seconds: float) -> str:
-    """Seconds since 1970 as a moment in UTC."""
+    """Seconds since 1970 as a time in UTC."""
     return shown_moment(round(seconds * 1000))[:-4]
 
 

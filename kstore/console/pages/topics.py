@@ -1,4 +1,4 @@
-"""Topics: the list, a topic with its partitions, and what can be done to it."""
+"""Topics: the list, a topic with its partitions, and its operations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def create(page: Page) -> Response:
     form = page.form
     name = form.get("name", "").strip()
     if not name:
-        raise PageError("give the topic a name")
+        raise PageError("enter the topic's name")
     count = whole(form.get("partitions", ""), "partitions", -1, 1, MAX_PARTITIONS)
     factor = whole(form.get("replication", ""), "replication factor", -1, 1, 1000)
     settings: dict[str, str | None] = {}
@@ -111,7 +111,7 @@ async def elect(page: Page) -> Response:
 
 
 async def delete(page: Page) -> Response:
-    """POST /ui/topics/NAME/delete; the name has to be typed again."""
+    """POST /ui/topics/NAME/delete; the user must type the name again."""
     name = page.name("topic")
     if page.form.get("confirm", "").strip() != name:
         return page.failed(f"Type {name} to delete the topic.", path("topics", name))

@@ -1,4 +1,4 @@
-"""Transactions: those that are open first, the oldest of them on top."""
+"""Transactions: open ones first, starting with the oldest."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def killed(shell: Shell, chance: random.Random, *arguments: str) -> None:
     [
         (["create", "b", "--folder", "none"], 1, "none is not a folder"),
         (["create", "b", "--folder", "empty"], 1, "has no cluster and no logs"),
-        (["list", "b"], 1, "holds no backups: make one"),
+        (["list", "b"], 1, "has no backups: create one"),
         (["create", "b", "--folder", "x", "--config", "y"], 2, "use one of --folder, --config and"),
     ],
 )
