@@ -1,6 +1,6 @@
-"""The Kafka wire protocol: messages as typed classes, a module per API family, a registry.
+"""The Kafka protocol: messages as typed classes, a module per API family, and a registry.
 
-Nothing is imported here but the error type, so that importing one family costs only that family.
+Only the error type is imported here, so that importing one family costs only that family.
 
 May import: kstore._fast.protocol, kstore.errors.
 """

@@ -1,7 +1,7 @@
-"""Which errors a response has, wherever its fields say so: at its top and in its rows.
+"""Finds the errors in a response: at its top and in its rows.
 
-Kafka counts the same for its metric ErrorsPerSec. Nothing is kept here but, by class and version,
-which fields to look at.
+Kafka counts the same for its metric ErrorsPerSec. Only the fields to check are cached, by class and
+version.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ INT16 = KINDS["Int16"]
 SUFFIX = "error_code"
 """Also partition_error_code, of AddPartitionsToTxn."""
 ROWS_BETWEEN = 1000
-"""Rows between two places where others may have their turn."""
+"""The number of rows between two points where other tasks may run."""
 
 
 class _Fields(NamedTuple):
-    """Fields with errors, and those with structures that have some: whether with rows or one."""
+    """Fields with error codes, and fields with structures that contain some: whether lists or
+    single ones.
+    """
 
     codes: tuple[str, ...]
     inside: tuple[tuple[str, bool, _Fields], ...]
@@ -32,14 +34,14 @@ _known: dict[Plan, _Fields | None] = {}
 
 
 class Counted(Protocol):
-    """A response that is not made of fields."""
+    """A response without fields."""
 
     def error_counts(self) -> dict[int, int] | None:
         """What `error_counts` returns for it."""
 
 
 def error_counts(response: Message | Counted, version: int) -> dict[int, int] | None:
-    """How often a response has which error code other than 0; None where it has none."""
+    """The number of occurrences of each error code other than 0; None if there is none."""
     steps = counting(response, version)
     while True:
         try:
@@ -52,7 +54,7 @@ def error_counts(response: Message | Counted, version: int) -> dict[int, int] | 
 def counting(
     response: Message | Counted, version: int
 ) -> Generator[None, None, dict[int, int] | None]:
-    """As `error_counts`, in steps: an answer may have a row for each of 100,000 partitions."""
+    """As `error_counts`, in steps: a response may have a row for each of 100,000 partitions."""
     if not isinstance(response, Message):
         return response.error_counts()
     fields = _fields(response, version)
@@ -96,7 +98,7 @@ def _count_inside(
 
 
 def _fields_of(plan: Plan) -> _Fields | None:
-    """Where errors are in a structure; None: nowhere."""
+    """The error fields of a structure; None if it has none."""
     all_fields: list[FieldPlan] = [*plan.fields, *plan.tagged]
     codes = tuple(
         each.name for each in all_fields if each.kind == INT16 and each.name.endswith(SUFFIX)

@@ -1,4 +1,4 @@
-"""The headers in front of requests and responses. Frames are cut in _fast/framing."""
+"""The headers before requests and responses. _fast/framing splits frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+"):
-    """Stands in front of every request; version 2 with the flexible versions of an API."""
+    """The header of every request; version 2 for the flexible versions of an API."""
 
     request_api_key: Int16 = field("0+", default=0)
     request_api_version: Int16 = field("0+", default=0)
@@ -26,6 +26,6 @@ class RequestHeader(Message, versions="1-2", flexible="2+"):
 
 
 class ResponseHeader(Message, versions="0-1", flexible="1+"):
-    """Stands in front of every response; version 1 if flexible, except for ApiVersions."""
+    """The header of every response; version 1 if flexible, except for ApiVersions."""
 
     correlation_id: Int32 = field("0+", default=0)

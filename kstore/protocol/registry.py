@@ -1,7 +1,7 @@
 """The table of APIs: key, name, versions, message classes; and frames of header and message.
 
-Message modules are imported when an API's class is first asked for. How a broker serves an API is
-in its own table.
+Message modules are imported when an API's class is first used. The broker's table of handlers is
+elsewhere.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def request_header_version(api_key: int, version: int) -> int:
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """1 for flexible versions, else 0; always 0 for ApiVersions, which any client must read."""
+    """1 for flexible versions, else 0; always 0 for ApiVersions, which any client must be able to
+    read.
+    """
     return 1 if version >= APIS[api_key].flexible_from and api_key != API_VERSIONS else 0
 
 
@@ -191,8 +193,8 @@ def encode_request(
 def request_pieces(
     message: Message, version: int, correlation_id: int, client_id: str | None
 ) -> list[Any]:
-    """A request frame in pieces to be written one after the other: large records are among them as
-    the objects that they are, not copied.
+    """A request frame in pieces to be written in order: large records are passed as objects, not
+    copied.
     """
     header, header_plan = _request_header(message, version, correlation_id, client_id)
     return encode_pieces(message.plan_for(version), message, header_plan, header)
@@ -221,10 +223,10 @@ def encode_response(message: Message, version: int, correlation_id: int) -> byte
 def decode_request(
     frame: bytes, max_elements: Callable[[int], int] | None = None
 ) -> tuple[RequestHeader, Message]:
-    """Header and message of a request frame without its length prefix.
+    """Parse the header and message of a request frame without its length prefix.
 
-    ``max_elements`` tells by the API's key how many elements the message's arrays may have
-    together. Raises ProtocolError, also for an API or version that the table does not have.
+    ``max_elements`` maps the API's key to the maximum number of elements of all arrays in the
+    message. Raises ProtocolError, also for an API or version that is not in the table.
     """
     prefix, _ = RequestHeader.decode_prefix(frame, 1)
     api = APIS.get(prefix.request_api_key)

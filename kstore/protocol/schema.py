@@ -1,7 +1,7 @@
-"""How a Kafka message is declared: a typed class whose fields carry versions, defaults and tags.
+"""How a Kafka message is declared: as a typed class whose fields have versions, defaults and tags.
 
-A class is schema, type and documentation at once. Its plan for a version is compiled when that
-version is first used, never at import; `_fast/codec` runs the plans. No message is declared here.
+A class is schema, type and documentation at once. Its plan for a version is compiled on first use,
+not on import; `_fast/codec` executes plans. No message is declared here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 T = TypeVar("T")
 VersionRange: TypeAlias = "tuple[int, int]"
 
-# The names of wire types in annotations. Their Python types say what a field holds.
+# The names of wire types in annotations. Their Python types say what a field contains.
 Bool: TypeAlias = bool
 Int8: TypeAlias = int
 Int16: TypeAlias = int
@@ -78,7 +78,7 @@ NO_VERSION = (0, -1)
 
 
 class FieldSpec:
-    """What `field` was given; see there."""
+    """The arguments of `field`; see there."""
 
     __slots__ = (
         "default",
@@ -153,7 +153,7 @@ def field(
 
     `tag` alone means tagged in all its versions. `ignorable`: a value other than the default may be
     dropped in versions without the field; otherwise encoding refuses it. `flexible=False` keeps the
-    field's old form in flexible versions. A `default` of [] is made anew for each message.
+    field's old format in flexible versions. A `default` of [] is created for each message.
     """
     if type(default) is list:
         default_factory = list
@@ -162,7 +162,7 @@ def field(
 
 @cache
 def parse_versions(text: str) -> VersionRange:
-    """The range that "3+", "0-12", "4" or "" (none) means, both ends included."""
+    """The range of "3+", "0-12", "4" or "" (none), both ends included."""
     if not text:
         return NO_VERSION
     low, dash, high = text.partition("-")
@@ -178,7 +178,9 @@ class StructMeta(type):
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> StructMeta:
-        """Called for each class statement; does as little as possible, as it runs at import."""
+        """Called for each class statement; does as little as possible, because it runs on
+        import.
+        """
         specs = {key: value for key, value in namespace.items() if type(value) is FieldSpec}
         for key in specs:
             del namespace[key]
@@ -190,14 +192,14 @@ class StructMeta(type):
 
 
 class Struct(metaclass=StructMeta):
-    """A structure inside messages. Equal when of one class with equal fields; not hashable."""
+    """A structure inside messages. Equal if the class and all fields are equal; not hashable."""
 
     __slots__: ClassVar[tuple[str, ...]]
     SPECS: ClassVar[dict[str, FieldSpec]]
     _plans: ClassVar[dict[int, Plan]]
     _init_fields: ClassVar[list[FieldPlan] | None]
 
-    # Tagged fields that the declaration does not know, as they came; they are encoded again.
+    # Tagged fields that the declaration does not know; they are encoded again unchanged.
     unknown_tags: dict[int, bytes] | None = field("", default=None)
 
     def __init__(self, **values: Any) -> None:
@@ -218,8 +220,8 @@ class Struct(metaclass=StructMeta):
         return f"{type(self).__name__}({', '.join(values)})"
 
     def replaced(self, **changes: Any) -> Self:
-        """Another one with these fields changed. It shares its lists with this one: who has another
-        list in mind gives it. Tagged fields that the declaration does not know stay behind.
+        """A copy with these fields changed. It shares its lists with this one; pass a new list to
+        avoid that. Unknown tagged fields are not copied.
         """
         return type(self)(**{name: getattr(self, name) for name in self.SPECS} | changes)
 
@@ -256,7 +258,7 @@ class Message(Struct):
 
     @classmethod
     def plan_for(cls, version: int) -> Plan:
-        """The plan of a version; ProtocolError when the message has no such version."""
+        """The plan of a version. Raises ProtocolError if the message has no such version."""
         plan = cls._plans.get(version)
         if plan is None:
             if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
@@ -279,9 +281,9 @@ class Message(Struct):
     ) -> Self:
         """The message that begins at offset and, unless allow_trailing, ends with the buffer.
 
-        Records fields are views into the buffer when it is a bytes object, else copies. Raises
-        ProtocolError, and allocates no more than the bytes present can hold, nor more than
-        ``max_elements`` elements of arrays (-1: as many as there are).
+        Records fields are views of the buffer if it is a bytes object, else copies. Raises
+        ProtocolError, and allocates no more than the bytes can contain, nor more than
+        ``max_elements`` elements of arrays (-1: unlimited).
         """
         message, end = codec.decode_prefix(cls.plan_for(version), buffer, offset, max_elements)
         if end != len(buffer) and not allow_trailing:
@@ -294,11 +296,11 @@ class Message(Struct):
     def decode_prefix(
         cls, buffer: bytes | bytearray | memoryview, version: int, offset: int = 0
     ) -> tuple[Self, int]:
-        """As decode, with the offset after the message; more bytes may follow."""
+        """As decode; also returns the offset after the message. More bytes may follow."""
         return codec.decode_prefix(cls.plan_for(version), buffer, offset)
 
     def encode(self, version: int) -> bytes:
-        """The message's bytes; ProtocolError for a value that the version cannot carry."""
+        """The message's bytes. Raises ProtocolError for a value that the version can't express."""
         return encoder.encode(self.plan_for(version), self)
 
 
@@ -313,7 +315,7 @@ def _contains(versions: VersionRange, version: int) -> bool:
 
 
 def field_type(cls: type[Struct], name: str) -> tuple[int, int, type[Struct] | None]:
-    """(kind, element kind or 0, struct class or None) of a field, read off its annotation."""
+    """(kind, element kind or 0, struct class or None) of a field, from its annotation."""
     text = cls.__annotations__[name].removesuffix(" | None")
     element = 0
     is_array = text.startswith("list[")
@@ -370,7 +372,9 @@ def _compile(cls: type[Struct], version: int, flexible: bool) -> Plan:
 
 
 def _absent_plan(cls: type[Struct], name: str) -> FieldPlan:
-    """A field only for its default: never on the wire, so a struct counts as an opaque value."""
+    """A field that exists only for its default and is never encoded: a struct counts as an opaque
+    value.
+    """
     spec = cls.SPECS[name]
     kind, element, _ = field_type(cls, name)
     wire_kind = KINDS["Bytes"] if kind == KIND_STRUCT else kind

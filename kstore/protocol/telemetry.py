@@ -44,7 +44,7 @@ class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions="0", flexi
 
 
 class PushTelemetryRequest(Message, api_key=72, versions="0", flexible="0+"):
-    """Brings metrics in OTLP form."""
+    """Sends metrics in OTLP format."""
 
     client_instance_id: Uuid = field("0+", default=ZERO_UUID)
     subscription_id: Int32 = field("0+", default=0)

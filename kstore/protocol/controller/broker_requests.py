@@ -1,11 +1,10 @@
-"""What the controller tells brokers, brokers the controller, and brokers each other: LeaderAndIsr,
-StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition and BrokerHeartbeat.
+"""Requests between the controller and brokers, and between brokers: LeaderAndIsr, StopReplica,
+UpdateMetadata, ControlledShutdown, AlterPartition and BrokerHeartbeat.
 
-The first four are those of Kafka's ZooKeeper era, in their last form; of them all Kafka 4 has only
-the last two. What Kafka called zkVersion is `state_version` here (the version of the partition's
-state znode; in AlterPartition it keeps Kafka's name, `partition_epoch`). `partition_epoch` in a tag
-is KIP-232's: it tells a topic's partition from its predecessor of the same name. None of them is
-for clients.
+The first four are from Kafka's ZooKeeper era, in their last form; Kafka 4 has only the last two.
+Kafka's zkVersion is `state_version` here (the version of the partition's state znode;
+AlterPartition has Kafka's name, `partition_epoch`). A tagged `partition_epoch` is KIP-232's: it
+distinguishes a topic's partition from its predecessor of the same name. Clients send none of these.
 """
 
 from __future__ import annotations
@@ -59,7 +58,9 @@ __all__ = [
 
 INCREMENTAL = 1
 FULL = 2
-"""Values of `type`: what the request does not name stays as it is, or does not exist."""
+"""Values of `type`: whether partitions that the request does not name stay unchanged, or do not
+exist.
+"""
 
 
 # ---- LeaderAndIsr ----
@@ -101,7 +102,9 @@ class LiveLeader(Struct):
 
 
 class LeaderAndIsrRequest(Message, api_key=4, versions="7", flexible="4+"):
-    """Makes a broker the leader or a follower of partitions; a full one names all that it has."""
+    """Makes a broker the leader or a follower of partitions; a full request names all of its
+    partitions.
+    """
 
     controller_id: Int32 = field("0+", default=0)
     is_kraft_controller: Bool = field("7+", default=False)
@@ -153,7 +156,7 @@ class StopReplicaTopic(Struct):
 
 
 class StopReplicaRequest(Message, api_key=5, versions="4", flexible="2+"):
-    """Ends replicas on a broker, and deletes their logs where it says so."""
+    """Stops replicas on a broker, and deletes their logs if the request says so."""
 
     controller_id: Int32 = field("0+", default=0)
     is_kraft_controller: Bool = field("4+", default=False)
@@ -202,8 +205,8 @@ class UpdateMetadataTopic(Struct):
     topic_name: String = field("5+", default="")
     topic_id: Uuid = field("7+", default=ZERO_UUID)
     partition_states: list[UpdateMetadataPartition] = field("5+", default=[])
-    # A contraction: partitions from here on retire; the last leader epoch in which the first of
-    # them took records, and its partition epoch; and how many partitions there are.
+    # A contraction: the first partition that retires; the last leader epoch in which it accepted
+    # records, and its partition epoch; and the number of partitions.
     retired_from: Int32 = field("6+", default=-1, tag=25303, ignorable=True)
     retired_epoch: Int32 = field("6+", default=-1, tag=25304, ignorable=True)
     retired_partition_epoch: Int32 = field("6+", default=-1, tag=25305, ignorable=True)
@@ -230,7 +233,9 @@ class UpdateMetadataBroker(Struct):
 
 
 class UpdateMetadataRequest(Message, api_key=6, versions="8", flexible="6+"):
-    """Tells a broker all live brokers, and partitions that have changed (or, of type FULL, all)."""
+    """Sends a broker all live brokers, and partitions that have changed (or, with type FULL,
+    all).
+    """
 
     controller_id: Int32 = field("0+", default=0)
     is_kraft_controller: Bool = field("8+", default=False)
@@ -252,7 +257,7 @@ class UpdateMetadataResponse(Message, api_key=6, versions="8", flexible="6+"):
 
 
 class ControlledShutdownRequest(Message, api_key=7, versions="3", flexible="3+"):
-    """A broker that is to stop asks the controller to move its leaderships."""
+    """A broker that is about to stop asks the controller to move its leaderships."""
 
     broker_id: Int32 = field("0+", default=0)
     broker_epoch: Int64 = field("2+", default=-1)
@@ -266,7 +271,7 @@ class RemainingPartition(Struct):
 
 
 class ControlledShutdownResponse(Message, api_key=7, versions="3", flexible="3+"):
-    """The answer: what the broker still leads."""
+    """The response: the partitions that the broker still leads."""
 
     error_code: Int16 = field("0+", default=0)
     remaining_partitions: list[RemainingPartition] = field("0+", default=[])
@@ -328,7 +333,7 @@ class AlteredTopic(Struct):
 
 
 class AlterPartitionResponse(Message, api_key=56, versions="2-3", flexible="0+"):
-    """What holds now."""
+    """The current state."""
 
     throttle_time_ms: Int32 = field("0+", default=0)
     error_code: Int16 = field("0+", default=0)
@@ -341,7 +346,7 @@ class AlterPartitionResponse(Message, api_key=56, versions="2-3", flexible="0+")
 class BrokerHeartbeatRequest(Message, api_key=63, versions="0-2", flexible="0+"):
     """A broker that can't reach the coordination store asks whether another one can.
 
-    In Kafka the controller is asked, and the rest of the fields is for it.
+    In Kafka this request is sent to the controller, which uses the other fields.
     """
 
     broker_id: Int32 = field("0+", default=0)
@@ -354,7 +359,9 @@ class BrokerHeartbeatRequest(Message, api_key=63, versions="0-2", flexible="0+")
 
 
 class BrokerHeartbeatResponse(Message, api_key=63, versions="0-2", flexible="0+"):
-    """NONE: it can. BROKER_NOT_AVAILABLE: it can't either, and has nobody elected for a while."""
+    """NONE: it can. BROKER_NOT_AVAILABLE: it can't either, and has elected no leader for a
+    while.
+    """
 
     throttle_time_ms: Int32 = field("0+", default=0)
     error_code: Int16 = field("0+", default=0)

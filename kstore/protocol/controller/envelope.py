@@ -1,5 +1,5 @@
-"""Envelope (KIP-590): a client's request that one broker hands on to the controller, with who sent
-it and from where. Between brokers only.
+"""Envelope (KIP-590): a client's request that a broker forwards to the controller, with the
+client's principal and address. Only between brokers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ __all__ = ["EnvelopeRequest", "EnvelopeResponse"]
 
 
 class EnvelopeRequest(Message, api_key=58, versions="0", flexible="0+"):
-    """A request with its header, as it came."""
+    """A request with its header, unchanged."""
 
     request_data: Bytes = field("0+", default=b"")
     request_principal: Bytes | None = field("0+", default=b"", nullable="0+")
@@ -18,7 +18,7 @@ class EnvelopeRequest(Message, api_key=58, versions="0", flexible="0+"):
 
 
 class EnvelopeResponse(Message, api_key=58, versions="0", flexible="0+"):
-    """The answer with its header, or why there is none."""
+    """The response with its header, or the error."""
 
     response_data: Bytes | None = field("0+", default=None, nullable="0+")
     error_code: Int16 = field("0+", default=0)

@@ -1,4 +1,4 @@
-"""AddRaftVoter and RemoveRaftVoter (KIP-853): who votes in a metadata quorum."""
+"""AddRaftVoter and RemoveRaftVoter (KIP-853): the voters of a metadata quorum."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Listener(Struct):
 
 
 class AddRaftVoterRequest(Message, api_key=80, versions="0-1", flexible="0+"):
-    """Lets a further node vote in the metadata quorum."""
+    """Adds a voter to the metadata quorum."""
 
     cluster_id: String | None = field("0+", default="", nullable="0+")
     timeout_ms: Int32 = field("0+", default=0)
@@ -52,7 +52,7 @@ class AddRaftVoterResponse(Message, api_key=80, versions="0-1", flexible="0+"):
 
 
 class RemoveRaftVoterRequest(Message, api_key=81, versions="0", flexible="0+"):
-    """Takes a node's vote in the metadata quorum away."""
+    """Removes a voter from the metadata quorum."""
 
     cluster_id: String | None = field("0+", default="", nullable="0+")
     voter_id: Int32 = field("0+", default=0)

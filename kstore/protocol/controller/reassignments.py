@@ -38,7 +38,7 @@ class TopicPartitions(Struct):
 
     topic: String = field("0+", default="")
     partitions: list[Int32] = field("0+", default=[])
-    # For exact copies, kstore only: the same leaders go on in epochs of at least these numbers.
+    # For exact copies, kstore only: the same leaders continue in epochs of at least these numbers.
     least_leader_epochs: list[Int32] = field("2+", default=[], tag=39103, ignorable=True)
 
 
@@ -128,7 +128,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexible="0+"):
-    """Asks for reassignments under way; null topics mean all."""
+    """Asks for reassignments in progress; null topics mean all."""
 
     timeout_ms: Int32 = field("0+", default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field("0+", default=None, nullable="0+")

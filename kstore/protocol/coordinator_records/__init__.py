@@ -1,6 +1,5 @@
-"""Records of the coordinators in __consumer_offsets and __transaction_state: their classes, and
-how keys and values are framed. It decides nothing about what a record does to a state;
-broker.state does.
+"""Records of the coordinators in __consumer_offsets and __transaction_state: their classes, and the
+format of keys and values. broker.state applies records to a state.
 
 May import: kstore.errors, kstore.protocol.
 """

@@ -1,5 +1,5 @@
-"""Keys and values of the classic groups' records in __consumer_offsets. How they are framed is in
-log_records.
+"""Keys and values of the classic groups' records in __consumer_offsets. framing.py has their
+format.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Keys and values of consumer groups' records (KIP-848) in __consumer_offsets. How they are framed
-is in log_records.
+"""Keys and values of consumer groups' records (KIP-848) in __consumer_offsets. framing.py has their
+format.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class ConsumerGroupMetadataKey(Message, record_type=3, versions="0"):
 
 
 class ConsumerGroupMetadataValue(Message, record_type=3, versions="0", flexible="0+"):
-    """A group's epoch, and a hash of what it knows of its topics."""
+    """A group's epoch, and a hash of its topics' metadata."""
 
     epoch: Int32 = field("0+", default=0)
     metadata_hash: Int64 = field("0+", default=0, tag=0)
 
 
 class ConsumerGroupPartitionMetadataKey(Message, record_type=4, versions="0"):
-    """The key of what older brokers stored of a group's topics."""
+    """The key of a group's topics, as older brokers stored them."""
 
     group_id: String = field("0", default="")
 
@@ -77,13 +77,13 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, record_type=4, versions="0", flexible="0+"):
-    """A group's topics, before the metadata hash took its place: read, never written."""
+    """A group's topics, before they were replaced by the metadata hash: read, never written."""
 
     topics: list[TopicMetadata] = field("0+", default=[])
 
 
 class ConsumerGroupMemberMetadataKey(Message, record_type=5, versions="0"):
-    """The key of what a member said of itself."""
+    """The key of a member's own data."""
 
     group_id: String = field("0", default="")
     member_id: String = field("0", default="")
@@ -97,14 +97,14 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """What `classic_member_metadata` of ConsumerGroupMemberMetadataValue holds."""
+    """The field `classic_member_metadata` of ConsumerGroupMemberMetadataValue."""
 
     session_timeout_ms: Int32 = field("0+", default=0)
     supported_protocols: list[ClassicProtocol] = field("0+", default=[])
 
 
 class ConsumerGroupMemberMetadataValue(Message, record_type=5, versions="0", flexible="0+"):
-    """What a member said of itself: ids, client, subscription, timeout, assignor."""
+    """A member's own data: ids, client, subscription, timeout, assignor."""
 
     instance_id: String | None = field("0+", default="", nullable="0+")
     rack_id: String | None = field("0+", default="", nullable="0+")
@@ -128,7 +128,9 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message, record_type=6, versions=
 class ConsumerGroupTargetAssignmentMetadataValue(
     Message, record_type=6, versions="0", flexible="0+"
 ):
-    """For which group epoch the target assignment was computed, and when (ms since 1970)."""
+    """The group epoch for which the target assignment was computed, and the time (ms since
+    1970).
+    """
 
     assignment_epoch: Int32 = field("0+", default=0)
     assignment_timestamp: Int64 = field("0+", default=0, tag=0, ignorable=True)
@@ -149,13 +151,13 @@ class TopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, record_type=7, versions="0", flexible="0+"):
-    """What a member is to own in the end."""
+    """A member's target assignment."""
 
     topic_partitions: list[TopicPartition] = field("0+", default=[])
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, record_type=8, versions="0"):
-    """The key of what a member owns now."""
+    """The key of a member's current assignment."""
 
     group_id: String = field("0", default="")
     member_id: String = field("0", default="")
@@ -172,7 +174,7 @@ class TopicPartitions(Struct):
 class ConsumerGroupCurrentMemberAssignmentValue(
     Message, record_type=8, versions="0", flexible="0+"
 ):
-    """What a member owns now, what it has yet to give up, and its epochs."""
+    """A member's current assignment, the partitions that it must still give up, and its epochs."""
 
     member_epoch: Int32 = field("0+", default=0)
     previous_member_epoch: Int32 = field("0+", default=0)
@@ -189,7 +191,7 @@ class ConsumerGroupRegularExpressionKey(Message, record_type=16, versions="0"):
 
 
 class ConsumerGroupRegularExpressionValue(Message, record_type=16, versions="0", flexible="0+"):
-    """The topics that matched, at which version of the metadata, and when."""
+    """The topics that matched, the version of the metadata, and the time."""
 
     topics: list[String] = field("0+", default=[])
     version: Int64 = field("0+", default=0)

@@ -1,7 +1,7 @@
-"""The records of coordinators in __consumer_offsets: their classes, and how they are framed.
+"""The records of coordinators in __consumer_offsets: their classes, and their format.
 
-A key begins with its record type, a value with its version, both int16. The classes are declared in
-log_records_classic; what a record does to a group's state is not decided here.
+A key begins with its record type, a value with its version, both int16. The other modules of this
+room declare the classes; broker.state applies records to a group's state.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = [
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# Record type -> module and name; the classes are <name>Key and <name>Value, imported when the first
-# such record is met. Type 0 is the OffsetCommitKey of old brokers, with the same fields as type 1.
+# Record type -> module and name; the classes are <name>Key and <name>Value, imported on first use.
+# Type 0 is the OffsetCommitKey of old brokers, with the same fields as type 1.
 RECORD_TYPES: dict[int, tuple[str, str]] = {
     0: ("coordinator_records.classic", "OffsetCommit"),
     1: ("coordinator_records.classic", "OffsetCommit"),
@@ -54,9 +54,7 @@ RECORD_TYPES: dict[int, tuple[str, str]] = {
 
 @cache
 def record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
-    """The classes of a record type's key and value. ProtocolError for a type that this version of
-    kstore does not know.
-    """
+    """The classes of a record type's key and value. Raises ProtocolError for an unknown type."""
     row = RECORD_TYPES.get(record_type)
     if row is None:
         raise ProtocolError(f"coordinator records of type {record_type} are not known")
@@ -75,12 +73,12 @@ def encode_value(value: Message, version: int) -> bytes:
 
 
 def decode_key(data: Buffer) -> Message:
-    """The key of a record. ProtocolError for a type that this version of kstore does not know."""
+    """The key of a record. Raises ProtocolError for an unknown type."""
     return record_classes(_prefix(data, "key"))[0].decode(data, 0, offset=2)
 
 
 def decode_value(key: Message, data: Buffer) -> tuple[Message, int]:
-    """The value that belongs to a key, and the version in which it was written."""
+    """The value for a key, and the version in which it was written."""
     version = _prefix(data, "value")
     return record_classes(key.RECORD_TYPE)[1].decode(data, version, offset=2), version
 

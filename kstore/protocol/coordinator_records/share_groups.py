@@ -1,5 +1,5 @@
-"""Keys and values of share groups' records (KIP-932) in __consumer_offsets. How they are framed is
-in framing.py; what the share coordinator stores is not here.
+"""Keys and values of share groups' records (KIP-932) in __consumer_offsets. framing.py has their
+format. shares.py has the records of the share coordinator.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 
 
 class ShareGroupMemberMetadataKey(Message, record_type=10, versions="0"):
-    """The key of what a member says of itself."""
+    """The key of a member's own data."""
 
     group_id: String = field("0", default="")
     member_id: String = field("0", default="")
 
 
 class ShareGroupMemberMetadataValue(Message, record_type=10, versions="0", flexible="0+"):
-    """What a member says of itself."""
+    """A member's own data."""
 
     rack_id: String | None = field("0+", default="", nullable="0+")
     client_id: String = field("0+", default="")
@@ -59,7 +59,7 @@ class ShareGroupMetadataKey(Message, record_type=11, versions="0"):
 
 
 class ShareGroupMetadataValue(Message, record_type=11, versions="0", flexible="0+"):
-    """A group's epoch, and a hash of what it knows of its topics."""
+    """A group's epoch, and a hash of its topics' metadata."""
 
     epoch: Int32 = field("0+", default=0)
     metadata_hash: Int64 = field("0+", default=0)
@@ -72,7 +72,7 @@ class ShareGroupTargetAssignmentMetadataKey(Message, record_type=12, versions="0
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message, record_type=12, versions="0", flexible="0+"):
-    """The epoch that the target assignment is for, and when it was computed, in ms."""
+    """The group epoch for which the target assignment was computed, and the time in ms."""
 
     assignment_epoch: Int32 = field("0+", default=0)
     assignment_timestamp: Int64 = field("0+", default=0, tag=0, ignorable=True)
@@ -93,13 +93,13 @@ class TopicPartition(Struct):
 
 
 class ShareGroupTargetAssignmentMemberValue(Message, record_type=13, versions="0", flexible="0+"):
-    """What a member is to have."""
+    """A member's target assignment."""
 
     topic_partitions: list[TopicPartition] = field("0+", default=[])
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, record_type=14, versions="0"):
-    """The key of what a member has."""
+    """The key of a member's current assignment."""
 
     group_id: String = field("0", default="")
     member_id: String = field("0", default="")
@@ -113,7 +113,7 @@ class TopicPartitions(Struct):
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, record_type=14, versions="0", flexible="0+"):
-    """A member's epochs, and what it has."""
+    """A member's epochs, and its current assignment."""
 
     member_epoch: Int32 = field("0+", default=0)
     previous_member_epoch: Int32 = field("0+", default=0)
@@ -122,7 +122,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message, record_type=14, versions="
 
 
 class ShareGroupStatePartitionMetadataKey(Message, record_type=15, versions="0"):
-    """The key of what a group knows of its share partitions' state."""
+    """The key of what a group knows about the state of its share-partitions."""
 
     group_id: String = field("0", default="")
 
@@ -143,7 +143,7 @@ class TopicInfo(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, record_type=15, versions="0", flexible="0+"):
-    """Which share partitions' state is being initialized, is there, or is being deleted."""
+    """The share-partitions whose state is being initialized, exists, or is being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = field("0+", default=[])
     initialized_topics: list[TopicPartitionsInfo] = field("0+", default=[])

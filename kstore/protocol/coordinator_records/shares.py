@@ -1,7 +1,8 @@
 """Keys and values of the records in __share_group_state: snapshots of a share-partition, and the
-updates after them. How a key and a value are framed is in framing.py.
+updates after them. framing.py has the format of a key and a value.
 
-Both types of keys have the same fields. A snapshot without a value forgets the share-partition.
+Both types of keys have the same fields. A snapshot without a value deletes the share-partition's
+state.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class ShareSnapshotValue(Message, record_type=0, versions="0", flexible="0+"):
 
 
 class ShareUpdateValue(Message, record_type=1, versions="0", flexible="0+"):
-    """What has changed in a share-partition; a start offset of -1 has not."""
+    """Changes of a share-partition; a start offset of -1 means no change."""
 
     snapshot_epoch: Int32 = field("0+", default=0)
     leader_epoch: Int32 = field("0+", default=0)
@@ -85,7 +86,7 @@ class ShareUpdateValue(Message, record_type=1, versions="0", flexible="0+"):
 
 
 def decode_share_key(data: Buffer) -> ShareSnapshotKey | ShareUpdateKey | None:
-    """The key of a record; None for a type that this version of kstore does not know."""
+    """The key of a record; None for an unknown type."""
     record_type = _prefix(data, "key")
     if record_type == ShareSnapshotKey.RECORD_TYPE:
         return ShareSnapshotKey.decode(data, 0, offset=PREFIX_BYTES)
@@ -95,7 +96,7 @@ def decode_share_key(data: Buffer) -> ShareSnapshotKey | ShareUpdateKey | None:
 
 
 def decode_share_value(record_type: int, data: Buffer) -> ShareSnapshotValue | ShareUpdateValue:
-    """The value of a record of that type. ProtocolError for a version that is not known."""
+    """The value of a record of that type. Raises ProtocolError for an unknown version."""
     version = _prefix(data, "value")
     if version != 0:
         raise ProtocolError(f"a share-partition's state has version {version}; known is 0")

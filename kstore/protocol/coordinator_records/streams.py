@@ -1,5 +1,5 @@
-"""Keys and values of the streams groups' records in __consumer_offsets (KIP-1071). How they are
-framed is in log_records; what they do to a group is broker/state's.
+"""Keys and values of the streams groups' records in __consumer_offsets (KIP-1071). framing.py has
+their format; broker.state applies them to a group.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LastAssignmentConfig(Struct):
 
 
 class StreamsGroupMetadataValue(Message, record_type=17, versions="0", flexible="0+"):
-    """A streams group's epoch, and what it was computed from."""
+    """A streams group's epoch, and the inputs of its assignment."""
 
     epoch: Int32 = field("0+", default=0)
     metadata_hash: Int64 = field("0+", default=0)
@@ -66,14 +66,14 @@ class StreamsGroupMetadataValue(Message, record_type=17, versions="0", flexible=
 
 
 class StreamsGroupMemberMetadataKey(Message, record_type=19, versions="0"):
-    """The key of what a member says of itself."""
+    """The key of a member's own data."""
 
     group_id: String = field("0", default="")
     member_id: String = field("0", default="")
 
 
 class Endpoint(Struct):
-    """What `user_endpoint` of StreamsGroupMemberMetadataValue holds."""
+    """The field `user_endpoint` of StreamsGroupMemberMetadataValue."""
 
     host: String = field("0+", default="")
     port: UInt16 = field("0+", default=0)
@@ -87,7 +87,7 @@ class KeyValue(Struct):
 
 
 class StreamsGroupMemberMetadataValue(Message, record_type=19, versions="0", flexible="0+"):
-    """What a member says of itself; a record without a value removes it."""
+    """A member's own data; a record without a value removes the member."""
 
     instance_id: String | None = field("0+", default="", nullable="0+")
     rack_id: String | None = field("0+", default="", nullable="0+")
@@ -109,7 +109,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message, record_type=20, versions=
 class StreamsGroupTargetAssignmentMetadataValue(
     Message, record_type=20, versions="0", flexible="0+"
 ):
-    """The group epoch for which the target assignment was computed, and when that was done."""
+    """The group epoch for which the target assignment was computed, and the time."""
 
     assignment_epoch: Int32 = field("0+", default=0)
     assignment_timestamp: Int64 = field("0+", default=0, tag=0, ignorable=True)
@@ -130,7 +130,7 @@ class StreamsGroupTargetAssignmentMemberValueTaskIds(Struct):
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message, record_type=21, versions="0", flexible="0+"):
-    """The tasks that a member is to have."""
+    """A member's target tasks."""
 
     active_tasks: list[StreamsGroupTargetAssignmentMemberValueTaskIds] = field("0+", default=[])
     standby_tasks: list[StreamsGroupTargetAssignmentMemberValueTaskIds] = field("0+", default=[])
@@ -138,7 +138,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message, record_type=21, versions=
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message, record_type=22, versions="0"):
-    """The key of a member's present assignment."""
+    """The key of a member's current assignment."""
 
     group_id: String = field("0", default="")
     member_id: String = field("0", default="")
@@ -149,14 +149,14 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
 
     subtopology_id: String = field("0+", default="")
     partitions: list[Int32] = field("0+", default=[])
-    # KAFKA-19779: as long as `partitions`; of active tasks only.
+    # KAFKA-19779: as many as `partitions`; only for active tasks.
     assignment_epochs: list[Int32] | None = field("0+", default=None, nullable="0+", tag=0)
 
 
 class StreamsGroupCurrentMemberAssignmentValue(
     Message, record_type=22, versions="0", flexible="0+"
 ):
-    """A member's epoch and state, its tasks, and those that it has still to give up."""
+    """A member's epoch and state, its tasks, and those that it must still give up."""
 
     member_epoch: Int32 = field("0+", default=0)
     previous_member_epoch: Int32 = field("0+", default=0)
@@ -218,7 +218,7 @@ class Subtopology(Struct):
 
 
 class StreamsGroupTopologyValue(Message, record_type=23, versions="0", flexible="0+"):
-    """What the application reads, writes and keeps, as its first member told."""
+    """The topics that the application reads, writes and stores, from its first member."""
 
     epoch: Int32 = field("0+", default=0)
     subtopologies: list[Subtopology] = field("0+", default=[])

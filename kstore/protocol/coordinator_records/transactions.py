@@ -1,7 +1,7 @@
-"""Keys and values of the records in __transaction_state. How a key and a value are framed is in
-log_records.
+"""Keys and values of the records in __transaction_state. framing.py has the format of a key and a
+value.
 
-Record type 0 of this topic has nothing to do with record type 0 of __consumer_offsets.
+Record type 0 of this topic is not related to record type 0 of __consumer_offsets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PartitionsSchema(Struct):
 
 
 class TransactionLogValue(Message, record_type=0, versions="0-1", flexible="1+"):
-    """A transaction's state; a record without a value forgets the transactional id."""
+    """A transaction's state; a record without a value deletes the transactional id."""
 
     producer_id: Int64 = field("0+", default=0)
     previous_producer_id: Int64 = field("1+", default=-1, tag=0)
@@ -62,14 +62,14 @@ class TransactionLogValue(Message, record_type=0, versions="0-1", flexible="1+")
 
 
 def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
-    """The key of a record; None for a type that this version of kstore does not know."""
+    """The key of a record; None for an unknown type."""
     if _prefix(data, "key") != TransactionLogKey.RECORD_TYPE:
         return None
     return TransactionLogKey.decode(data, 0, offset=PREFIX_BYTES)
 
 
 def decode_transaction_value(data: Buffer) -> TransactionLogValue:
-    """The value of a record. ProtocolError for a version that is not known."""
+    """The value of a record. Raises ProtocolError for an unknown version."""
     version = _prefix(data, "value")
     if not TransactionLogValue.MIN_VERSION <= version <= TransactionLogValue.MAX_VERSION:
         raise ProtocolError(

@@ -53,7 +53,7 @@ class PositionTopic(Struct):
 
 
 class NeedPositionTopic(Struct):
-    """The partitions of one topic whose positions are asked for (KIP-253)."""
+    """The partitions of one topic whose positions are requested (KIP-253)."""
 
     topic: String = field("0+", default="")
     partitions: list[Int32] = field("0+", default=[])
@@ -67,7 +67,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Message, api_key=11, versions="0-9", flexible="6+"):
-    """Joins a group, or stays in it through a rebalance; answered when all members have joined."""
+    """Joins a group, or rejoins it in a rebalance; answered when all members have joined."""
 
     group_id: String = field("0+", default="")
     session_timeout_ms: Int32 = field("0+", default=0)
@@ -109,7 +109,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
-    """Fetches the member's assignment; the leader brings everybody's."""
+    """Fetches the member's assignment; the leader's request has the assignments of all members."""
 
     group_id: String = field("0+", default="")
     generation_id: Int32 = field("0+", default=0)
@@ -131,7 +131,7 @@ class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
 
 
 class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
-    """Keeps a member alive, and tells it of a rebalance by an error."""
+    """Keeps a member alive; an error in the response reports a rebalance."""
 
     group_id: String = field("0+", default="")
     generation_id: Int32 = field("0+", default=0)

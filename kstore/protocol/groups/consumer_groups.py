@@ -69,7 +69,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatResponseAssignment(Struct):
-    """What `assignment` of ConsumerGroupHeartbeatResponse holds."""
+    """The field `assignment` of ConsumerGroupHeartbeatResponse."""
 
     topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = field("0+", default=[])
 
@@ -108,7 +108,7 @@ class ConsumerGroupDescribeResponseTopicPartitions(Struct):
 
 
 class ConsumerGroupDescribeResponseAssignment(Struct):
-    """What `assignment` of Member holds."""
+    """The field `assignment` of Member."""
 
     topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = field("0+", default=[])
 

@@ -1,5 +1,5 @@
-"""What consumers of the classic protocol say to each other through JoinGroup and SyncGroup. Brokers
-pass it on unread. A peer's newer version is read as the newest known one, trailing bytes ignored.
+"""The embedded messages of the classic protocol's consumers in JoinGroup and SyncGroup. Brokers do
+not parse them. A newer version is read as the newest known one, and trailing bytes are ignored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ConsumerProtocolAssignmentTopicPartition(Struct):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """The partitions that the leader gives a member."""
+    """The partitions that the leader assigns to a member."""
 
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = field("0+", default=[])
     user_data: Bytes | None = field("0+", default=None, nullable="0+")

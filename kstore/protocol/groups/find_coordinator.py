@@ -1,5 +1,5 @@
-"""FindCoordinator: which broker serves a group or a transactional id. From version 4 on many keys
-are looked up at once (KIP-699).
+"""FindCoordinator: the broker that serves a group or a transactional id. From version 4 on it looks
+up many keys at once (KIP-699).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""GroupsBehind (KIP-253), kstore's own API 25302, between brokers: which groups have not read the
-partitions of a topic that retire.
+"""GroupsBehind (KIP-253), kstore's own API 25302, between brokers: the groups that have not read
+the retiring partitions of a topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class GroupsBehindRequest(Message, api_key=25302, versions="0", flexible="0+"):
 
 class GroupsBehindResponse(Message, api_key=25302, versions="0", flexible="0+"):
     """The groups that read remaining partitions and have not committed the others to their end;
-    `partitions` are those of __consumer_offsets whose groups were looked at.
+    `partitions` are those of __consumer_offsets whose groups were checked.
     """
 
     error_code: Int16 = field("0+", default=0)

@@ -102,7 +102,7 @@ class OffsetFetchRequestTopics(Struct):
     name: String = field("8-9", default="", ignorable=True)
     topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
     partition_indexes: list[Int32] = field("8+", default=[])
-    # KIP-232, kstore only: in the order of the indexes, where topics go by name.
+    # KIP-232, kstore only: in the order of the indexes, if topics are named.
     partition_epochs: list[Int32] = field("8-9", default=[], tag=23203, ignorable=True)
 
 
@@ -116,7 +116,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Message, api_key=9, versions="1-10", flexible="6+"):
-    """Asks for committed offsets; of many groups at once from version 8 on (KIP-709)."""
+    """Asks for committed offsets; of several groups at once from version 8 on (KIP-709)."""
 
     group_id: String = field("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", default=[], nullable="2-7")

@@ -83,7 +83,7 @@ class StreamsGroupHeartbeatRequestSubtopology(Struct):
 
 
 class StreamsGroupHeartbeatRequestTopology(Struct):
-    """What `topology` of StreamsGroupHeartbeatRequest holds."""
+    """The field `topology` of StreamsGroupHeartbeatRequest."""
 
     epoch: Int32 = field("0+", default=0)
     subtopologies: list[StreamsGroupHeartbeatRequestSubtopology] = field("0+", default=[])
@@ -97,7 +97,7 @@ class StreamsGroupHeartbeatRequestTaskIds(Struct):
 
 
 class StreamsGroupHeartbeatRequestEndpoint(Struct):
-    """What `user_endpoint` of StreamsGroupHeartbeatRequest holds."""
+    """The field `user_endpoint` of StreamsGroupHeartbeatRequest."""
 
     host: String = field("0+", default="")
     port: UInt16 = field("0+", default=0)
@@ -162,7 +162,7 @@ class StreamsGroupHeartbeatResponseTaskIds(Struct):
 
 
 class StreamsGroupHeartbeatResponseEndpoint(Struct):
-    """What `user_endpoint` of EndpointToPartitions holds."""
+    """The field `user_endpoint` of EndpointToPartitions."""
 
     host: String = field("0+", default="")
     port: UInt16 = field("0+", default=0)
@@ -246,7 +246,7 @@ class StreamsGroupDescribeResponseSubtopology(Struct):
 
 
 class StreamsGroupDescribeResponseTopology(Struct):
-    """What `topology` of DescribedGroup holds."""
+    """The field `topology` of DescribedGroup."""
 
     epoch: Int32 = field("0+", default=0)
     subtopologies: list[StreamsGroupDescribeResponseSubtopology] | None = field(
@@ -255,7 +255,7 @@ class StreamsGroupDescribeResponseTopology(Struct):
 
 
 class StreamsGroupDescribeResponseEndpoint(Struct):
-    """What `user_endpoint` of Member holds."""
+    """The field `user_endpoint` of Member."""
 
     host: String = field("0+", default="")
     port: UInt16 = field("0+", default=0)
@@ -277,7 +277,7 @@ class StreamsGroupDescribeResponseTaskIds(Struct):
 
 
 class Assignment(Struct):
-    """What `assignment` of Member holds."""
+    """The field `assignment` of Member."""
 
     active_tasks: list[StreamsGroupDescribeResponseTaskIds] = field("0+", default=[])
     standby_tasks: list[StreamsGroupDescribeResponseTaskIds] = field("0+", default=[])

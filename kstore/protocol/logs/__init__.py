@@ -1,5 +1,5 @@
-"""Messages about logs: Produce, Fetch, ListOffsets, leader epochs, DeleteRecords, log dirs. A
-broker's Produce and Fetch are read by kstore._fast.broker instead.
+"""Messages about logs: Produce, Fetch, ListOffsets, leader epochs, DeleteRecords, log dirs. In a
+broker, kstore._fast.broker reads Produce and Fetch instead.
 
 May import: kstore.protocol.
 """

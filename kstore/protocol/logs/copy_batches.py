@@ -1,5 +1,5 @@
-"""CopyBatches, kstore's own API 25301: record batches that are the values of records become batches
-of other partitions, at given offsets (KIP-391), without passing the client.
+"""CopyBatches, kstore's own API 25301: appends record batches that are the values of records to
+other partitions, at given offsets (KIP-391), without a transfer through the client.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = [
 
 
 class CopyBatchesSource(Struct):
-    """Records of one partition, each of whose values is one record batch, in the order in which
-    they are to be copied. All of them have this key, or they are not those that are meant.
+    """Records of one partition, whose values are record batches, in the order in which they are to
+    be copied. All of them must have this key; otherwise they are the wrong records.
     """
 
     topic: String = field("0+", default="")
@@ -41,7 +41,7 @@ class CopyBatchesSource(Struct):
 
 class CopyBatchesPartition(Struct):
     """One entry of `partitions` in CopyBatchesTopic: the first batch gets this base offset and base
-    sequence, and each other one those that follow.
+    sequence, and the other ones the following.
     """
 
     partition_index: Int32 = field("0+", default=0)
@@ -69,8 +69,8 @@ class CopyBatchesRequest(Message, api_key=25301, versions="0", flexible="0+"):
 
 
 class CopyBatchesPartitionResult(Struct):
-    """One entry of `partitions` in CopyBatchesTopicResult: how many batches are appended, and which
-    of the two sides had the next one fail, if any.
+    """One entry of `partitions` in CopyBatchesTopicResult: the number of batches that were
+    appended, and which of the two sides failed with the next one, if any.
     """
 
     partition_index: Int32 = field("0+", default=0)

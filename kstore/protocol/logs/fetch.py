@@ -36,7 +36,7 @@ __all__ = [
 
 
 class ReplicaState(Struct):
-    """What `replica_state` of FetchRequest holds."""
+    """The field `replica_state` of FetchRequest."""
 
     replica_id: Int32 = field("15+", default=-1)
     replica_epoch: Int64 = field("15+", default=-1)
@@ -89,21 +89,21 @@ class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
 
 
 class EpochEndOffset(Struct):
-    """What `diverging_epoch` of PartitionData holds."""
+    """The field `diverging_epoch` of PartitionData."""
 
     epoch: Int32 = field("12+", default=-1)
     end_offset: Int64 = field("12+", default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `current_leader` of PartitionData holds."""
+    """The field `current_leader` of PartitionData."""
 
     leader_id: Int32 = field("12+", default=-1)
     leader_epoch: Int32 = field("12+", default=-1)
 
 
 class SnapshotId(Struct):
-    """What `snapshot_id` of PartitionData holds."""
+    """The field `snapshot_id` of PartitionData."""
 
     end_offset: Int64 = field("0+", default=-1)
     epoch: Int32 = field("0+", default=-1)

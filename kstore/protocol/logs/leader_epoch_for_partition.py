@@ -1,5 +1,5 @@
-"""LeaderEpochForPartition (KIP-253), kstore's own API 25300: which leader epochs the partitions
-before one had when it was added to their topic.
+"""LeaderEpochForPartition (KIP-253), kstore's own API 25300: the leader epochs of the prior
+partitions when a partition was added to their topic.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class LeaderEpochForPartitionTopic(Struct):
 
 
 class LeaderEpochForPartitionRequest(Message, api_key=25300, versions="0", flexible="0+"):
-    """Asks for the prior partitions of partitions, and the leader epochs that those had."""
+    """Asks for the prior partitions of partitions, and their leader epochs."""
 
     topics: list[LeaderEpochForPartitionTopic] = field("0+", default=[])
 
 
 class PriorLeaderEpoch(Struct):
-    """A partition that was there before, and its last leader epoch under the old count."""
+    """A prior partition, and its last leader epoch with the old partition count."""
 
     partition_index: Int32 = field("0+", default=0)
     leader_epoch: Int32 = field("0+", default=-1)

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: offsets by timestamp, and where a leader epoch ended."""
+"""ListOffsets and OffsetForLeaderEpoch: offsets by timestamp, and the end of a leader epoch."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class OffsetForLeaderPartition(Struct):
     leader_epoch: Int32 = field("0+", default=0)
     # KIP-232, kstore only.
     partition_epoch: Int32 = field("4+", default=-1, tag=23200, ignorable=True)
-    # KIP-253, kstore only: the end of what is visible, without transaction markers behind it.
+    # KIP-253, kstore only: the end of the visible records, without transaction markers after it.
     visible_only: Bool = field("4+", default=False, tag=25300, ignorable=True)
 
 

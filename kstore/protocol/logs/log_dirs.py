@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs (KIP-113): where replicas lie."""
+"""DescribeLogDirs and AlterReplicaLogDirs (KIP-113): the log dirs of replicas."""
 
 from __future__ import annotations
 

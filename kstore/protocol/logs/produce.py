@@ -1,5 +1,5 @@
-"""Produce: record batches to partitions. Topics go by id from version 13 on (KIP-516). The
-fields of KIP-232, KIP-253, KIP-359 and KIP-391 are kstore's.
+"""Produce: record batches for partitions. Topics are identified by id from version 13 on (KIP-516).
+The fields of KIP-232, KIP-253, KIP-359 and KIP-391 are kstore's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PartitionProduceData(Struct):
 
     index: Int32 = field("0+", default=0)
     records: Records | None = field("0+", default=None, nullable="0+")
-    # KIP-232, kstore only; where topics go by name.
+    # KIP-232, kstore only; if topics are named.
     partition_epoch: Int32 = field("9-12", default=-1, tag=23200, ignorable=True)
     # KIP-359, kstore only.
     current_leader_epoch: Int32 = field("9+", default=-1, tag=35900, ignorable=True)
@@ -53,7 +53,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
-    """Appends one or more batches to each partition named; with acks 0 there is no answer."""
+    """Appends one or more batches to each partition; with acks 0 there is no response."""
 
     transactional_id: String | None = field("3+", default=None, nullable="3+")
     acks: Int16 = field("0+", default=0)
@@ -61,7 +61,7 @@ class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
     topic_data: list[TopicProduceData] = field("0+", default=[])
     # KIP-391, kstore only.
     use_offset: Bool = field("9+", default=False, tag=39100, ignorable=True)
-    # The batches are another cluster's, stored byte for byte; kstore only.
+    # The batches are from another cluster, and are stored byte for byte; kstore only.
     exact: Bool = field("9+", default=False, tag=39102, ignorable=True)
 
 
@@ -73,7 +73,7 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `current_leader` of PartitionProduceResponse holds."""
+    """The field `current_leader` of PartitionProduceResponse."""
 
     leader_id: Int32 = field("10+", default=-1)
     leader_epoch: Int32 = field("10+", default=-1)

@@ -1,5 +1,5 @@
-"""Messages about the cluster: ApiVersions, Metadata, DescribeCluster, topics, configs, features.
-It knows no image.
+"""Messages about the cluster: ApiVersions, Metadata, DescribeCluster, topics, configs, features. It
+has no metadata image.
 
 May import: kstore.protocol.
 """

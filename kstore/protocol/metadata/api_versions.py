@@ -1,5 +1,5 @@
-"""ApiVersions: what a broker can do, asked first on a connection. In versions before 3 there are
-no features, in version 0 no throttle time. The answer's header is always version 0.
+"""ApiVersions: the APIs of a broker, the first request on a connection. Versions before 3 have no
+features, version 0 has no throttle time. The response's header always has version 0.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ __all__ = [
 
 
 class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
-    """Asks which APIs, versions and features the broker has; names the client from version 3 on."""
+    """Asks for the APIs, versions and features of the broker; has the client's name from version 3
+    on.
+    """
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)
-    # kstore only: answers on this connection may have kstore's tagged fields.
+    # kstore only: responses on this connection may have kstore's tagged fields.
     extension_fields: Bool = field("3+", default=False, tag=23202, ignorable=True)
 
 

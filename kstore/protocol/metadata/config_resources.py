@@ -41,7 +41,7 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
-    """Replaces all configs of resources; IncrementalAlterConfigs is what to use."""
+    """Replaces all configs of resources; use IncrementalAlterConfigs instead."""
 
     resources: list[AlterConfigsResource] = field("0+", default=[])
     validate_only: Bool = field("0+", default=False)

@@ -71,7 +71,7 @@ class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+")
 
 
 class UnregisterBrokerRequest(Message, api_key=64, versions="0", flexible="0+"):
-    """Removes a broker that is gone for good."""
+    """Removes a broker permanently."""
 
     broker_id: Int32 = field("0+", default=0)
 

@@ -1,5 +1,5 @@
-"""Metadata and DescribeTopicPartitions: brokers, topics, partitions, and who leads them. Topic ids
-(KIP-516) come with version 10, leader epochs (KIP-320) with version 7.
+"""Metadata and DescribeTopicPartitions: brokers, topics, partitions and their leaders. Topic ids
+(KIP-516) exist from version 10 on, leader epochs (KIP-320) from version 7 on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+"):
-    """Asks for the topics named (null: all; empty: none, from version 1 on) and for the brokers."""
+    """Asks for the named topics (null: all; empty: none, from version 1 on) and for the brokers."""
 
     topics: list[MetadataRequestTopic] | None = field("0+", default=[], nullable="1+")
     allow_auto_topic_creation: Bool = field("4+", default=True)
@@ -81,7 +81,7 @@ class MetadataResponseTopic(Struct):
     is_internal: Bool = field("1+", default=False, ignorable=True)
     partitions: list[MetadataResponsePartition] = field("0+", default=[])
     topic_authorized_operations: Int32 = field("8+", default=-2147483648)
-    # KIP-253, kstore only: the topic shrinks, and producers distribute over its first partitions.
+    # KIP-253, kstore only: the topic shrinks, and producers use only its first partitions.
     partition_count: Int32 = field("9+", default=-1, tag=25300, ignorable=True)
 
 
@@ -106,7 +106,7 @@ class TopicRequest(Struct):
 
 
 class DescribeTopicPartitionsRequestCursor(Struct):
-    """What `cursor` of DescribeTopicPartitionsRequest holds."""
+    """The field `cursor` of DescribeTopicPartitionsRequest."""
 
     topic_name: String = field("0+", default="")
     partition_index: Int32 = field("0+", default=0)
@@ -146,7 +146,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 
 
 class DescribeTopicPartitionsResponseCursor(Struct):
-    """What `next_cursor` of DescribeTopicPartitionsResponse holds."""
+    """The field `next_cursor` of DescribeTopicPartitionsResponse."""
 
     topic_name: String = field("0+", default="")
     partition_index: Int32 = field("0+", default=0)

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions. A topic's configs are in configs."""
+"""CreateTopics, DeleteTopics and CreatePartitions. configs.py has the configs of topics."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class CreatePartitionsTopic(Struct):
     name: String = field("0+", default="")
     count: Int32 = field("0+", default=0)
     assignments: list[CreatePartitionsAssignment] | None = field("0+", default=[], nullable="0+")
-    # KIP-253, kstore only: the count may be smaller than today's.
+    # KIP-253, kstore only: the count may be smaller than the current one.
     may_shrink: Bool = field("2+", default=False, tag=25303, ignorable=True)
 
 

@@ -1,5 +1,5 @@
-"""Messages of security: ACLs, SASL, SCRAM credentials, delegation tokens. It checks no password
-and no right.
+"""Messages of security: ACLs, SASL, SCRAM credentials, delegation tokens. It checks no password and
+no permission.
 
 May import: kstore.protocol.
 """

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls. Types and operations are numbers, as Kafka has them."""
+"""DescribeAcls, CreateAcls and DeleteAcls. Types and operations are Kafka's numbers."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class CreateDelegationTokenResponse(Message, api_key=38, versions="1-3", flexibl
 
 
 class RenewDelegationTokenRequest(Message, api_key=39, versions="1-2", flexible="2+"):
-    """Puts off a token's expiry."""
+    """Extends a token's lifetime."""
 
     hmac: Bytes = field("0+", default=b"")
     renew_period_ms: Int64 = field("0+", default=0)
@@ -77,7 +77,7 @@ class RenewDelegationTokenResponse(Message, api_key=39, versions="1-2", flexible
 
 
 class ExpireDelegationTokenRequest(Message, api_key=40, versions="1-2", flexible="2+"):
-    """Sets a token's expiry, at once if negative."""
+    """Sets a token's expiry time; negative: expire now."""
 
     hmac: Bytes = field("0+", default=b"")
     expiry_time_period_ms: Int64 = field("0+", default=0)

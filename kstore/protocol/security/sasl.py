@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: the mechanism, then its tokens."""
+"""SaslHandshake and SaslAuthenticate: the mechanism, then its messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class SaslHandshakeRequest(Message, api_key=17, versions="0-1"):
-    """Names the SASL mechanism to be used."""
+    """Names the SASL mechanism to use."""
 
     mechanism: String = field("0+", default="")
 
@@ -33,7 +33,7 @@ class SaslHandshakeResponse(Message, api_key=17, versions="0-1"):
 
 
 class SaslAuthenticateRequest(Message, api_key=36, versions="0-2", flexible="2+"):
-    """Carries the mechanism's next token; from version 1 on sessions may end (KIP-368)."""
+    """Contains the mechanism's next message; from version 1 on sessions may expire (KIP-368)."""
 
     auth_bytes: Bytes = field("0+", default=b"")
 

@@ -1,4 +1,4 @@
-"""The administration of SCRAM credentials (KIP-554). The mechanism itself is in net."""
+"""The administration of SCRAM credentials (KIP-554). kstore.net has the mechanism."""
 
 from __future__ import annotations
 

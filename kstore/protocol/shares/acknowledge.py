@@ -64,7 +64,7 @@ class ShareAcknowledgeRequest(Message, api_key=79, versions="1-2", flexible="0+"
 
 
 class ShareAcknowledgeResponseLeaderIdAndEpoch(Struct):
-    """What `current_leader` of ShareAcknowledgeResponsePartitionData holds."""
+    """The field `current_leader` of ShareAcknowledgeResponsePartitionData."""
 
     leader_id: Int32 = field("0+", default=0)
     leader_epoch: Int32 = field("0+", default=0)

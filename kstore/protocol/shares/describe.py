@@ -40,7 +40,7 @@ class ShareGroupDescribeResponseTopicPartitions(Struct):
 
 
 class ShareGroupDescribeResponseAssignment(Struct):
-    """What `assignment` of Member holds."""
+    """The field `assignment` of Member."""
 
     topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = field("0+", default=[])
 

@@ -80,7 +80,7 @@ class ShareFetchRequest(Message, api_key=78, versions="1-2", flexible="0+"):
 
 
 class ShareFetchResponseLeaderIdAndEpoch(Struct):
-    """What `current_leader` of ShareFetchResponsePartitionData holds."""
+    """The field `current_leader` of ShareFetchResponsePartitionData."""
 
     leader_id: Int32 = field("0+", default=0)
     leader_epoch: Int32 = field("0+", default=0)

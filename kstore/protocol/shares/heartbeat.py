@@ -39,7 +39,7 @@ class ShareGroupHeartbeatResponseTopicPartitions(Struct):
 
 
 class ShareGroupHeartbeatResponseAssignment(Struct):
-    """What `assignment` of ShareGroupHeartbeatResponse holds."""
+    """The field `assignment` of ShareGroupHeartbeatResponse."""
 
     topic_partitions: list[ShareGroupHeartbeatResponseTopicPartitions] = field("0+", default=[])
 

@@ -1,5 +1,5 @@
-"""The state of share-partitions, as brokers ask the share coordinator for it: initialize, read,
-write, delete, and read a summary (KIP-932; the count of completed deliveries is KIP-1226's).
+"""The requests of brokers to the share coordinator for the state of share-partitions: initialize,
+read, write, delete, and read a summary (KIP-932; the count of completed deliveries is KIP-1226's).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StateBatchRow(Struct):
 
 
 class PartitionResult(Struct):
-    """How it went with one partition, for the requests that answer no more than that."""
+    """The result for one partition, in responses that contain no more."""
 
     partition: Int32 = field("0+", default=0)
     error_code: Int16 = field("0+", default=0)
@@ -64,7 +64,7 @@ class PartitionResult(Struct):
 
 
 class TopicResult(Struct):
-    """How it went with the partitions of one topic."""
+    """The results for the partitions of one topic."""
 
     topic_id: Uuid = field("0+", default=ZERO_UUID)
     partitions: list[PartitionResult] = field("0+", default=[])
@@ -86,7 +86,7 @@ class InitializeTopic(Struct):
 
 
 class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexible="0+"):
-    """Begins the state of share-partitions, or begins it anew with a higher state epoch."""
+    """Initializes the state of share-partitions, or resets it with a higher state epoch."""
 
     group_id: String = field("0+", default="")
     topics: list[InitializeTopic] = field("0+", default=[])
@@ -113,7 +113,7 @@ class ReadTopic(Struct):
 
 
 class ReadShareGroupStateRequest(Message, api_key=84, versions="0", flexible="0+"):
-    """Asks for the state of share-partitions, as their new leader of a leader epoch."""
+    """The new leader of share-partitions, in a leader epoch, asks for their state."""
 
     group_id: String = field("0+", default="")
     topics: list[ReadTopic] = field("0+", default=[])
@@ -144,7 +144,7 @@ class ReadShareGroupStateResponse(Message, api_key=84, versions="0", flexible="0
 
 
 class WritePartition(Struct):
-    """What has changed in one share-partition; a start offset of -1 has not."""
+    """Changes of one share-partition; a start offset of -1 means no change."""
 
     partition: Int32 = field("0+", default=0)
     state_epoch: Int32 = field("0+", default=0)
@@ -155,7 +155,7 @@ class WritePartition(Struct):
 
 
 class WriteTopic(Struct):
-    """What has changed in one topic's share-partitions."""
+    """Changes of one topic's share-partitions."""
 
     topic_id: Uuid = field("0+", default=ZERO_UUID)
     partitions: list[WritePartition] = field("0+", default=[])
@@ -188,7 +188,7 @@ class DeleteTopic(Struct):
 
 
 class DeleteShareGroupStateRequest(Message, api_key=86, versions="0", flexible="0+"):
-    """Forgets the state of share-partitions."""
+    """Deletes the state of share-partitions."""
 
     group_id: String = field("0+", default="")
     topics: list[DeleteTopic] = field("0+", default=[])
@@ -201,14 +201,14 @@ class DeleteShareGroupStateResponse(Message, api_key=86, versions="0", flexible=
 
 
 class ReadShareGroupStateSummaryRequest(Message, api_key=87, versions="0-1", flexible="0+"):
-    """Asks how far share-partitions are, without their batches."""
+    """Asks for the progress of share-partitions, without their batches."""
 
     group_id: String = field("0+", default="")
     topics: list[ReadTopic] = field("0+", default=[])
 
 
 class SummaryResult(Struct):
-    """How far one share-partition is."""
+    """The progress of one share-partition."""
 
     partition: Int32 = field("0+", default=0)
     error_code: Int16 = field("0+", default=0)
@@ -220,7 +220,7 @@ class SummaryResult(Struct):
 
 
 class SummaryTopicResult(Struct):
-    """How far one topic's share-partitions are."""
+    """The progress of one topic's share-partitions."""
 
     topic_id: Uuid = field("0+", default=ZERO_UUID)
     partitions: list[SummaryResult] = field("0+", default=[])

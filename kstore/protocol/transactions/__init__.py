@@ -1,5 +1,5 @@
-"""Messages of transactions: producer ids, partitions, ends, markers, and what administrators ask.
-It knows no transaction's state.
+"""Messages of transactions: producer ids, partitions, ends, markers, and administration. It knows
+no transaction's state.
 
 May import: kstore.protocol.
 """

@@ -1,4 +1,6 @@
-"""DescribeTransactions, ListTransactions and DescribeProducers (KIP-664): finding what hangs."""
+"""DescribeTransactions, ListTransactions and DescribeProducers (KIP-664): for finding hanging
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Message, api_key=61, versions="0", flexible="0+"):
-    """Asks a leader for the producers that it holds state of."""
+    """Asks a leader for the producers whose state it has."""
 
     topics: list[TopicRequest] = field("0+", default=[])
 

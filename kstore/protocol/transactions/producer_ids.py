@@ -19,7 +19,7 @@ __all__ = [
 
 
 class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):
-    """Asks for a producer id, or for the next epoch of the one given (KIP-360)."""
+    """Asks for a producer id, or for the next epoch of the given one (KIP-360)."""
 
     transactional_id: String | None = field("0+", default="", nullable="0+")
     transaction_timeout_ms: Int32 = field("0+", default=0)
@@ -27,7 +27,7 @@ class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):
     producer_epoch: Int16 = field("3+", default=-1)
     enable2_pc: Bool = field("6+", default=False)
     keep_prepared_txn: Bool = field("6+", default=False)
-    # For exact copies, kstore only: no id below this is given out any more.
+    # For exact copies, kstore only: no id below this is used any more.
     least_producer_id: Int64 = field("2+", default=-1, tag=39104, ignorable=True)
 
 

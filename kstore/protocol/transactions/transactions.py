@@ -1,4 +1,4 @@
-"""Transactions as producers and coordinators drive them, and the markers that end them."""
+"""Requests of producers and coordinators in transactions, and the markers that end them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
-    """Adds partitions to a transaction; from version 4 on brokers ask for many (KIP-890)."""
+    """Adds partitions to a transaction; from version 4 on brokers send it for several transactions
+    (KIP-890).
+    """
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+", default=[])
     v3_and_below_transactional_id: String = field("0-3", default="")
