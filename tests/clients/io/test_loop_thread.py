@@ -152,5 +152,5 @@ print(thread.run(asyncio.sleep(0, "parent")))
     )
     assert done.returncode == 0, done.stderr
     told, own, parent = done.stdout.splitlines()
-    assert "make a client in each process" in told
+    assert "create a client in each process" in told
     assert (own, parent) == ("own", "parent")

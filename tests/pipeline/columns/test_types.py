@@ -97,5 +97,5 @@ def test_what_a_file_cannot_hold() -> None:
         check_type(pa.struct([("a", pa.struct([]))]))
     with pytest.raises(ColumnTypeError, match="Id and id, which differ"):
         check_type(pa.list_(pa.struct([("Id", pa.int32()), ("id", pa.int32())])))
-    with pytest.raises(ColumnTypeError, match="type uuid is not one that kstore writes"):
+    with pytest.raises(ColumnTypeError, match="type uuid is not a type that kstore writes"):
         arrow_type("uuid")
