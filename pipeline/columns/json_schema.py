@@ -62,10 +62,7 @@ class JsonDecoder:
             if key in schema and "properties" not in schema:
                 return self._one_of(schema[key], document, inside)
             if any(_adds_fields(each, schema) for each in schema.get(key, ())):
-                return (
-                    pa.string(),
-                    _as_text,
-                )  # fields other than those in `properties` must not be lost
+                return pa.string(), _as_text  # other fields than `properties` must not be lost
         if not kinds and "properties" in schema:
             kinds = ["object"]
         if len(kinds) != 1:

@@ -114,7 +114,7 @@ def test_an_alias_sets_the_same_value() -> None:
         ),
         (
             "listeners", "PLAINTEXT://:9092",
-            " has PLAINTEXT://:9092, to which no client can connect: set advertised.listeners"
+            " has PLAINTEXT://:9092, which no client can connect to: set advertised.listeners"
             " to an address that clients can reach, such as PLAINTEXT://localhost:9092",
         ),
         (

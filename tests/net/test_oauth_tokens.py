@@ -120,7 +120,7 @@ def test_a_file_is_read_again_each_time(tmp_path: Path) -> None:
     path.write_text(second)
     assert source().text == second
     path.write_text(made(-5))
-    with pytest.raises(SaslAuthenticationFailedError, match=r"ended [56] s ago"):
+    with pytest.raises(SaslAuthenticationFailedError, match=r"expired [56] s ago"):
         source()
     path.unlink()
     with pytest.raises(SaslAuthenticationFailedError, match="cannot read"):
@@ -173,9 +173,9 @@ def test_an_endpoint_in_trouble_is_asked_again(endpoint: Endpoint) -> None:
         (401, {"error": "invalid_client"}, "401 invalid_client"),
         (400, {"error": "invalid_scope", "error_description": "no"}, "400 invalid_scope no"),
         (302, {}, "302"),  # it is not followed: the secret would go along
-        (200, {}, "gives no token"),
-        (200, b"<html>", "gives no token"),
-        (200, [1], "gives no token"),
+        (200, {}, "returned no token"),
+        (200, b"<html>", "returned no token"),
+        (200, [1], "returned no token"),
     ],
 )
 def test_what_an_endpoint_refuses_is_told_at_once(

@@ -188,7 +188,7 @@ def test_the_exchange_ends_with_how_long_it_holds() -> None:
         (
             [SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"])],
             UnsupportedSaslMechanismError,
-            "PLAIN, but GSSAPI",
+            "PLAIN, only GSSAPI",
         ),
         ([SaslHandshakeResponse(error_code=34)], IllegalSaslStateError, "h:1"),
         (

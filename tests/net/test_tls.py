@@ -204,7 +204,7 @@ def test_both_ends_have_to_speak_one_version(party: Party) -> None:
         ({"ssl.keystore.key": "x"}, "both set"),
         ({"ssl.keystore.type": "JKS"}, "set ssl.keystore.type=PEM"),
         ({"ssl.enabled.protocols": ("TLSv1.1",)}, "must be any of TLSv1.2, TLSv1.3"),
-        ({"ssl.cipher.suites": ("TLS_AES_128_GCM_SHA256",)}, "TLS 1.3 has all of its suites"),
+        ({"ssl.cipher.suites": ("TLS_AES_128_GCM_SHA256",)}, "TLS 1.3 needs all of its suites"),
         ({"ssl.cipher.suites": ("TLS_OF_MINE",)}, "not known to the TLS library"),
         ({"ssl.client.auth": "required", "ssl.truststore.certificates": "x"}, "can't be used"),
     ],

@@ -345,8 +345,7 @@ class ClassicMember:
         }
         request = join_request(self._settings, self.member_id, subscriptions, self._reason)
         self._waiting_for = request
-        # This time is added to request.timeout.ms, so subtract that: the member's longest wait
-        # counts.
+        # The longest wait counts in full, in addition to request.timeout.ms.
         extra_ms = self._settings.max_poll_interval_ms + JOIN_LAPSE_MS
         return Send(request, extra_ms)
 
@@ -411,9 +410,7 @@ class ClassicMember:
         except ProtocolError as problem:
             return self._fail(InconsistentGroupProtocolError(f"a member's subscription: {problem}"))
         topics = frozenset().union(*(row.topics for row in self._group.values()))
-        if (
-            response.skip_assignment
-        ):  # a static leader has returned, and all members keep their partitions
+        if response.skip_assignment:  # a static leader has returned, and nothing changes
             self._assigned_counts = self._group_counts()
             return [*self._sync({}), LookUp(topics)]
         self.state = ClassicState.ASSIGNING

@@ -1,1 +1,1 @@
-"""The pieces of a Fetch answer; see fetch_answer.pyx."""
+"""The pieces of a Fetch response; see fetch_answer.pyx."""

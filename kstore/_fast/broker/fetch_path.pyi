@@ -1,4 +1,4 @@
-"""Fetch, versions 4 to 18, from the frame to the answer; see fetch_path.pyx."""
+"""Fetch, versions 4 to 18, from the frame to the response; see fetch_path.pyx."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,17 +7,17 @@ from kstore._fast.broker.partition_table import PartitionTable
 from kstore._fast.broker.slots import Slot
 
 class FetchRequest(Slot):
-    """One fetch while it is handled; parked, it is its answer's slot and waits for its
-    partitions to grow.
+    """A fetch in progress. A parked fetch is the slot of its response, and waits for its partitions
+    to grow.
     """
 
     def resume(self) -> None:
-        """What was cold is in memory."""
+        """The missing pages are in memory now."""
     def answer_now(self) -> None:
-        """Answer with what there is, and wait for no disk."""
+        """Answer with the available data, without waiting for a disk."""
 
 class FetchPath:
-    """The state that all fetches share: the partitions, the sessions and the limits."""
+    """The state that all fetches share: partitions, sessions and limits."""
 
     cache: Any
     """The fetch sessions (broker/state/replication/fetch_session_cache.py)."""
@@ -25,14 +25,13 @@ class FetchPath:
     requests: int
     bytes_out: int
     throttle: Any
-    """Holds followers that are behind to a rate (runtime/leader_throttle.py); None: there is none.
-    """
+    """Throttles followers that are behind (runtime/leader_throttle.py); None: no throttle."""
     peer_listener: str | None
-    """The listener that followers come to, where there are rights; None: any."""
+    """The listener of followers, if there are permissions; None: any."""
     injected: dict[Any, int] | None
-    """Partition to the error that the request at hand is to be told (broker/faults.py)."""
+    """Partition to the error that the current request gets (broker/faults.py)."""
     injected_error: int
-    """The error of the whole of it; 0: none."""
+    """The top-level error; 0: none."""
     def __init__(
         self,
         table: PartitionTable,
@@ -44,10 +43,10 @@ class FetchPath:
     ) -> None: ...
     @property
     def parked(self) -> int:
-        """How many fetches wait for data now."""
+        """The number of fetches that wait for data."""
 
     def session_partitions(self, session_id: int) -> list[tuple[bytes, int]]:
-        """(topic name or id, partition) of what a fetch session asks for."""
+        """(topic name or id, partition) of each partition in a fetch session."""
 
     def answer_parked(self) -> None:
-        """Answer every waiting fetch with what there is: the broker stops."""
+        """Answer every waiting fetch with the available data, because the broker stops."""

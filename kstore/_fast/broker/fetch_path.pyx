@@ -66,8 +66,8 @@ cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except
 
 
 cdef class FetchRequest(Slot):
-    """One fetch while it is handled; parked, it is its answer's slot and waits for its
-    partitions to grow.
+    """A fetch in progress. A parked fetch is the slot of its response, and waits for its partitions
+    to grow.
     """
 
     cdef int check(self) except -1:
@@ -91,11 +91,11 @@ cdef class FetchRequest(Slot):
         return self.check()
 
     def resume(self):
-        """What was cold is in memory."""
+        """The missing pages are in memory now."""
         self.check()
 
     def answer_now(self):
-        """Answer with what there is, and wait for no disk."""
+        """Answer with the available data, without waiting for a disk."""
         if not self.done and self.look_again():
             self.finish()
 
@@ -157,7 +157,7 @@ cdef class FetchRequest(Slot):
 
 
 cdef class FetchPath:
-    """The state that all fetches share: the partitions, the sessions and the limits."""
+    """The state that all fetches share: partitions, sessions and limits."""
 
     def __init__(
         self, PartitionTable table not None, cache, call_later, report, *, int64_t max_bytes
@@ -172,16 +172,16 @@ cdef class FetchPath:
 
     @property
     def parked(self):
-        """How many fetches wait for data now."""
+        """The number of fetches that wait for data."""
         return len(self.waits.waiting)
 
     def session_partitions(self, int session_id):
-        """(topic name or id, partition) of what a fetch session asks for."""
+        """(topic name or id, partition) of each partition in a fetch session."""
         cdef FetchSession session = self.sessions.get(session_id)
         return [] if session is None else list(session.parts)
 
     def answer_parked(self):
-        """Answer every waiting fetch with what there is: the broker stops."""
+        """Answer every waiting fetch with the available data, because the broker stops."""
         cdef FetchRequest request
         for request in self.waits.slots():
             request.answer_now()

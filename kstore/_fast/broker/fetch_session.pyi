@@ -1,14 +1,14 @@
-"""What a fetch asks of one partition, and the fetch session (KIP-227) over them; see
+"""The request for one partition in a fetch, and the fetch session (KIP-227); see
 fetch_session.pyx.
 """
 
 class FetchPart:
-    """One partition of a fetch: what is asked, what was told before, and what a look at
-    the log found.
+    """A partition of a fetch: the request, the last values in a response, and the current state of
+    the log.
     """
 
 class FetchSession:
-    """One client's set of partitions and what each was last told."""
+    """One client's set of partitions, with the last values that were sent for each."""
 
     session_id: int
     principal: str
@@ -29,4 +29,4 @@ class FetchSession:
     ) -> None: ...
     @property
     def size(self) -> int:
-        """How many partitions it holds."""
+        """The number of its partitions."""

@@ -15,8 +15,8 @@ from kstore._fast.broker.rights cimport (
 
 @cython.freelist(256)
 cdef class FetchPart:
-    """One partition of a fetch: what is asked, what was told before, and what a look at
-    the log found.
+    """A partition of a fetch: the request, the last values in a response, and the current state of
+    the log.
     """
 
     cdef int resolve(self, PartitionTable table) except -1:
@@ -97,7 +97,7 @@ cdef class FetchPart:
 
 
 cdef class FetchSession:
-    """One client's set of partitions and what each was last told."""
+    """One client's set of partitions, with the last values that were sent for each."""
 
     def __init__(
         self, int session_id, list parts, *, principal, listener, bint by_id, bint privileged,
@@ -118,7 +118,7 @@ cdef class FetchSession:
 
     @property
     def size(self):
-        """How many partitions it holds."""
+        """The number of its partitions."""
         return len(self.parts)
 
     cdef bint belongs_to(self, object principal, object listener) except -1:

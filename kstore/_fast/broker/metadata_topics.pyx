@@ -45,7 +45,7 @@ def encode_topics(
 
 def first_led_by(topics, set nodes):
     """(name, partition) of the first partition of these TopicImages that one of the nodes leads;
-    None: there is none.
+    None if there is none.
     """
     cdef Py_ssize_t i
     cdef tuple partitions

@@ -1,1 +1,1 @@
-"""KIP-951: the leader of a partition, and where it is; see node_hints.pyx."""
+"""KIP-951: the leader of a partition, and its address; see node_hints.pyx."""

@@ -1,4 +1,4 @@
-"""One partition as Produce and Fetch see it, and its topic; see partition.pyx."""
+"""A partition as Produce and Fetch use it, and its topic; see partition.pyx."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +11,8 @@ from kstore._fast.log.append_queue import CallbackJob
 from kstore._fast.record.nested import NestedBatch
 
 class TopicEntry:
-    """One topic: its name, id (16 bytes) and partitions by index (None where this broker
-    has none).
+    """A topic: its name, id (16 bytes) and partitions by index (None if this broker does not have
+    one).
     """
 
     name: bytes
@@ -21,25 +21,29 @@ class TopicEntry:
     partitions: list[Partition | None]
     counts: TopicCounts
     partition_count: int
-    """What a producer has to know (KIP-253), which in an expansion grows before the partitions do;
-    -1: as many as are here.
+    """The partition count for producers (KIP-253), which an expansion increases before it adds the
+    partitions; -1: the number of partitions here.
     """
     retired_from: int
-    """Partitions from this index on take no records: the topic shrinks; -1: all do."""
+    """Partitions from this index on refuse records, because the topic shrinks; -1: all accept
+    them.
+    """
     mirror: bool
-    """kstore.mirror: an exact copy, which takes nothing else."""
+    """kstore.mirror: an exact copy, which refuses other writes."""
     least_producer_id: int
-    """kstore.least.producer.id: smaller ones are of producers of another cluster."""
+    """kstore.least.producer.id: smaller ids belong to producers of another cluster."""
     count_required: bool
-    """kstore.partition.count.required: a producer that doesn't say its count is refused."""
+    """kstore.partition.count.required: a producer that does not send its partition count is
+    refused.
+    """
     def __init__(self, name: bytes, topic_id: bytes, *, internal: bool = False) -> None: ...
 
 class PartitionJob(CallbackJob):
-    """An append to a partition that calls back."""
+    """An append to a partition, with a callback."""
 
 class Partition(Wakeable):
-    """One partition as the data plane sees it: its log's core, its leader and who waits
-    for it to grow.
+    """A partition for the data plane: its log's core, its leader, and the requests that wait for it
+    to grow.
     """
 
     entry: TopicEntry
@@ -50,17 +54,17 @@ class Partition(Wakeable):
     online: bool
     deleted: bool
     failed: bool
-    """Its log dir has failed: whoever asks for it gets KAFKA_STORAGE_ERROR."""
+    """Its log dir has failed: requests get KAFKA_STORAGE_ERROR."""
     follows: bool
-    """It has a replica here and is led elsewhere."""
+    """It has a replica here, and another broker leads it."""
     replication: ReplicaState | None
     """None: not led here, or the only replica."""
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    """That the controller knows."""
+    """The ISR that the controller knows."""
     isr_version: int
     proposed_isr: tuple[int, ...] | None
-    """That the controller is asked for."""
+    """The ISR that the controller was asked for."""
     def __init__(
         self,
         entry: TopicEntry,
@@ -76,15 +80,15 @@ class Partition(Wakeable):
     insync_replicas: int
     min_insync_replicas: int
     def configure(self, *, stored_codec: int, stored_level: int, min_insync_replicas: int) -> None:
-        """Store client batches in a codec (-1: as they come), and let acks=all writes need so many
-        in-sync replicas.
+        """Store client batches with a codec (-1: unchanged), and require so many in-sync replicas
+        for acks=all writes.
         """
 
     def note_durable(self) -> None:
-        """More of the log is on the disk, and may be seen. From any thread."""
+        """More of the log is durable, and may become visible. Any thread may call it."""
 
     def notify(self) -> None:
-        """Wake those who wait for this partition: something that they can see has changed."""
+        """Wake the requests that wait for this partition: something visible has changed."""
 
     def lead(
         self,
@@ -94,72 +98,75 @@ class Partition(Wakeable):
         isr: tuple[int, ...],
         now_ms: int | None = None,
     ) -> None:
-        """Lead the partition from now on, or go on leading it in another epoch or with other
+        """Lead the partition from now on, or continue to lead it in another epoch or with other
         replicas. `now_ms` is not needed: the table has the clock.
         """
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Another broker leads (-1: none does): whoever waits for this one's followers, and
-        followers that wait here, are told that it is no leader.
+        """Another broker leads (-1: none does): requests that wait for this leader's followers, and
+        followers that wait here, get an error.
         """
 
     def end_leadership(self) -> None:
-        """Answer all who wait: this broker leads the partition no more."""
+        """Answer all waiting requests: this broker no longer leads the partition."""
 
     def advance(self) -> None:
-        """Move the high watermark as far as the replicas allow: brokers have come or gone."""
+        """Advance the high watermark as far as the replicas allow: brokers have joined or left."""
 
     def take_high_watermark(self, offset: int) -> None:
-        """A follower hears of the leader's high watermark: it has what lies below it, as far as its
-        log goes. It never goes back.
+        """A follower learns the leader's high watermark, limited to its own log end. It never
+        decreases.
         """
 
     def when_committed(self, end_offset: int, callback: Callable[[int], object]) -> None:
-        """Call ``callback(error code)`` on the loop once the high watermark has reached the offset
-        (0; at once if it has), or this broker leads no more (NOT_LEADER_OR_FOLLOWER).
+        """Call ``callback(error code)`` on the loop when the high watermark reaches the offset (0;
+        at once if it has), or when this broker no longer leads (NOT_LEADER_OR_FOLLOWER).
         """
 
     def propose_isr(self, isr: tuple[int, ...]) -> bool:
-        """Ask for another ISR; until it is agreed or refused, the high watermark waits for all that
-        are in this one or in the old one (KIP-497). One at a time: False while one is asked for.
+        """Propose another ISR; until it is accepted or refused, the high watermark waits for all
+        replicas of this one and the old one (KIP-497). Returns False if a proposal is pending:
+        there is one at a time.
         """
 
     def isr_applied(self, isr: tuple[int, ...], state_version: int, leader_epoch: int) -> bool:
-        """The controller has written an ISR; older news, and those of another epoch, change nothing
-        (False).
+        """The controller has written an ISR. Older changes, and those of another epoch, are ignored
+        (returns False).
         """
 
     def resign(self) -> None:
-        """This broker can't write: let the controller choose a leader among the others in sync."""
+        """This broker can't write: let the controller choose a leader among the other in-sync
+        replicas.
+        """
 
     def isr_refused(self) -> None:
-        """What was proposed has not come, and will not: the ISR stays as it was."""
+        """The proposal was lost or refused: the ISR does not change."""
 
     def shrink_candidates(self, now_ms: int, max_lag_ms: int) -> list[int]:
-        """Followers of the ISR that have not caught up for so long, while no change is asked for.
+        """Followers in the ISR that have not caught up for so long, if no proposal is pending.
         `now_ms` is on the scale of the table's replication.now_ms().
         """
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch not above the asked one, its end offset), as a leader knows it: its own
-        epoch, and those that left no record here, end at the log's end. (-1, -1): unknown.
+        """(largest epoch not above the requested one, its end offset), for a leader: its own epoch,
+        and epochs without a record here, end at the log's end. (-1, -1): unknown.
         """
 
     def fail(self) -> None:
-        """Its log dir has failed: it has no log any more, and whoever waits for it is told."""
+        """Its log dir has failed: the partition has no log any more, and waiting requests get an
+        error.
+        """
 
     def replace_log(self, log: Any) -> None:
-        """Serve the partition from another log that holds the same, from its log that has come
-        here, or from none (None).
-        """
+        """Use another log with the same records, a log that was moved here, or none (None)."""
 
     def append_batches(self, data: Buffer, *, origin: int = 1) -> tuple[int, int, int, int]:
-        """Append ready batches and wake who waits; a read-only buffer is copied first.
+        """Append ready batches and wake waiting requests; a read-only buffer is copied first.
 
-        Returns (error code, base offset, last offset, log end offset). Raises OSError only.
+        Returns (error code, base offset, last offset, log end offset). Raises only OSError.
         """
     def may_append_now(self, data: bytes) -> bool:
-        """Whether the loop may append these batches itself, as nothing has to be waited for."""
+        """Whether the loop may append these batches, because nothing has to wait."""
     def append_later(
         self,
         data: bytes | bytearray | NestedBatch,
@@ -167,24 +174,24 @@ class Partition(Wakeable):
         *,
         origin: int = 1,
     ) -> tuple[int, int]:
-        """Have a thread append ready batches; ``callback(job)`` is called when that is done, or has
-        failed, after who waits was woken. A bytearray or a NestedBatch is the thread's from now on;
-        of bytes a copy is made.
+        """Let a thread append ready batches; ``callback(job)`` is called after success or failure,
+        when waiting requests were woken. The thread owns a bytearray or a NestedBatch from now on;
+        bytes are copied.
 
-        Returns (error code, the base offset that they get if all before them succeed). With an
-        error nothing is appended, and nobody called back.
+        Returns (error code, the base offset if all earlier appends succeed). After an error nothing
+        is appended, and there is no callback.
         """
     @property
     def appends_queued(self) -> int:
-        """How many appends are left to threads and are not done."""
+        """The number of appends that threads have not finished."""
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that can be read."""
+        """The log start offset."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The log end offset."""
 
     @property
     def high_watermark(self) -> int:
@@ -196,4 +203,4 @@ class Partition(Wakeable):
 
     @property
     def waiting(self) -> int:
-        """How many fetches wait for this partition."""
+        """The number of fetches that wait for this partition."""

@@ -43,7 +43,7 @@ cdef class CallbackWait(CommitWait):
 
 
 cdef class PartitionJob(CallbackJob):
-    """An append to a partition that calls back."""
+    """An append to a partition, with a callback."""
 
     cdef int ended(self) except -1:
         return self.partition.end_append(self)
@@ -80,7 +80,7 @@ cdef class Partition(Wakeable):
         return 0
 
     def note_durable(self):
-        """More of the log is on the disk, and may be seen. From any thread."""
+        """More of the log is durable, and may become visible. Any thread may call it."""
         if self.events is not None:
             self.events.note_durable(self)
 
@@ -141,8 +141,8 @@ cdef class Partition(Wakeable):
         return 0
 
     def configure(self, *, int stored_codec, int stored_level, int min_insync_replicas):
-        """Store client batches in a codec (-1: as they come), and let acks=all writes need so many
-        in-sync replicas.
+        """Store client batches with a codec (-1: unchanged), and require so many in-sync replicas
+        for acks=all writes.
         """
         self.stored_codec = stored_codec
         self.stored_level = stored_level
@@ -159,7 +159,7 @@ cdef class Partition(Wakeable):
         return 0
 
     def notify(self):
-        """Wake those who wait for this partition: something that they can see has changed."""
+        """Wake the requests that wait for this partition: something visible has changed."""
         if self.events is not None:
             self.events.schedule_followers()
             if self.waiters:
@@ -171,7 +171,7 @@ cdef class Partition(Wakeable):
         self, int32_t leader_epoch, int32_t state_version, tuple replicas not None,
         tuple isr not None, now_ms=None
     ):
-        """Lead the partition from now on, or go on leading it in another epoch or with other
+        """Lead the partition from now on, or continue to lead it in another epoch or with other
         replicas. `now_ms` is not needed: the table has the clock.
         """
         if self.replication is not None and (leader_epoch, state_version) == (
@@ -206,8 +206,8 @@ cdef class Partition(Wakeable):
         self.notify()
 
     def follow(self, int32_t leader_id, int32_t leader_epoch):
-        """Another broker leads (-1: none does): whoever waits for this one's followers, and
-        followers that wait here, are told that it is no leader.
+        """Another broker leads (-1: none does): requests that wait for this leader's followers, and
+        followers that wait here, get an error.
         """
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -219,7 +219,7 @@ cdef class Partition(Wakeable):
         self.end_leadership()
 
     def end_leadership(self):
-        """Answer all who wait: this broker leads the partition no more."""
+        """Answer all waiting requests: this broker no longer leads the partition."""
         replication, self.replication = self.replication, None
         self.proposed_isr = None
         if self.core is not None:
@@ -245,13 +245,13 @@ cdef class Partition(Wakeable):
         return 0
 
     def advance(self):
-        """Move the high watermark as far as the replicas allow: brokers have come or gone."""
+        """Advance the high watermark as far as the replicas allow: brokers have joined or left."""
         if self.replication is not None:
             self.moved()
 
     def take_high_watermark(self, int64_t offset):
-        """A follower hears of the leader's high watermark: it has what lies below it, as far as its
-        log goes. It never goes back.
+        """A follower learns the leader's high watermark, limited to its own log end. It never
+        decreases.
         """
         if self.core is None:
             return
@@ -263,8 +263,8 @@ cdef class Partition(Wakeable):
             self.tell_high_watermark()
 
     def when_committed(self, int64_t end_offset, callback):
-        """Call ``callback(error code)`` on the loop once the high watermark has reached the offset
-        (0; at once if it has), or this broker leads no more (NOT_LEADER_OR_FOLLOWER).
+        """Call ``callback(error code)`` on the loop when the high watermark reaches the offset (0;
+        at once if it has), or when this broker no longer leads (NOT_LEADER_OR_FOLLOWER).
         """
         cdef CallbackWait wait
         if not self.online:
@@ -315,8 +315,9 @@ cdef class Partition(Wakeable):
         return 0
 
     def propose_isr(self, tuple isr not None):
-        """Ask for another ISR; until it is agreed or refused, the high watermark waits for all that
-        are in this one or in the old one (KIP-497). One at a time: False while one is asked for.
+        """Propose another ISR; until it is accepted or refused, the high watermark waits for all
+        replicas of this one and the old one (KIP-497). Returns False if a proposal is pending:
+        there is one at a time.
         """
         if self.proposed_isr is not None or self.replication is None \
                 or self.events.on_isr_change is None:
@@ -352,7 +353,7 @@ cdef class Partition(Wakeable):
         return True
 
     def isr_refused(self):
-        """What was proposed has not come, and will not: the ISR stays as it was."""
+        """The proposal was lost or refused: the ISR does not change."""
         self.events.isr_refusals += 1
         self.proposed_isr = None
         if self.replication is not None:
@@ -360,7 +361,7 @@ cdef class Partition(Wakeable):
             self.moved()
 
     def shrink_candidates(self, int64_t now_ms, int64_t max_lag_ms):
-        """Followers of the ISR that have not caught up for so long, while no change is asked for.
+        """Followers in the ISR that have not caught up for so long, if no proposal is pending.
         `now_ms` is on the scale of the table's replication.now_ms().
         """
         cdef Follower follower
@@ -373,8 +374,8 @@ cdef class Partition(Wakeable):
         ]
 
     def end_offset_for_epoch(self, int32_t epoch):
-        """(largest epoch not above the asked one, its end offset), as a leader knows it: its own
-        epoch, and those that left no record here, end at the log's end. (-1, -1): unknown.
+        """(largest epoch not above the requested one, its end offset), for a leader: its own epoch,
+        and epochs without a record here, end at the log's end. (-1, -1): unknown.
         """
         cdef int32_t latest
         if self.core is None:
@@ -387,9 +388,9 @@ cdef class Partition(Wakeable):
         return self.core.epochs.end_offset_for(epoch, self.core.log_end_offset)
 
     def append_batches(self, data, *, int origin=ORIGIN_COORDINATOR):
-        """Append ready batches and wake who waits; a read-only buffer is copied first.
+        """Append ready batches and wake waiting requests; a read-only buffer is copied first.
 
-        Returns (error code, base offset, last offset, log end offset). Raises OSError only.
+        Returns (error code, base offset, last offset, log end offset). Raises only OSError.
         """
         cdef MemoryView view
         cdef AppendResult result
@@ -404,7 +405,7 @@ cdef class Partition(Wakeable):
         return result.error_code, result.base_offset, result.last_offset, result.log_end_offset
 
     def may_append_now(self, bytes data not None):
-        """Whether the loop may append these batches itself, as nothing has to be waited for."""
+        """Whether the loop may append these batches, because nothing has to wait."""
         return self.core is None or bool(self.core.may_append_now(
             <const uint8_t*><const char*>data, len(data), False))
 
@@ -443,7 +444,7 @@ cdef class Partition(Wakeable):
 
     @property
     def appends_queued(self):
-        """How many appends are left to threads and are not done."""
+        """The number of appends that threads have not finished."""
         return 0 if self.core is None else self.core.queued
 
     def fail(self):
@@ -476,12 +477,12 @@ cdef class Partition(Wakeable):
 
     @property
     def log_start_offset(self):
-        """The first offset that can be read."""
+        """The log start offset."""
         return -1 if self.core is None else self.core.log_start_offset
 
     @property
     def log_end_offset(self):
-        """The offset that the next record gets."""
+        """The log end offset."""
         return -1 if self.core is None else self.core.log_end_offset
 
     @property

@@ -13,7 +13,7 @@ cdef class Waiter:
 
 
 cdef class Wakeable:
-    """What wakes its waiters: a partition."""
+    """What waiters wait for: a partition."""
 
     cdef int wake(self) except -1:
         return 0
@@ -26,18 +26,18 @@ cdef class TopicCounts:
     """What was produced to a topic and fetched from it since this broker has it."""
 
     def note_appended(self, TopicCounts total not None, int64_t messages, int64_t size):
-        """Count records that no Produce request has brought, in ``total``, too."""
+        """Count records that did not arrive in a Produce request, also in ``total``."""
         self.appended(total, messages, size)
 
 
 cdef class ErrorCounts:
-    """The errors that this broker has answered with."""
+    """The errors in this broker's responses."""
 
     def __cinit__(self):
         self.counts = {}
 
     cpdef int add(self, int api_key, int error, int64_t count=1) except -1:
-        """Count an error that an answer has so many times."""
+        """Count an error that a response contains so many times."""
         cdef tuple key = (api_key, error)
         self.counts[key] = self.counts.get(key, 0) + count
         return 0
@@ -108,7 +108,7 @@ cdef class PartitionEvents:
         return 0
 
     def sync_unsynced(self):
-        """Have what has grown put on the disk."""
+        """Make what was appended durable."""
         cdef Wakeable partition
         unsynced, self.unsynced = self.unsynced, {}
         self.on_unsynced([
@@ -116,14 +116,14 @@ cdef class PartitionEvents:
             if partition.core is not None])
 
     def note_durable(self, Wakeable partition not None):
-        """More of a partition is on the disk: let the loop know. From any thread."""
+        """More of a partition is durable: notify the loop. Any thread may call it."""
         self.synced.append(partition)
         if not self.synced_scheduled:
             self.synced_scheduled = True
             self.call_threadsafe(self.run_synced)
 
     def run_synced(self):
-        """Show what has come to the disk: high watermarks move, who waits is woken."""
+        """Make durable records visible: advance high watermarks, and wake waiters."""
         cdef Wakeable partition
         self.synced_scheduled = False               # first: a thread may add to the list now
         synced, self.synced = self.synced, []

@@ -13,8 +13,8 @@ cdef enum:
 
 
 cdef class PartitionTable(PartitionEvents):
-    """All topics, for look-ups that cost no decode; call_soon runs the wake-ups of one
-    loop turn together.
+    """All topics, with lookups that decode nothing; call_soon runs the wakeups of one loop turn
+    together.
     """
 
     def __init__(self, int node_id, call_soon):
@@ -46,13 +46,13 @@ cdef class PartitionTable(PartitionEvents):
             and partition.leader_id in self.lost_leaders
 
     def add_topic(self, TopicEntry entry):
-        """Make a topic known; its partitions follow with add_partition."""
+        """Add a topic; its partitions follow with add_partition."""
         self.last = self.last_by_id = None
         self.by_name[entry.name] = entry
         self.by_id[entry.topic_id] = entry
 
     def add_partition(self, Partition partition):
-        """Put a partition in its topic's place for it."""
+        """Set a partition in its topic."""
         cdef list partitions = partition.entry.partitions
         while len(partitions) <= partition.index:
             partitions.append(None)
@@ -60,7 +60,7 @@ cdef class PartitionTable(PartitionEvents):
         partitions[partition.index] = partition
 
     def remove_topic(self, bytes name):
-        """Forget a topic; who waits for one of its partitions is woken and finds it gone."""
+        """Remove a topic; requests that wait for one of its partitions get an error."""
         cdef TopicEntry entry = self.by_name.pop(name, None)
         if entry is None:
             return
@@ -69,7 +69,7 @@ cdef class PartitionTable(PartitionEvents):
         self.cut(entry, 0)
 
     def remove_partitions(self, bytes name, int first):
-        """Forget a topic's partitions from an index on, as `remove_topic` does."""
+        """Remove a topic's partitions from an index on, as `remove_topic` does."""
         cdef TopicEntry entry = self.by_name.get(name)
         if entry is not None:
             self.cut(entry, first)
@@ -85,15 +85,15 @@ cdef class PartitionTable(PartitionEvents):
         entry.partitions = entry.partitions[:first]
 
     def topic(self, bytes name):
-        """The TopicEntry of that name, or None."""
+        """The TopicEntry with that name, or None."""
         return self.by_name.get(name)
 
     def topic_by_id(self, bytes topic_id):
-        """The TopicEntry of that id, or None."""
+        """The TopicEntry with that id, or None."""
         return self.by_id.get(topic_id)
 
     def partition(self, bytes name, int index):
-        """The Partition, or None where this broker does not know it."""
+        """The Partition, or None if this broker does not know it."""
         cdef TopicEntry entry = self.by_name.get(name)
         if entry is None or index < 0 or index >= len(entry.partitions):
             return None

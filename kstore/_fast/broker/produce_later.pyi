@@ -1,5 +1,6 @@
-"""What of a Produce request is left to threads: a look into batches, and appends; see
-produce_later.pyx."""
+"""The parts of a Produce request that threads do: a look into batches, and appends; see
+produce_later.pyx.
+"""
 
 from kstore._fast.log.append_queue import AppendJob
 
@@ -7,10 +8,10 @@ class FrameMemory:
     """The bytes of a request that threads append from."""
 
 class ProduceJob(AppendJob):
-    """The batch at one place of a request, appended by a thread."""
+    """A batch of a request, appended by a thread."""
 
     frame_bytes: int
-    """The size of the batch, as it came."""
+    """The size of the batch in the request."""
 
 class ProduceAppends:
-    """What threads append of the first request that a connection has left."""
+    """The appends of threads for the oldest unanswered request of a connection."""

@@ -110,7 +110,7 @@ cdef class FrameMemory:
 
 
 cdef class ProduceJob(AppendJob):
-    """The batch at one place of a request, appended by a thread."""
+    """A batch of a request, appended by a thread."""
 
     cdef int ended(self) except -1:
         return self.partition.end_append(self)

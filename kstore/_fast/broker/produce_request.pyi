@@ -1,4 +1,4 @@
-"""A Produce request as its frame has it; for the produce path alone."""
+"""A parsed Produce request; only for the produce path."""
 
 class ProduceRequest:
-    """Its topics and partitions in arrays. Nothing of it is for Python."""
+    """Its topics and partitions in arrays. It has no Python interface."""

@@ -1,17 +1,17 @@
-"""A Produce answer (acks=all) that waits for the followers; see produce_slot.pyx."""
+"""A Produce response (acks=all) that waits for the followers; see produce_slot.pyx."""
 
 from kstore._fast.broker.replica_state import CommitWait
 from kstore._fast.broker.slots import Slot, SlotDeadlines
 
 class PartWait(CommitWait):
-    """One partition of a request waits for the high watermark."""
+    """One partition of a request, which waits for the high watermark."""
 
 class ProduceSlot(Slot):
-    """The place of an answer that waits for the high watermark of each of its partitions."""
+    """The slot of a response that waits for the high watermark of each of its partitions."""
 
 class ProduceWaits(SlotDeadlines):
-    """All Produce answers that wait."""
+    """All Produce responses that wait."""
 
     @property
     def parked(self) -> int:
-        """How many answers wait now."""
+        """The number of responses that wait."""

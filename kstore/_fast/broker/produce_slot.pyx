@@ -101,7 +101,7 @@ cdef int put_partition_tags(
 
 
 cdef class PartWait(CommitWait):
-    """One partition of a request waits for the high watermark."""
+    """One partition of a request, which waits for the high watermark."""
 
     cdef int answer(self, int16_t error) except -1:
         cdef ProduceSlot slot = self.slot
@@ -117,7 +117,7 @@ cdef class PartWait(CommitWait):
 
 
 cdef class ProduceSlot(Slot):
-    """The place of an answer that waits for the high watermark of each of its partitions."""
+    """The slot of a response that waits for the high watermark of each of its partitions."""
 
     cpdef int complete(self, body) except -1:
         """The records are on the disk, as kstore.flush.policy=always asks; the answer is there."""
@@ -173,11 +173,11 @@ cdef class ProduceSlot(Slot):
 
 
 cdef class ProduceWaits(SlotDeadlines):
-    """All Produce answers that wait."""
+    """All Produce responses that wait."""
 
     @property
     def parked(self):
-        """How many answers wait now."""
+        """The number of responses that wait."""
         return len(self.waiting)
 
     cdef ProduceSlot park(

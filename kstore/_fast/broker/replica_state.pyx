@@ -15,15 +15,15 @@ cdef int64_t NEVER = -(1LL << 60)
 
 
 cdef class CommitWait:
-    """Whoever waits until the high watermark has reached an offset."""
+    """Waits until the high watermark has reached an offset."""
 
     cdef int answer(self, int16_t error) except -1:
         return 0
 
 
 cdef class ReplicationContext:
-    """What the replicated partitions of a broker share: the clock, the lag that is borne, and which
-    brokers live.
+    """What the replicated partitions of a broker share: the clock, the tolerated lag, and the live
+    brokers.
     """
 
     def __init__(self, *, max_lag_ms=30_000):
@@ -31,7 +31,7 @@ cdef class ReplicationContext:
         self.racks = {}
 
     cpdef int64_t now_ms(self) except -1:
-        """Milliseconds that only go up."""
+        """The time in milliseconds; monotonic."""
         return machine_ms() if self.clock is None else self.clock()
 
     cdef bint is_live(self, int32_t node_id) except -1:
@@ -44,7 +44,7 @@ cdef class ReplicationContext:
 
 
 cdef class Follower:
-    """What is known of one follower."""
+    """The state of one follower."""
 
     def __init__(self, int node_id):
         self.node_id = node_id
@@ -54,7 +54,7 @@ cdef class Follower:
 
 
 cdef class ReplicaState:
-    """How far the replicas of a partition that is led here have come, and who waits for them."""
+    """The progress of the replicas of a partition that is led here, and its waiters."""
 
     def __init__(self, LogCore core not None, ReplicationContext context not None):
         self.core = core
@@ -227,9 +227,9 @@ cdef class ReplicaState:
 
     @property
     def waiting(self):
-        """How many wait for the high watermark."""
+        """The number of waiters for the high watermark."""
         return len(self.waits)
 
     def follower(self, int node_id):
-        """The Follower of that id, or None."""
+        """The Follower with that id, or None."""
         return self.find(node_id)

@@ -1,7 +1,7 @@
-"""Answers on their way into a socket, slices of files among them; see sending.pyx."""
+"""Responses while they are sent, including slices of files; see sending.pyx."""
 
 class PinnedFile:
-    """A descriptor of its own for a file that is being sent."""
+    """A duplicate descriptor of a file that is being sent."""
 
 class FileSlice:
-    """Bytes of a file that belong between two bytes of an answer buffer."""
+    """Bytes of a file that belong between two bytes of a response buffer."""

@@ -52,7 +52,7 @@ cdef enum:
 
 
 cdef class PinnedFile:
-    """A descriptor of its own for a file that is being sent."""
+    """A duplicate descriptor of a file that is being sent."""
 
     def __cinit__(self):
         self.fd = -1
@@ -63,7 +63,7 @@ cdef class PinnedFile:
 
 
 cdef class FileSlice:
-    """Bytes of a file that belong between two bytes of an answer buffer."""
+    """Bytes of a file that belong between two bytes of a response buffer."""
 
 
 cdef bint add_slice(

@@ -1,4 +1,4 @@
-"""A parked answer's place in the order of its connection; see slots.pyx."""
+"""The place of a parked response in the order of its connection; see slots.pyx."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,38 +9,40 @@ from kstore._fast.protocol.wire import AnswerBuffer
 from kstore._fast.record.unpack import Verdict
 
 class AnswerSink:
-    """Where answers go: one per connection."""
+    """The target of responses: one per connection."""
 
     verdicts: dict[int, Verdict]
     @property
     def extended(self) -> bool:
-        """Whether who asks wants kstore's tagged fields in answers."""
+        """Whether the client wants kstore's tagged fields in responses."""
 
 class Slot(Waiter):
-    """The place of one request that is answered later."""
+    """The place of a request that is answered later."""
 
     def complete(self, body: bytes | None) -> int:
-        """Give the answer's body (None: no answer is sent) and send what is next in order."""
+        """Set the body of the response (None: no response is sent) and send what is next in
+        order.
+        """
 
     def give_up(self) -> None:
-        """No answer can be given: close the connection, as its order is lost."""
+        """No response is possible: close the connection, because its order is lost."""
 
     def open_large(self, size: int) -> AnswerBuffer:
-        """Where the body of a large answer, of so many bytes, is written in several turns of the
-        loop; `close_large` sends it.
+        """A buffer for the body of a large response, of so many bytes, written in several turns of
+        the loop; `close_large` sends it.
         """
 
     def close_large(self) -> None:
-        """The large answer is complete: send it when it is next in order, without a copy."""
+        """The large response is complete: send it when it is next in order, without a copy."""
 
 class SlotDeadlines:
-    """Slots that wait until some time at the latest, and one timer for all of them."""
+    """Slots with a deadline, and one timer for all of them."""
 
     def __init__(
         self, context: ReplicationContext, call_later: Callable[..., Any] | None
     ) -> None: ...
     def slots(self) -> list[Slot]:
-        """All that wait."""
+        """All waiting slots."""
 
     def end_waits(self) -> None:
-        """Tell those whose time is over, and set the timer for the next."""
+        """Expire slots after their deadline, and set the timer for the next."""

@@ -35,7 +35,7 @@ cdef int end_answer(AnswerBuffer out, Py_ssize_t start) noexcept:
 
 
 cdef class AnswerSink:
-    """Where answers go: one per connection."""
+    """The target of responses: one per connection."""
 
     cdef AnswerBuffer open_answer(self, Slot slot):
         raise NotImplementedError("a sink knows where an answer goes")
@@ -57,7 +57,7 @@ cdef class AnswerSink:
 
 
 cdef class Slot(Waiter):
-    """The place of one request that is answered later."""
+    """The place of a request that is answered later."""
 
     cdef int cancel(self) except -1:
         return 0
@@ -69,12 +69,14 @@ cdef class Slot(Waiter):
         return 0
 
     def give_up(self):
-        """No answer can be given: close the connection, as its order is lost."""
+        """No response is possible: close the connection, because its order is lost."""
         if not self.done:
             self.sink.abandon(self)
 
     cpdef int complete(self, body) except -1:
-        """Give the answer's body (None: no answer is sent) and send what is next in order."""
+        """Set the body of the response (None: no response is sent) and send what is next in
+        order.
+        """
         cdef AnswerBuffer out
         if self.done:
             return 0
@@ -87,8 +89,9 @@ cdef class Slot(Waiter):
         return 0
 
     def open_large(self, Py_ssize_t size):
-        """Where the body of a large answer, of so many bytes, is written in several turns of the
-        loop; `close_large` sends it."""
+        """A buffer for the body of a large response, of so many bytes, written in several turns of
+        the loop; `close_large` sends it.
+        """
         self.held = AnswerBuffer(size + HEADER_BYTES)
         self.start = begin_answer(self.held, self.correlation_id, self.flexible)
         return self.held
@@ -110,7 +113,7 @@ cdef class SlotDeadlines:
         self.waiting = {}
 
     def slots(self):
-        """All that wait."""
+        """All waiting slots."""
         return list(self.waiting)
 
     cdef int add(self, Slot slot, int64_t wait_ms) except -1:

@@ -1,4 +1,4 @@
-"""Where a producer's records wait, each in the open batch of its partition."""
+"""The waiting records of a producer, each in the open batch of its partition."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from kstore._fast.clients.producer_batch import ProducerBatch
 from kstore._fast.record.records import Record
 
 class PartitionQueue:
-    """The batches of one partition that nobody has taken yet."""
+    """The batches of one partition that were not taken yet."""
 
     topic: str
     partition: int
@@ -19,9 +19,9 @@ class PartitionQueue:
     """The sender's notes."""
     def __init__(self, topic: str, partition: int) -> None: ...
     def wait_ms(self, now_ms: int, linger_ms: int) -> int:
-        """How long the first batch lingers yet; 0: it may be sent; -1: there is none."""
+        """How much longer the first batch lingers; 0: it may be sent; -1: there is none."""
     def first(self) -> ProducerBatch | None:
-        """The batch that leaves next."""
+        """The batch that is sent next."""
 
 class Accumulator:
     """Open batches, memory, and the choice of partitions. Sizes in bytes."""
@@ -31,16 +31,16 @@ class Accumulator:
     used_bytes: int
     max_request_size: int
     obstacle: int
-    """Why the last append gave nothing: 1 topic not known, 2 memory is full, 3 the gate."""
+    """Why the last append failed: 1 topic unknown, 2 memory full, 3 the gate."""
     incomplete: set[ProducerBatch]
     active: set[PartitionQueue]
     gate: object
-    """While it is not None, nothing is taken."""
+    """While it is not None, no record is accepted."""
     wake: Callable[[], object] | None
     """Called, in the users' threads, when a batch may be sent; not again before woken is False."""
     woken: bool
     patient: bool
-    """Batches linger even if somebody waits for them: linger.ms was asked for."""
+    """Batches linger even if a caller waits for them: linger.ms was set."""
     timed: bool
     quiet: bool
     loop_thread: int | None
@@ -58,13 +58,15 @@ class Accumulator:
         seed: int = 1,
     ) -> None: ...
     def set_partitions(self, name: str, count: int) -> list[PartitionQueue]:
-        """The topic has count partitions; 0: its records have to wait."""
+        """The topic has count partitions; 0: its records must wait."""
     def set_choices(self, name: str, choices: list[int], weights: list[int] | None) -> None:
-        """Where records without a key go, with running sums of the preference for each."""
+        """The choices for records without a key, with running sums of their weights."""
     def backlog(self, name: str) -> list[int]:
-        """Batches that wait to be sent, by partition; empty: no record came without a key."""
+        """The number of batches that wait to be sent, by partition; empty: no record without a key
+        was appended.
+        """
     def partition_count(self, name: str) -> int:
-        """As set_partitions said; 0: records have to wait."""
+        """The count of set_partitions; 0: records must wait."""
     def queues(self, name: str) -> list[PartitionQueue]:
         """The topic's queues, by partition."""
     def topic_names(self) -> list[str]:
@@ -72,16 +74,16 @@ class Accumulator:
     def close_all(self) -> None:
         """Close all open batches: none of them lingers."""
     def hurry(self, queue: PartitionQueue) -> None:
-        """The queue's open batch is not to linger."""
+        """The queue's open batch must not linger."""
     def take(self, queue: PartitionQueue) -> ProducerBatch | None:
-        """The queue's next batch, closed by this if it was open."""
+        """Take the queue's next batch; closes it if it is open."""
     def give_back(self, batch: ProducerBatch) -> None:
         """Called by a batch that is done: its memory is free."""
     def append_again(self, origin: ProducerBatch, record: Record) -> tuple[ProducerBatch, int]:
-        """Append a record of another batch to where it belongs now (KIP-253), whatever the memory;
-        the batch where it is, and its place there.
+        """Append a record of another batch to its new partition (KIP-253), even if the memory is
+        full; returns the batch and the record's place in it.
         """
     def split(
         self, batch: ProducerBatch, records: Iterable[Record], limit: int
     ) -> list[ProducerBatch]:
-        """The batch's records in several of at most limit bytes each; deliveries follow them."""
+        """Split the batch's records into batches of at most limit bytes; deliveries follow them."""

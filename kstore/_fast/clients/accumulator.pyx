@@ -104,7 +104,9 @@ cdef class Accumulator:
         topic.weights = weights
 
     def backlog(self, str name):
-        """Batches that wait to be sent, by partition; empty: no record came without a key."""
+        """The number of batches that wait to be sent, by partition; empty: no record without a key
+        was appended.
+        """
         cdef TopicQueues topic = self.topics[name]
         if topic.sticky < 0 or topic.count < 2:
             return []

@@ -1,4 +1,4 @@
-"""What a Fetch answer brought of one partition: records for `poll`, lazily, or columns."""
+"""A partition's records of a Fetch response: lazily for `poll`, or as columns."""
 
 from collections.abc import Iterable
 from typing import Any, Self, final
@@ -11,13 +11,14 @@ from kstore.types import Header, TopicPartition
 
 @final
 class ConsumerRecord:
-    """One record and where it came from. It keeps the buffer of its fetch alive; key, value and
-    headers are made anew each time they are read."""
+    """A record with its topic, partition and offset. It keeps the buffer of its fetch alive; key,
+    value and headers are created each time they are read.
+    """
 
     offset: int
     """Its offset in the partition."""
     timestamp: int
-    """Milliseconds since 1970, -1 for none; the append time where the topic says LogAppendTime."""
+    """Milliseconds since 1970, -1 for none; the append time if the topic uses LogAppendTime."""
     @property
     def topic(self) -> str:
         """The topic's name."""
@@ -38,42 +39,42 @@ class ConsumerRecord:
         """Bytes of the value, -1 when null."""
     @property
     def headers(self) -> tuple[Header, ...]:
-        """The headers, in order. Raises InvalidBatchError when they do not fit the record."""
+        """The headers, in order. Raises InvalidBatchError if they are malformed."""
     @property
     def timestamp_type(self) -> int:
         """0 CreateTime, 1 LogAppendTime."""
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch in which it was written, -1 for unknown."""
+        """The leader epoch in which it was written, -1 if unknown."""
 
 @final
 class FetchedRecords:
-    """The records of one partition that one answer brought, being handed out."""
+    """The records of one partition in a response, which are returned step by step."""
 
     tp: TopicPartition
     """The partition."""
     owner: Any
-    """Whatever it was made with; the consumer's row of the partition."""
+    """The object that it was created with: the consumer's row of the partition."""
     version: int
-    """The owner's version when it was asked for."""
+    """The owner's version at the time of the request."""
     size_bytes: int
-    """Bytes of the batches."""
+    """The size of the batches in bytes."""
     end_offset: int
-    """The offset after the last batch: where the next fetch goes on."""
+    """The offset after the last batch: where the next fetch continues."""
     next_offset: int
-    """The offset after the last record handed out."""
+    """The offset after the last returned record."""
     leader_epoch: int
-    """The largest leader epoch of the records below next_offset, -1 for unknown."""
+    """The largest leader epoch of the records below next_offset, -1 if unknown."""
     last_epoch: int
-    """The largest leader epoch of the records below end_offset, -1 for unknown."""
+    """The largest leader epoch of the records below end_offset, -1 if unknown."""
     epoch_starts: list[tuple[int, int]]
-    """Each leader epoch of the batches, and the offset after all records of those before it."""
+    """Each leader epoch of the batches, and the offset after all records of the earlier ones."""
     is_cut_off: bool
-    """Whether it ends with a part of a batch, or with nothing."""
+    """Whether it ends with a partial batch, or is empty."""
     partition_epoch: int
-    """The partition epoch of the fetch (KIP-232), -1 for unknown."""
+    """The partition epoch of the fetch (KIP-232), -1 if unknown."""
     is_drained: bool
-    """Whether all has been handed out; next_offset is end_offset then."""
+    """Whether everything was returned; then next_offset is end_offset."""
     def __init__(
         self,
         tp: TopicPartition,
@@ -91,17 +92,19 @@ class FetchedRecords:
     def __next__(self) -> ConsumerRecord: ...
     def __len__(self) -> int: ...
     def skip_to(self, offset: int) -> None:
-        """Leave out what lies before an offset."""
+        """Skip what is before an offset."""
     def take(self, out: list[ConsumerRecord], max_records: int) -> int:
-        """Append up to so many records and say how many.
+        """Append up to so many records to the list, and return their number.
 
-        Raises InvalidBatchError at a batch that can't be read, after all before it were taken; and
-        again each time, until the consumer seeks.
+        Raises InvalidBatchError at a batch that can't be read, after all records before it were
+        taken; and again each time, until the consumer seeks.
         """
     def take_columns(self, columns: Columns, max_records: int) -> int:
         """As `take`, into columns."""
     def whole(self) -> RecordSet:
-        """All that is left, which counts as handed out."""
+        """The rest, which counts as returned."""
     @property
     def offset_after_failure(self) -> int | None:
-        """The offset after the batch that can't be read; None if nothing failed or nobody knows."""
+        """The offset after the batch that can't be read; None if nothing failed or the offset is
+        unknown.
+        """

@@ -145,7 +145,7 @@ cdef class ProducerBatch(RecordBatchBuilder):
         return callbacks
 
     def successors(self):
-        """The batches that its records have gone to."""
+        """The batches that its records were moved to."""
         return [] if self.moved is None else list({batch: None for batch, _ in self.moved})
 
     def add_waiter(self, waiter):

@@ -1,4 +1,4 @@
-"""What a producer's users call for each record."""
+"""The functions of a producer that users call for each record."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,11 @@ from kstore.items import Headers
 _Column = tuple[int, int, int, int, int]
 
 class SendPath:
-    """The base of producers: `send`, in one call from the arguments to the open batch."""
+    """The base class of producers: `send`, in one call from the arguments to the open batch."""
 
     accumulator: Accumulator
     def attach(self, accumulator: Accumulator, plain: bool) -> None:
-        """Before anything else; plain False: every record takes the subclass's way."""
+        """Call this first. If plain is False, every record takes the subclass's path."""
     def send(
         self,
         topic: Any,
@@ -32,8 +32,8 @@ class SendPath:
         """Add a record, or a ProducerRecord; timestamp in ms since 1970, None means now.
 
         Waits up to max.block.ms for the topic's metadata and for room in buffer.memory. Raises
-        MessageTooLargeError for a record above max.request.size, and what the brokers say of the
-        topic. What happens later is told by the Delivery, and to on_delivery(delivery) in the
+        MessageTooLargeError for a record above max.request.size, and the brokers' error about the
+        topic. Later results are in the Delivery, and are passed to on_delivery(delivery) in the
         thread of the producer's loop.
         """
     def append(
@@ -47,7 +47,7 @@ class SendPath:
         offset: int | None,
         on_delivery: Callable[[Delivery], object] | None,
     ) -> Delivery | None:
-        """The short way alone; None: `accumulator.obstacle` says why not."""
+        """Only the fast path; None: `accumulator.obstacle` has the reason."""
     def append_many(
         self,
         topic: str,
@@ -59,7 +59,7 @@ class SendPath:
         mark: int,
         touched: list[ProducerBatch],
     ) -> int:
-        """Append from values[start] on; the index of the first that was not taken."""
+        """Append from values[start] on; returns the index of the first that was not accepted."""
     def append_columns(
         self,
         topic: str,

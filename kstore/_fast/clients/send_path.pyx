@@ -34,7 +34,7 @@ cdef class SendPath:
             topic, value, key, partition, timestamp, headers, offset, on_delivery)
 
     def append(self, str topic, value, key, partition, timestamp, headers, offset, on_delivery):
-        """The short way alone; None: `accumulator.obstacle` says why not."""
+        """Only the fast path; None: `accumulator.obstacle` has the reason."""
         return self.accumulator.append(
             topic, value, key, partition, timestamp, headers, offset, on_delivery)
 

@@ -1,24 +1,26 @@
-"""Whether the disk of a folder still answers."""
+"""Checks whether the disk of a folder still answers."""
 
 class DiskProbe:
-    """A thread that asks a disk, by a small write past the page cache, while somebody writes."""
+    """A thread that checks a disk with a small write that bypasses the page cache, while data is
+    being written.
+    """
 
     def __init__(self, folder: str) -> None: ...
     interval_ms: int
-    """How often it asks, and for how long an answer may take; 0: it asks nothing."""
+    """How often it checks, and how long a check may take; 0: no checks."""
     def use(self) -> None:
-        """Somebody writes into the folder now: the disk is asked from now on, for a second."""
+        """Data is being written to the folder: check the disk from now on, for a second."""
     @property
     def overdue_ms(self) -> int:
-        """For how long the disk has owed an answer; 0: no longer than it may."""
+        """How long a check has been overdue; 0: it is not."""
     @property
     def answers(self) -> int:
-        """How often it has answered."""
+        """The number of checks that were answered."""
     @property
     def error(self) -> int:
-        """The errno of its last answer."""
+        """The errno of the last check."""
     @property
     def resting(self) -> bool:
-        """No question is asked until somebody writes."""
+        """No checks run until data is written."""
     def close(self) -> None:
-        """Ask nothing any more; a question that hangs ends by itself."""
+        """Stop checking; a check that hangs ends on its own."""

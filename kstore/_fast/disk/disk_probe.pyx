@@ -167,7 +167,7 @@ cdef class DiskProbe:
 
     @property
     def interval_ms(self):
-        """How often it asks, and for how long an answer may take; 0: it asks nothing."""
+        """How often it checks, and how long a check may take; 0: no checks."""
         return self.state.interval_ms
 
     @interval_ms.setter
@@ -202,31 +202,31 @@ cdef class DiskProbe:
         pthread_mutex_unlock(&state.mutex)
 
     def use(self):
-        """Somebody writes into the folder now: the disk is asked from now on, for a second."""
+        """Data is being written to the folder: check the disk from now on, for a second."""
         note_use(self)
 
     @property
     def overdue_ms(self):
-        """For how long the disk has owed an answer; 0: no longer than it may."""
+        """How long a check has been overdue; 0: it is not."""
         return overdue_ms(self)
 
     @property
     def answers(self):
-        """How often it has answered."""
+        """The number of checks that were answered."""
         return self.state.answers
 
     @property
     def error(self):
-        """The errno of its last answer."""
+        """The errno of the last check."""
         return self.state.error
 
     @property
     def resting(self):
-        """No question is asked until somebody writes."""
+        """No checks run until data is written."""
         return bool(self.state.resting)
 
     def close(self):
-        """Ask nothing any more; a question that hangs ends by itself."""
+        """Stop checking; a check that hangs ends on its own."""
         cdef ProbeState* state = self.state
         if self.process != getpid():
             return

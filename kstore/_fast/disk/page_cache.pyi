@@ -1,4 +1,4 @@
-"""Whether bytes of a file are in the page cache, asked without waiting."""
+"""Checks whether bytes of a file are in the page cache, without waiting."""
 
 def is_resident(
     fd: int,
@@ -7,8 +7,10 @@ def is_resident(
     ask_by: str = "cachestat",
     on_their_way: bool = True,
 ) -> bool | None:
-    """Whether a stretch is there; None: the system can't say so this way ("cachestat", "nowait";
-    by "nothing" all is there). ``on_their_way``: some pages may just be being read."""
+    """Whether a range is in the page cache; None: the system can't answer with this method
+    ("cachestat", "nowait"; "nothing" reports everything as present). ``on_their_way``: some pages
+    may be being read.
+    """
 
 def bring_in(fd: int, position: int, size_bytes: int) -> int:
-    """Read a stretch into the page cache; returns how many bytes it has."""
+    """Read a range into the page cache; returns its number of bytes."""

@@ -1,4 +1,4 @@
-"""The thread that reads cold parts of one log dir's files into the page cache."""
+"""The thread that reads missing parts of one log dir's files into the page cache."""
 
 from asyncio import Future
 from collections.abc import Callable
@@ -7,24 +7,24 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 class NotInMemory(Exception):
-    """Who must not wait reads what is not in memory."""
+    """A reader that must not wait for the disk."""
 
 class ColdRead:
-    """One stretch that is read in."""
+    """A range that is being read."""
 
     done: bool
     problem: Exception | None
-    """What ended it, where that is known."""
+    """The error, if known."""
     position: int
     size_bytes: int
     def when_done(self, tell: Callable[[], object]) -> None:
-        """Have ``tell()`` called on the loop when it is read, or could not be."""
+        """Call ``tell()`` on the loop when it was read, or could not be."""
 
 class PageReader:
-    """What of one log dir's files is read before the loop reads it."""
+    """Reads parts of one log dir's files before the loop needs them."""
 
     serving: bool
-    """There is a loop that must not wait."""
+    """A loop is attached that must not wait."""
     cold_reads: int
     """How often something was not in the page cache."""
     cold_bytes: int
@@ -34,25 +34,26 @@ class PageReader:
         remove_reader: Callable[[int], object],
         run: Callable[[str, Callable[[], object]], Future[object]] | None = None,
     ) -> None:
-        """From now on this thread's loop reads here, which must not wait: these are its functions.
-        ``run(what, call)`` has another thread call.
+        """The loop of this thread reads here from now on, and must not wait; these are its
+        functions. ``run(what, call)`` runs a call in another thread.
         """
     loop_thread: int
-    """Who must not wait; 0: nobody that could be helped."""
+    """The thread that must not wait; 0: none."""
     def brought_in(self, key: object, done: Future[object]) -> None:
-        """On the loop: tell those who lacked it."""
+        """On the loop: notify the readers that lacked it."""
     def aside(self, what: str, call: Callable[[], _T]) -> Future[_T] | None:
-        """Have a thread call; None: there is none, or whoever asks may wait."""
+        """Run a call in a thread; None: there is no thread, or the caller may wait."""
     def collect(self) -> None:
-        """On the loop: tell those whose stretch is read."""
+        """On the loop: notify the readers of ranges that were read."""
     @property
     def ahead_bytes(self) -> int:
-        """What was read before anybody wanted it."""
+        """The bytes that were read ahead."""
     @property
     def asks_by(self) -> str:
-        """How the page cache is asked: by "cachestat", by "nowait", or, where neither can be
-        believed, by "nothing": then all counts as there."""
+        """How the page cache is queried: by "cachestat", by "nowait", or, if neither is reliable,
+        by "nothing": then everything counts as present.
+        """
     @asks_by.setter
     def asks_by(self, way: str) -> None: ...
     def end(self) -> None:
-        """Read no more; what the thread is at ends by itself."""
+        """Stop reading; the current read ends on its own."""

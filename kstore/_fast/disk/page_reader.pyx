@@ -261,7 +261,7 @@ cdef class PageReader:
         return read
 
     def brought_in(self, key, done):
-        """On the loop: tell those who lacked it."""
+        """On the loop: notify the readers that lacked it."""
         cdef ColdRead read = self.brought.pop(key)
         if not done.cancelled():
             read.problem = done.exception()
@@ -408,7 +408,7 @@ cdef class PageReader:
         return 0
 
     def collect(self):
-        """On the loop: tell those whose stretch is read."""
+        """On the loop: notify the readers of ranges that were read."""
         cdef PageReaderState* state = self.state
         cdef ColdRead read
         cdef list found = []
@@ -436,7 +436,7 @@ cdef class PageReader:
         self.state.ask_by = ("cachestat", "nowait", "nothing").index(way)
 
     def end(self):
-        """Read no more; what the thread is at ends by itself."""
+        """Stop reading; the current read ends on its own."""
         cdef PageReaderState* state = self.state
         self.serving = False
         self.loop_thread = 0

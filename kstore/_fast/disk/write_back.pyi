@@ -1,36 +1,37 @@
-"""Early write-back of what was written to the files of one log dir, with a budget."""
+"""Early write-back of data in the files of one log dir, with a budget."""
 
 from collections.abc import Callable
 
 class WriteBack:
-    """Notes of unwritten stretches, and the thread that has the system write them."""
+    """Notes of unwritten ranges, and the thread that makes the system write them."""
 
     possible: bool
     noted_bytes: int
     def __init__(self, find_budget: Callable[[], int] | None = None) -> None: ...
     def set_budget(self, size_bytes: int, find_budget: Callable[[], int] | None = None) -> None:
-        """How many bytes may be unwritten; below 0: what ``find_budget`` says now and then; 0: no
-        write begins early."""
+        """The maximum number of unwritten bytes; below 0: the result of ``find_budget``, which is
+        called now and then; 0: no early write-back.
+        """
     def add(self, fd: int, position: int, size_bytes: int, owner: int = 0) -> bool:
-        """Note a stretch of a file; False: it was not taken."""
+        """Note a range of a file; False: it was refused."""
     def drop(self, owner: int) -> None:
-        """Forget an owner's notes that have not begun."""
+        """Drop an owner's notes that have not been started."""
     def wait(self, timeout_ms: int) -> bool:
-        """Wait until the budget is kept; False: not within the time."""
+        """Wait until the budget is met; False: not in time."""
     @property
     def over_budget(self) -> bool:
         """More is unwritten than the budget allows."""
     @property
     def budget_bytes(self) -> int:
-        """How much may be unwritten."""
+        """The budget."""
     @property
     def unwritten_bytes(self) -> int:
-        """What was noted and is not written yet."""
+        """The bytes that were noted and are not written yet."""
     @property
     def written_bytes(self) -> int:
-        """What the thread has seen written."""
+        """The bytes that the thread has written."""
     @property
     def busy_ms(self) -> int:
-        """For how long the thread's system call has been under way; 0: none is."""
+        """How long the thread's system call has been running; 0: none is."""
     def close(self) -> None:
-        """Write nothing early any more; what the thread is at it ends by itself."""
+        """Stop early write-back; the current write ends on its own."""

@@ -303,15 +303,15 @@ cdef class WriteBack:
     # -- from Python
 
     def add(self, int fd, int64_t position, int64_t size_bytes, uint64_t owner=0):
-        """Note a stretch of a file; False: it was not taken."""
+        """Note a range of a file; False: it was refused."""
         return bool(self.note(fd, position, size_bytes, owner))
 
     def drop(self, uint64_t owner):
-        """Forget an owner's notes that have not begun."""
+        """Drop an owner's notes that have not been started."""
         self.forget(owner)
 
     def wait(self, int64_t timeout_ms):
-        """Wait until the budget is kept; False: not within the time."""
+        """Wait until the budget is met; False: not in time."""
         cdef bint kept
         with nogil:
             kept = self.wait_for_room(timeout_ms)
@@ -335,12 +335,12 @@ cdef class WriteBack:
 
     @property
     def busy_ms(self):
-        """For how long the thread's system call has been under way; 0: none is."""
+        """How long the thread's system call has been running; 0: none is."""
         cdef int64_t since = self.state.busy_since_ms
         return max(monotonic_ms() - since, 1) if since else 0
 
     def close(self):
-        """Write nothing early any more; what the thread is at it ends by itself."""
+        """Stop early write-back; the current write ends on its own."""
         cdef WriteBackState* state = self.state
         self.possible = False
         if self.process != getpid():

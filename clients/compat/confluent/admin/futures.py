@@ -50,9 +50,7 @@ class AdminBase(Client):
                 failed(raised_as(error))
 
         running = asyncio.run_coroutine_threadsafe(run(), self._thread.loop)
-        running.add_done_callback(
-            lambda _ended: self._thread
-        )  # it keeps the thread alive until then
+        running.add_done_callback(lambda _ended: self._thread)  # keeps the thread until then
 
     def _each(
         self,
