@@ -141,7 +141,7 @@ def test_avro_is_written_and_read_with_a_registry(broker: Broker) -> None:
             here = "/ui/topics/avro"
             row = {"key_null": "1", "value_format": "avro"}
             assert "offset 0" in visitor.post(f"{here}/produce", **row, value='{"id": 7}')
-            assert "does not match schema" in visitor.post(f"{here}/produce", 400, **row, value="{}")
+            assert "not match schema" in visitor.post(f"{here}/produce", 400, **row, value="{}")
             visitor.post(f"{here}/produce", key_null="1", value="plain", value_format="string")
             page = visitor.get(f"{here}/records?from=earliest&value=avro")
             assert "<code>{&#34;id&#34;:7}</code>" in page
