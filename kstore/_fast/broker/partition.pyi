@@ -125,8 +125,7 @@ class Partition(Wakeable):
 
     def propose_isr(self, isr: tuple[int, ...]) -> bool:
         """Propose another ISR; until it is accepted or refused, the high watermark waits for all
-        replicas of this one and the old one (KIP-497). Returns False if a proposal is pending:
-        there is one at a time.
+        replicas of both (KIP-497). Returns False if a proposal is pending: one at a time.
         """
 
     def isr_applied(self, isr: tuple[int, ...], state_version: int, leader_epoch: int) -> bool:

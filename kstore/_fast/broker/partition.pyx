@@ -316,8 +316,7 @@ cdef class Partition(Wakeable):
 
     def propose_isr(self, tuple isr not None):
         """Propose another ISR; until it is accepted or refused, the high watermark waits for all
-        replicas of this one and the old one (KIP-497). Returns False if a proposal is pending:
-        there is one at a time.
+        replicas of both (KIP-497). Returns False if a proposal is pending: one at a time.
         """
         if self.proposed_isr is not None or self.replication is None \
                 or self.events.on_isr_change is None:
