@@ -95,8 +95,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local(request: Request) -> bool:
-    """Whether the request's Host header names this machine. The request of a page in a browser does
-    not, even if its own name resolves to this address.
+    """Whether the request's Host header names this machine. In a browser that another site's DNS
+    name has led here (DNS rebinding), it has that name.
     """
     try:
         host = urlsplit(f"//{request.headers.get('host', 'localhost')}").hostname or ""

@@ -323,7 +323,7 @@ class Server:
         slot.close_large()
 
     async def loaded(self, api_key: int) -> None:
-        """Wait until an API's modules are loaded"""
+        """Wait until an API's modules are loaded (RequestServer)."""
         await self.loading.wait(api_key)
 
     def _around(self) -> tuple[str, ...]:

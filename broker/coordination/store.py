@@ -155,7 +155,7 @@ WatchCallback: TypeAlias = Callable[[WatchEvent], None]
 
 
 class Watch(ABC):
-    """A standing watch, until it is cancelled or its session is closed."""
+    """A watch that remains until it is cancelled or its session is closed."""
 
     @abstractmethod
     def cancel(self) -> None:

@@ -87,7 +87,7 @@ class ServiceManager:
         try:
             self._socket.sendto(text.encode(), self._address)
         except BlockingIOError:
-            return  # it has not read the last ones: the next ping comes
+            return  # it has not read the last ones: another ping follows
         except OSError as error:
             if self._report is not None:
                 self._report(f"the service manager can't be notified: {error.strerror or error}")

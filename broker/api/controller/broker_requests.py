@@ -2,9 +2,9 @@
 Envelope 0 and BrokerHeartbeat 0-2: requests from the controller to brokers, from brokers to the
 controller, and between brokers.
 
-They are served only in a cluster, and are not advertised. runtime/replica_manager executes the
-first three, runtime/membership/outage.py answers BrokerHeartbeat, and the controller handles the
-others.
+They are served only in a cluster, and are not advertised. runtime/replication/replica_manager.py
+executes the first three, runtime/membership/outage.py answers BrokerHeartbeat, and the controller
+handles the others.
 """
 
 from __future__ import annotations

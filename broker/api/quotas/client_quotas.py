@@ -105,8 +105,8 @@ def _described(
 async def handle_alter_client_quotas(
     broker: QuotaParts, request: AlterClientQuotasRequest, ctx: RequestContext
 ) -> AlterClientQuotasResponse:
-    """Change each entity. If an entity is named twice, the first change is made and both get an
-    error.
+    """Change each entity. If an entity is named twice, the first change is made, and its answer is
+    an error.
     """
     quotas = broker.quotas().stored
     results: dict[Entity, tuple[int, str | None]] = {}

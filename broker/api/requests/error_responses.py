@@ -297,7 +297,9 @@ def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
 
 
 def subject(item: Any, name_of: NameOf) -> str | None:
-    """The topic of a row; None if it is about something else, "" for an unknown id."""
+    """The topic of a row, or a plain topic name; None if it is about something else, "" for an
+    unknown id.
+    """
     if isinstance(item, str):
         return item
     for name in TOPIC_FIELDS:

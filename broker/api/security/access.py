@@ -73,7 +73,7 @@ def note_denied(
     resource_type: AclResourceType,
     name: str,
 ) -> None:
-    """Log a denial"""
+    """Log a denial (runtime/security/audit_log.py)."""
     assert broker.authorizer is not None
     broker.authorizer.on_denied(
         ctx.principal, ctx.client_host, operation, resource_type, name, ctx.api_key
@@ -86,7 +86,7 @@ def allowed_any(
     operation: AclOperation,
     resource_type: AclResourceType,
 ) -> bool:
-    """Whether the operation is allowed on any possible resource of this type (KIP-679)."""
+    """Whether the operation is allowed on at least one possible resource of this type (KIP-679)."""
     authorizer = broker.authorizer
     return authorizer is None or authorizer.authorize_by_type(
         ctx.principal, ctx.client_host, operation, resource_type

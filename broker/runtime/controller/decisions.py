@@ -111,7 +111,7 @@ class Decisions(ABC):
         return self._over is None
 
     def gauges(self) -> Work[dict[str, int]]:
-        """What metrics tell of the controller."""
+        """Metrics of the controller."""
         count = offline = not_preferred = 0
         for name, piece in self.state.pieces(list(self.state.topics)):
             topic = self.state.topics.get(name)

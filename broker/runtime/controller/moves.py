@@ -1,5 +1,5 @@
 """Requested elections and reassignments, and periodic balancing of leaders. The rules are in
-state/election.py and state/reassignment_steps.py.
+election.py and reassignment_steps.py in state/controller.
 """
 
 from __future__ import annotations

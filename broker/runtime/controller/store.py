@@ -4,9 +4,9 @@ Every write is a multi that checks the version of `/controller_epoch`: a replace
 write. Writes are split into multis of limited size where `load` can recognize a crash between two
 of them. In addition to Kafka's nodes there are
 
-    /admin/expansions/T          a topic on its way to more partitions (KIP-253)
-    /admin/contractions/T        a topic on its way to fewer (coordination/contraction_nodes.py)
-    /admin/replica_deletions/T   replicas that are to be deleted, by brokers that may be away
+    /admin/expansions/T          the expansion of a topic (KIP-253)
+    /admin/contractions/T        its contraction (coordination/contraction_nodes.py)
+    /admin/replica_deletions/T   replicas to delete, on brokers that may be unavailable
 
 Calls block; the broker's store thread makes them, one at a time.
 """

@@ -1,7 +1,8 @@
 """What a group must have read before it gets a partition that was added to a topic with
 `kstore.ordered.expansion`: for each prior partition, the end offset of its last leader epoch under
 the old count. Before the remaining partitions of a contraction, a group must have read the retired
-ones. These offsets come from the store and the leaders; state/ordered_expansion.py has the rules.
+ones. These offsets come from the store and the leaders; state/groups/consumer/ordered_expansion.py
+has the rules.
 """
 
 from __future__ import annotations

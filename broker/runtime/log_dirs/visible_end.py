@@ -1,5 +1,5 @@
-"""The end of a partition's visible records, for those who wait until it was read: consumers do not
-see markers and aborted records, so many do not commit beyond them.
+"""The end of a partition's visible records, for code that waits until a group has read it:
+consumers do not see markers and aborted records, so few commit an offset after them.
 """
 
 from __future__ import annotations

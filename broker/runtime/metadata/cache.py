@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MetadataCache"]
 
 NAMED_S = 10.0
-"""How long clients still get the address of a broker that has left. In Kafka, too, it takes such a
+"""How long clients still get the address of a broker that has left. In Kafka, too, it takes some
 time until a killed broker disappears from metadata, and clients rely on it: librdkafka 2 waits
 forever to send a transaction's offsets to a coordinator that disappears before it has asked for
 another.

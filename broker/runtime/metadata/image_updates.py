@@ -63,7 +63,7 @@ class HostsReplicas(Protocol):
 
 
 class ImageUpdates:
-    """Applies UpdateMetadata to the image, and notifies those who wait for a change."""
+    """Applies UpdateMetadata to the image, and wakes tasks that wait for a change."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ LIMIT_BYTES, RATE_BYTES = 512, 2048
 """The size of each without its texts."""
 PERCENT_PER_NS = 100 / 1e9
 BROKER_CLIENT = re.compile(r"broker-([0-9]{1,10})(?:-fetcher)?")
-"""The client ids of requests between brokers (peers.py, _fast/replica_session.pyx)."""
+"""The client ids of requests between brokers (peers.py, _fast/replication/replica_session.pyx)."""
 
 
 class _Limit(NamedTuple):

@@ -143,8 +143,8 @@ class ConnectionLimits:
             return self._config.for_listener(listener, name)
 
     def _is_protected(self, listener: str) -> bool:
-        """Whether brokers use this listener, together with others: then a new connection replaces
-        one of another listener.
+        """Whether it is the listener between brokers, and not the only listener: then a new
+        connection replaces one of another listener.
         """
         listeners = self._config.listeners
         return len(listeners) > 1 and listener == self._config.inter_broker_listener.name

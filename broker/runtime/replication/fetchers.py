@@ -1,9 +1,9 @@
 """Following other brokers: which partitions are copied from which leader, the connections, and
 handling of errors.
 
-_fast/replica_fetcher.pyx copies; state/follower.py decides where to truncate a log that has
-diverged from its leader's. A partition with an error waits here, while the others of its leader
-continue.
+_fast/replication/replica_fetcher.pyx copies; state/replication/follower.py decides where to
+truncate a log that has diverged from its leader's. A partition with an error waits here, while the
+others of its leader continue.
 """
 
 from __future__ import annotations

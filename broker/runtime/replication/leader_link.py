@@ -1,6 +1,6 @@
 """The connection to one leader, reopened while there are partitions to copy from it.
 
-_fast/replica_fetcher.pyx uses it; fetchers.py selects the partitions.
+_fast/replication/replica_fetcher.pyx uses it; fetchers.py selects the partitions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 it. Kafka's requests contain no trace, so each is the root of a trace; records have one in their
 headers, which clients handle (kstore.clients.tracing).
 
-Spans are made after the answer was sent. The SDK batches and exports them in its own thread.
+Spans are created after the answer was sent. The SDK batches and exports them in its own thread.
 """
 
 from __future__ import annotations

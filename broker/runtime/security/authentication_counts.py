@@ -1,5 +1,5 @@
 """Counts successful and failed authentications, as Kafka does, by listener and mechanism. They are
-part of the metrics (metrics.py) if a listener is not PLAINTEXT.
+part of the metrics (broker/metrics) if a listener is not PLAINTEXT.
 """
 
 from __future__ import annotations

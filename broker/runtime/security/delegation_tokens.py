@@ -242,7 +242,7 @@ class DelegationTokens:
     # ---- expired ones ----
 
     def start(self) -> None:
-        """Delete expired tokens from now on"""
+        """Delete expired tokens from now on, every `delegation.token.expiry.check.interval.ms`."""
         self._timer = self._node.loop.call_later(self._interval_s, self._sweep_later)
 
     def close(self) -> None:

@@ -82,8 +82,8 @@ class ProducerIds:
                 self._end = self._next + BLOCK_SIZE
 
     async def skip_to(self, least: int) -> None:
-        """Allocate no id below this any more, on this broker; in the cluster, once all brokers were
-        asked. KafkaError while the store is unavailable.
+        """Allocate no id below this any more on this broker; all brokers must be asked for the
+        whole cluster. KafkaError while the store is unavailable.
         """
         async with self._one_at_a_time:
             if self._next < least:

@@ -1,7 +1,7 @@
 """The controller's decisions when brokers come, go, or send proposals: new partition states.
 
-This file changes nothing: the runtime writes the changes to the store, `ControllerState.apply`
-applies them, and then brokers are notified. Pure.
+This file changes nothing: the runtime writes the changes to the store,
+`ControllerState.with_changes` applies them, and then brokers are notified. Pure.
 """
 
 from __future__ import annotations

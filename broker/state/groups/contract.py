@@ -112,7 +112,9 @@ class Group(Protocol):
 
 
 class ShardState(Protocol):
-    """The parts of a shard that handlers may read, but not change: see group_shard."""
+    """The parts of a shard that handlers may read, but not change: see
+    coordinator/coordinator_shard.py.
+    """
 
     @property
     def settings(self) -> GroupSettings:

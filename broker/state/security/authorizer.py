@@ -295,8 +295,8 @@ class Authorizer:
     def authorize_by_type(
         self, principal: str, host: str, operation: int, resource_type: int
     ) -> bool:
-        """Whether the principal may do the operation on any possible resource of the type: a rule
-        allows it for names that no other rule denies completely (KIP-679).
+        """Whether the principal may do the operation on at least one possible resource of the type:
+        a rule allows it for names that no other rule denies completely (KIP-679).
         """
         return self.rights(principal, host).any_of(resource_type, operation)
 

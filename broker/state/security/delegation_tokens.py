@@ -59,7 +59,7 @@ class Principal(NamedTuple):
 
 
 class DelegationToken(NamedTuple):
-    """A token. Times"""
+    """A token. Times are milliseconds since 1970."""
 
     token_id: str
     owner: Principal

@@ -52,7 +52,7 @@ class GroupFigures:
         self.acquire_us = Distribution()
         """The time from a fetch until it has acquired records."""
         self.fetch_ratio = Distribution()
-        """The share of requested partitions that had records."""
+        """The percentage of requested partitions that had records."""
 
 
 class TopicFigures:

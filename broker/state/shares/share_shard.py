@@ -320,7 +320,7 @@ def _updated(kept: Kept | None, value: ShareUpdateValue, offset: int) -> Kept:
 
 
 def _check(kept: Kept) -> None:
-    """Assert the invariants of a share-partition"""
+    """Assert the invariants of a share-partition (``kstore.check.invariants``)."""
     assert kept.highest_state_epoch >= kept.state_epoch, kept
     assert kept.highest_leader_epoch >= kept.leader_epoch, kept
     next_offset = kept.start_offset

@@ -1,5 +1,5 @@
-"""The state of one transactional id, its transitions, and the record that stores it.
-transaction_steps has the effects of requests.
+"""The state of one transactional id, its transitions, and the record that stores it. steps.py has
+the effects of requests.
 
 The fields are those of Kafka's TransactionLogValue, and `last_producer_epoch`, which no record
 contains: after a restart a repeated InitProducerId is not recognized, as in Kafka.

@@ -1,8 +1,8 @@
 """A classic consumer group as a value: members, generation, state. It makes no decisions.
 
-A step works on a copy (see classic_step); the live group is only replaced as a whole.
-`metadata_record` has the persisted part; the rest (parked joins and syncs, pending members) is soft
-state and is lost with the coordinator.
+A step works on a copy (see step.py); the live group is only replaced as a whole. `metadata_record`
+has the persisted part; the rest (parked joins and syncs, pending members) is soft state and is lost
+with the coordinator.
 """
 
 from __future__ import annotations

@@ -185,7 +185,9 @@ class Step:
             yield from self.complete_join()
 
     def complete_join(self) -> Work[None]:
-        """End the join phase: drop dynamic members that did not join, begin"""
+        """End the join phase: drop dynamic members that did not join, begin a generation, answer
+        joins.
+        """
         group = self.group
         self.cancel_timer(join_key(group.group_id))
         for member in list(group.members.values()):

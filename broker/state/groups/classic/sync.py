@@ -1,6 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup and the timers of the classic protocol. Joins are in
-classic_join.
-"""
+"""SyncGroup, Heartbeat, LeaveGroup and the timers of the classic protocol. Joins are in join.py."""
 
 from __future__ import annotations
 

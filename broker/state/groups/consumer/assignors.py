@@ -1,5 +1,5 @@
-"""The table of server-side assignors (KIP-848). Their rules are in assignor_range and
-assignor_uniform.
+"""The table of server-side assignors (KIP-848). Their rules are in range_assignor.py and
+uniform_assignor.py.
 """
 
 from __future__ import annotations

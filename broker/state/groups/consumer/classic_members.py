@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and
 LeaveGroup, while a live group changes its protocol (KIP-848).
 
-The coordinator makes the assignment; the member receives it as if from a leader. Generations are
-member epochs.
+The coordinator makes the assignment; the member receives it as if a leader had made it. Generations
+are member epochs.
 """
 
 from __future__ import annotations

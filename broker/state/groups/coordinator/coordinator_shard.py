@@ -63,7 +63,7 @@ class GroupShard:
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.groups: dict[str, Any] = {}
-        """Group id to group: see group_contract.Group."""
+        """Group id to group: see contract.Group."""
         self.offsets = Offsets()
         self.positions = Positions()
 

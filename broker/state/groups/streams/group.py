@@ -1,6 +1,6 @@
 """A streams group as a value: members, epochs, tasks, topology. It makes no decisions.
 
-`streams_records` replays the persisted part; `SoftState` is lost with the coordinator. Invariant:
+records.py replays the persisted part; `SoftState` is lost with the coordinator. Invariant:
 assignment epoch of an active task <= member epoch <= target assignment epoch <= group epoch.
 """
 

@@ -78,7 +78,7 @@ def heartbeat(
     request: StreamsGroupHeartbeatRequest,
     ctx: GroupContext,
 ) -> Work[Result]:
-    """Decide about one heartbeat; the request has passed `streams_requests.check_heartbeat`."""
+    """Decide about one heartbeat; the request has passed `requests.check_heartbeat`."""
     try:
         if request.member_epoch < JOIN_EPOCH:
             return leave_group(group, request)

@@ -1,5 +1,5 @@
 """The topology of a streams group, as its members send it: subtopologies, and the topics that they
-read, write and use for state. streams_topics matches it with the existing topics.
+read, write and use for state. topics.py matches it with the existing topics.
 """
 
 from __future__ import annotations
