@@ -1,5 +1,6 @@
-"""Produce, Fetch and OffsetCommit requests about one topic, and the only row of their answers. A
-topic is a name, or an id for the versions that ask by ids.
+"""Requests that many tests send: Produce, Fetch, ListOffsets, OffsetCommit and OffsetFetch about
+one topic, and the only row of their answers; joins of groups, and what a transaction's requests say
+of its producer. A topic is a name, or an id for the versions that ask by ids.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from uuid import UUID
 from kstore.protocol.groups.offsets import OffsetCommitRequest
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.schema import ZERO_UUID
+from kstore.protocol.schema import ZERO_UUID, Message
 from tests.plain_messages import Ask
 
 
@@ -68,6 +69,50 @@ def commit_request(
     ]
     named = {"name": topic, "topic_id": topic_id, "partitions": rows}
     return Ask.OffsetCommit(group_id=group, topics=[named], **fields)
+
+
+def list_request(
+    topic: str, timestamp: int = -1, partition: int = 0, row: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Message:  # fmt: skip
+    """ListOffsets of one partition; -1 asks for its end."""
+    asked = {"partition_index": partition, "timestamp": timestamp, **(row or {})}
+    topics = [{"name": topic, "partitions": [asked]}]
+    return Ask.ListOffsets(**{"replica_id": -1, "topics": topics, **fields})
+
+
+def offsets_request(
+    topic: str, *partitions: int, group: str = "g", topic_id: UUID = ZERO_UUID,
+    require_stable: bool = False, **who: Any,
+) -> Message:  # fmt: skip
+    """OffsetFetch of one group, from version 8 on."""
+    row = {"name": topic, "topic_id": topic_id, "partition_indexes": list(partitions)}
+    groups = [{"group_id": group, "topics": [row], **who}]
+    return Ask.OffsetFetch(groups=groups, require_stable=require_stable)
+
+
+def join_request(
+    group: str = "g", member_id: str = "", metadata: bytes = b"", *, ms: int = 30_000, **fields: Any
+) -> Message:
+    """JoinGroup of a consumer with the assignor "range"; both of its timeouts are ``ms``."""
+    said = {
+        "session_timeout_ms": ms, "rebalance_timeout_ms": ms, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": metadata}],
+    }  # fmt: skip
+    return Ask.JoinGroup(group_id=group, member_id=member_id, **(said | fields))
+
+
+def producer_fields(name: str, who: Any, epoch: int = 0) -> dict[str, Any]:
+    """What requests of a transaction say of its producer: ``who`` is what InitProducerId gave."""
+    found = {"producer_id": who.producer_id, "producer_epoch": who.producer_epoch + epoch}
+    return {"transactional_id": name, **found}
+
+
+def add_request(name: str, who: Any, topics: Mapping[str, list[int]], epoch: int = 0) -> Message:
+    """AddPartitionsToTxn, up to version 3."""
+    rows = [{"name": topic, "partitions": list(indexes)} for topic, indexes in topics.items()]
+    said = producer_fields(name, who, epoch) | {"topics": rows}
+    return Ask.AddPartitionsToTxn(**{f"v3_and_below_{key}": said[key] for key in said})
 
 
 def only(response: Any) -> Any:

@@ -78,8 +78,8 @@ def subscription(*owned: int, topic: str = "t") -> tuple[tuple[str, bytes], ...]
     return (("range", b"\x00\x01" + value.encode(1)),)
 
 
-def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
-    """A leader's assignment of partitions of ``t``."""
-    row = ConsumerProtocolAssignmentTopicPartition(topic="t", partitions=list(partitions))
+def assignment(*partitions: int, topic: str = "t", user_data: bytes | None = None) -> bytes:
+    """A leader's assignment of partitions of a topic."""
+    row = ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(partitions))
     value = ConsumerProtocolAssignment(assigned_partitions=[row], user_data=user_data)
     return b"\x00\x01" + value.encode(1)

@@ -29,6 +29,7 @@ from kstore.protocol.coordinator_records.framing import (
 )
 from kstore.protocol.schema import Message
 from tests.plain_messages import Ask
+from tests.record_requests import join_request
 
 
 class Parked:
@@ -185,15 +186,11 @@ class GroupDriver:
         protocol_type: str = "consumer",
     ) -> Any:
         """Send a JoinGroup."""
-        request = Ask.JoinGroup(
-            group_id=group_id,
-            member_id=member_id,
-            group_instance_id=instance,
-            session_timeout_ms=session_ms,
-            rebalance_timeout_ms=rebalance_ms,
-            protocol_type=protocol_type,
+        request = join_request(
+            group_id, member_id, group_instance_id=instance, session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms, protocol_type=protocol_type,
             protocols=[{"name": n, "metadata": m} for n, m in protocols],
-        )
+        )  # fmt: skip
         return self.send(request, version=version, client_id=client_id)
 
     def sync(
@@ -206,27 +203,18 @@ class GroupDriver:
         instance: str | None = None,
     ) -> Any:
         """Send a SyncGroup, a leader's if there are assignments."""
-        return self.send(
-            Ask.SyncGroup(
-                group_id=group_id,
-                member_id=member_id,
-                generation_id=generation_id,
-                group_instance_id=instance,
-                assignments=[
-                    {"member_id": key, "assignment": value}
-                    for key, value in (assignments or {}).items()
-                ],
-            )
-        )
+        given = (assignments or {}).items()
+        request = Ask.SyncGroup(
+            group_id=group_id, member_id=member_id, generation_id=generation_id,
+            group_instance_id=instance,
+            assignments=[{"member_id": key, "assignment": value} for key, value in given],
+        )  # fmt: skip
+        return self.send(request)
 
     def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> int:
         """Send a Heartbeat; the error code."""
-        request = Ask.Heartbeat(
-            group_id="g",
-            member_id=member_id,
-            generation_id=generation_id,
-            group_instance_id=instance,
-        )
+        who = {"member_id": member_id, "group_instance_id": instance}
+        request = Ask.Heartbeat(group_id="g", generation_id=generation_id, **who)
         return int(self.send(request).error_code)
 
     def leave(self, *identities: tuple[str, str | None]) -> Any:

@@ -13,7 +13,7 @@ from kstore.protocol.schema import Message
 from kstore.record import decode
 from tests.conformance.probes.peer import Peer
 from tests.plain_messages import Ask
-from tests.record_requests import fetch_part, fetch_request, only
+from tests.record_requests import fetch_part, fetch_request, list_request, offsets_request, only
 
 NAME, TOPIC = "tx", "t"
 
@@ -26,6 +26,12 @@ class Producer:
         self.name, self.topic = name, topic
         self.id = self.epoch = -1
         self.behind_ms = 0  # how old the records say to be
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What its requests say of it."""
+        who = {"producer_id": self.id, "producer_epoch": self.epoch}
+        return {"transactional_id": self.name, **who}
 
     def twin(self) -> Producer:
         """Another one of the same id and epoch."""
@@ -67,21 +73,15 @@ class Producer:
             {"index": index, "records": self.batch(value, sequence)} for index in partitions or (0,)
         ]
         topics = [{"name": self.topic, "partition_data": rows}]
-        request = Ask.Produce(
-            transactional_id=self.name, acks=-1, timeout_ms=5000, topic_data=topics
-        )
-        answer = self.ask(request, version)
+        said = {"transactional_id": self.name, "acks": -1, "timeout_ms": 5000}
+        answer = self.ask(Ask.Produce(**said, topic_data=topics), version)
         return [row.error_code for row in answer.responses[0].partition_responses]
 
     def add(self, *partitions: int) -> list[int]:
         """AddPartitionsToTxn; the error code of each partition."""
         topics = [{"name": self.topic, "partitions": list(partitions)}]
-        request = Ask.AddPartitionsToTxn(
-            v3_and_below_transactional_id=self.name,
-            v3_and_below_producer_id=self.id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=topics,
-        )
+        said = self.fields | {"topics": topics}
+        request = Ask.AddPartitionsToTxn(**{f"v3_and_below_{key}": said[key] for key in said})
         answer = self.ask(request, 3)
         rows = answer.results_by_topic_v3_and_below[0].results_by_partition
         return [row.partition_error_code for row in rows]
@@ -89,24 +89,13 @@ class Producer:
     def commit_offset(self, group: str, offset: int) -> int:
         """TxnOffsetCommit of the topic's first partition; its error code."""
         rows = [{"partition_index": 0, "committed_offset": offset}]
-        request = Ask.TxnOffsetCommit(
-            transactional_id=self.name,
-            group_id=group,
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            topics=[{"name": self.topic, "partitions": rows}],
-        )
+        topics = [{"name": self.topic, "partitions": rows}]
+        request = Ask.TxnOffsetCommit(**self.fields, group_id=group, topics=topics)
         return int(self.ask(request, 5).topics[0].partitions[0].error_code)
 
     def end(self, *, committed: bool, version: int = 5) -> Any:
         """EndTxn; the next epoch is taken over."""
-        request = Ask.EndTxn(
-            transactional_id=self.name,
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            committed=committed,
-        )
-        answer = self.ask(request, version)
+        answer = self.ask(Ask.EndTxn(**self.fields, committed=committed), version)
         if version >= 5 and answer.error_code == ErrorCode.NONE:
             self.id, self.epoch = answer.producer_id, answer.producer_epoch
         return answer
@@ -140,17 +129,13 @@ class Producer:
 
     def stable_offset(self, partition: int = 0) -> int:
         """The last stable offset."""
-        rows = [{"partition_index": partition, "timestamp": -1}]
-        topics = [{"name": self.topic, "partitions": rows}]
-        request = Ask.ListOffsets(replica_id=-1, isolation_level=1, topics=topics)
+        request = list_request(self.topic, partition=partition, isolation_level=1)
         return int(self.ask(request, 7).topics[0].partitions[0].offset)
 
     def offset(self, group: str) -> tuple[int, int]:
         """(offset, error code) of OffsetFetch with require_stable."""
         self.ask(Ask.FindCoordinator(key=group, key_type=0), 3)  # waits until it is loaded
-        topics = [{"name": self.topic, "partition_indexes": [0]}]
-        groups = [{"group_id": group, "topics": topics}]
-        answer = self.ask(Ask.OffsetFetch(groups=groups, require_stable=True), 8)
+        answer = self.ask(offsets_request(self.topic, 0, group=group, require_stable=True), 8)
         row = answer.groups[0].topics[0].partitions[0]
         return row.committed_offset, row.error_code
 

@@ -9,7 +9,14 @@ from typing import Any
 from kstore._fast.record.builder import build_batch
 from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
-from tests.record_requests import commit_request, fetch_part, fetch_request, only, produce_request
+from tests.record_requests import (
+    commit_request,
+    fetch_part,
+    fetch_request,
+    list_request,
+    only,
+    produce_request,
+)
 
 TIMEOUT_S = 60.0
 
@@ -75,9 +82,7 @@ class TopicClient(Wire):
         return only(self.call(request, 12))
 
     def list_offsets(self, name: str, index: int = 0, version: int = 8) -> Any:
-        part = {"partition_index": index, "timestamp": -1}
-        topic = {"name": name, "partitions": [part]}
-        answer = self.call(Ask.ListOffsets(replica_id=-1, topics=[topic]), version)
+        answer = self.call(list_request(name, partition=index), version)
         return answer.topics[0].partitions[0]
 
     def priors(self, name: str, index: int) -> Any:

@@ -50,6 +50,7 @@ from tests.broker.runtime.replication.in_cluster import (
     state,
 )
 from tests.plain_messages import Answer, Ask
+from tests.record_requests import list_request
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 LATEST, EARLIEST = -1, -2
@@ -61,8 +62,7 @@ def ctx(api_key: int, version: int | None = None, listener: str = "PLAINTEXT") -
 
 
 def list_offset(broker: InCluster, timestamp: int, epoch: int = -1, version: int = 11) -> Any:
-    row = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": epoch}
-    request = Ask.ListOffsets(replica_id=-1, topics=[{"name": "t", "partitions": [row]}])
+    request = list_request("t", timestamp, row={"current_leader_epoch": epoch})
     return handle_list_offsets(broker, request, ctx(2, version)).topics[0].partitions[0]
 
 

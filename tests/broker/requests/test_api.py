@@ -18,7 +18,7 @@ from kstore.protocol.registry import APIS, decode_response
 from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
-from tests.record_requests import only, produce_request
+from tests.record_requests import list_request, only, produce_request
 
 
 @pytest.fixture
@@ -73,9 +73,7 @@ def test_api_versions_wants_a_software_name(wire: Wire) -> None:
 
 
 def list_offsets(wire: Wire, topic: str, timestamp: int, version: int = 9) -> Any:
-    part = {"partition_index": 0, "timestamp": timestamp}
-    request = Ask.ListOffsets(replica_id=-1, topics=[{"name": topic, "partitions": [part]}])
-    return wire.call(request, version).topics[0].partitions[0]
+    return wire.call(list_request(topic, timestamp), version).topics[0].partitions[0]
 
 
 def test_list_offsets(wire: Wire) -> None:

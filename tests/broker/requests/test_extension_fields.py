@@ -27,6 +27,13 @@ from tests.broker.requests.test_extensions import Topic as ProducedTopic
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.protocol.test_messages_match_kafka import kafka_schemas
+from tests.record_requests import (
+    fetch_part,
+    fetch_request,
+    join_request,
+    list_request,
+    offsets_request,
+)
 from tests.reference.kafka_decoder import NotKafkasError, decode_message
 
 METADATA, FETCH, LIST_OFFSETS, OFFSET_FETCH = 3, 1, 2, 9
@@ -63,21 +70,14 @@ def request_of(topic: Topic, api_key: int, version: int) -> Message:
     if api_key == METADATA:
         return Ask.Metadata(topics=[{"name": topic.name}])
     if api_key == FETCH:
-        part = {"partition": 0, "partition_max_bytes": 1 << 20}
-        row = {"topic": topic.name, "partitions": [part]}
-        if version >= 13:
-            row = {"topic_id": topic.topic_id, "partitions": [part]}
-        return Ask.Fetch(max_wait_ms=0, min_bytes=0, topics=[row])
+        named = topic.topic_id if version >= 13 else topic.name
+        return fetch_request(named, fetch_part(), min_bytes=0)
     if api_key == LIST_OFFSETS:
-        asked = {"partition_index": 0, "timestamp": -1}
-        return Ask.ListOffsets(replica_id=-1, topics=[{"name": topic.name, "partitions": [asked]}])
+        return list_request(topic.name)
     if version < 8:
         old = {"name": topic.name, "partition_indexes": [0]}
         return Ask.OffsetFetch(group_id=topic.group, topics=[old])
-    new = {"name": topic.name, "partition_indexes": [0]}
-    if version >= 10:
-        new = {"topic_id": topic.topic_id, "partition_indexes": [0]}
-    return Ask.OffsetFetch(groups=[{"group_id": topic.group, "topics": [new]}])
+    return offsets_request(topic.name, 0, group=topic.group, topic_id=topic.topic_id)
 
 
 def answer_to(client: TopicClient, request: Message, version: int) -> bytes:
@@ -203,8 +203,8 @@ def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
     asking, plain = TopicClient(running), TopicClient(running, extended=False)
     name, group = f"t{uuid4().hex}", f"g{uuid4().hex}"
     asking.create(name, 2)
-    first = asking.call(joining(group, ""), 3)
-    plain.sock.sendall(encode_request(joining(group, ""), 3, 9, "test"))
+    first = asking.call(join_request(group, ""), 3)
+    plain.sock.sendall(encode_request(join_request(group, ""), 3, 9, "test"))
     sent = Ask.Heartbeat(
         group_id=group, generation_id=first.generation_id, member_id=first.member_id
     )
@@ -212,7 +212,7 @@ def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
         lambda: asking.call(sent, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS,
         "the second member is waited for",
     )
-    again = asking.call(joining(group, first.member_id), 3)
+    again = asking.call(join_request(group, first.member_id), 3)
     joined = JoinGroupResponse.decode(plain.answer()[4:], 3)
     assert again.generation_id == joined.generation_id == first.generation_id + 1
     ids = {asking: first.member_id, plain: joined.member_id}
@@ -236,14 +236,6 @@ def test_a_classic_member_that_did_not_ask_is_not_asked_for_positions(
     decode_message(kafka_schemas()["HeartbeatResponse"], 4, answer)
     plain.ask_for_fields()
     assert plain.call(beat(plain), 4).need_position == need
-
-
-def joining(group_id: str, member_id: str) -> Message:
-    """A member of the classic protocol joins."""
-    return Ask.JoinGroup(
-        group_id=group_id, session_timeout_ms=30_000, rebalance_timeout_ms=30_000,
-        member_id=member_id, protocol_type="consumer",
-        protocols=[{"name": "range"}])  # fmt: skip
 
 
 def test_produce_answers_have_the_field_only_for_given_offsets(

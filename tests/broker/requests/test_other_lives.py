@@ -17,7 +17,7 @@ from kstore.protocol.shares.offsets import (
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
-from tests.record_requests import only, produce_request
+from tests.record_requests import list_request, only, produce_request
 
 ELSEWHERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 DELETED = ErrorCode.INVALID_PARTITION_EPOCH
@@ -50,9 +50,7 @@ class Lives:
         return int(only(self.client.call(request, version)).error_code)
 
     def list_offsets(self, epoch: int, version: int, timestamp: int = -1) -> tuple[int, int]:
-        row = {"partition_index": 0, "timestamp": timestamp, "partition_epoch": epoch}
-        topic = {"name": self.name, "partitions": [row]}
-        request = Ask.ListOffsets(replica_id=-1, topics=[topic])
+        request = list_request(self.name, timestamp, row={"partition_epoch": epoch})
         answer = self.client.call(request, version).topics[0].partitions[0]
         return answer.error_code, answer.offset
 

@@ -17,6 +17,7 @@ from kstore.errors import ErrorCode
 from tests.broker.harness.share_state_client import ShareStateClient
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
+from tests.record_requests import list_request
 
 Start = Callable[..., KstoreBroker]
 TOPIC = "__share_group_state"
@@ -107,9 +108,7 @@ def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> 
 
 def earliest(client: ShareStateClient) -> int:
     """The log start offset of the topic's only partition."""
-    row = {"partition_index": 0, "timestamp": -2}
-    request = Ask.ListOffsets(topics=[{"name": TOPIC, "partitions": [row]}])
-    return client.call(request).topics[0].partitions[0].offset
+    return client.call(list_request(TOPIC, -2)).topics[0].partitions[0].offset
 
 
 def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:

@@ -8,16 +8,12 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from kstore.protocol.groups.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolAssignmentTopicPartition,
-    ConsumerProtocolSubscription,
-    ConsumerProtocolSubscriptionTopicPartition,
-)
 from kstore.protocol.schema import Message
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request, join_request, offsets_request
+from tests.reference.consumer_driver import assignment, subscription
 
 TIMEOUT_MS = 30_000
 
@@ -185,13 +181,9 @@ def _regex(peer: Peer, version: int) -> Story:
 def _commit(
     peer: Peer, version: int, group: str, topic: str, member: str, epoch: int, *partitions: int
 ) -> Message:
-    rows = [{"partition_index": p, "committed_offset": 7} for p in partitions]
-    named = {"name": topic, "partitions": rows}
-    if version >= 10:
-        named["topic_id"] = peer.topic_id(topic)
-    return Ask.OffsetCommit(
-        group_id=group, generation_id_or_member_epoch=epoch, member_id=member, topics=[named]
-    )
+    named = {"topic_id": peer.topic_id(topic)} if version >= 10 else {}
+    who = {"generation_id_or_member_epoch": epoch, "member_id": member}
+    return commit_request(topic, dict.fromkeys(partitions, 7), group, **named, **who)
 
 
 def _commits(peer: Peer, version: int) -> Story:
@@ -224,11 +216,9 @@ def _fetches(peer: Peer, version: int) -> Story:
     yield _commit(peer, peer.version_for(8), group, topic, "a", 2, 0)
 
     def ask(member: str | None, epoch: int) -> Message:
-        row = {"name": topic, "partition_indexes": [0]}
-        if version >= 10:
-            row["topic_id"] = peer.topic_id(topic)
-        asked = {"group_id": group, "member_id": member, "member_epoch": epoch, "topics": [row]}
-        return Ask.OffsetFetch(groups=[asked])
+        named = {"topic_id": peer.topic_id(topic)} if version >= 10 else {}
+        who = {"member_id": member, "member_epoch": epoch}
+        return offsets_request(topic, 0, group=group, **named, **who)
 
     for member, epoch in ((None, -1), ("a", 2), ("a", 1), ("a", 3), ("b", 2), ("", -1), (None, 2)):
         yield ask(member, epoch)
@@ -240,24 +230,9 @@ def _fetches(peer: Peer, version: int) -> Story:
     yield Ask.DeleteGroups(groups_names=[group])
 
 
-def _subscription(topic: str, *owned: int) -> bytes:
-    parts = []
-    if owned:
-        parts = [ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=list(owned))]
-    value = ConsumerProtocolSubscription(topics=[topic], owned_partitions=parts)
-    return b"\x00\x01" + value.encode(1)
-
-
 def _classic_join(group: str, topic: str, member: str, *owned: int) -> Message:
-    protocol = {"name": "range", "metadata": _subscription(topic, *owned)}
-    return Ask.JoinGroup(
-        group_id=group,
-        session_timeout_ms=TIMEOUT_MS,
-        rebalance_timeout_ms=TIMEOUT_MS,
-        member_id=member,
-        protocol_type="consumer",
-        protocols=[protocol],
-    )
+    ((_, metadata),) = subscription(*owned, topic=topic)
+    return join_request(group, member, metadata)
 
 
 def _migration(peer: Peer, version: int) -> Story:
@@ -268,9 +243,7 @@ def _migration(peer: Peer, version: int) -> Story:
     first: Any = yield Step(_classic_join(group, topic, ""), compare=False)
     member = first.member_id
     joined: Any = yield _classic_join(group, topic, member)
-    row = ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=[0, 1])
-    given = ConsumerProtocolAssignment(assigned_partitions=[row])
-    assignment = {"member_id": member, "assignment": b"\x00\x01" + given.encode(1)}
+    given = {"member_id": member, "assignment": assignment(0, 1, topic=topic)}
 
     def sync(generation: int, *assignments: dict[str, Any]) -> Message:
         return Ask.SyncGroup(
@@ -286,7 +259,7 @@ def _migration(peer: Peer, version: int) -> Story:
         return Ask.Heartbeat(group_id=group, generation_id=generation, member_id=member)
 
     generation = joined.generation_id
-    yield sync(generation, assignment)
+    yield sync(generation, given)
     yield beat(group, "new", 1)
     yield join(group, "new", topic)
     yield Ask.ConsumerGroupDescribe(group_ids=[group])
@@ -309,7 +282,7 @@ def _migration(peer: Peer, version: int) -> Story:
     yield alive(rejoined.generation_id)
     yield alive(rejoined.generation_id + 1)
     last: Any = yield _classic_join(group, topic, member, 0)
-    yield sync(last.generation_id, assignment)
+    yield sync(last.generation_id, given)
     yield Ask.LeaveGroup(group_id=group, members=[{"member_id": member}])
     yield join(group, "new", topic)  # an empty classic group gives way
     yield beat(group, "new", -1)

@@ -11,7 +11,7 @@ from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
 from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
-from tests.record_requests import fetch_part, fetch_request, produce_request
+from tests.record_requests import fetch_part, fetch_request, list_request, produce_request
 
 
 def produce(
@@ -202,8 +202,7 @@ def _list_offsets(peer: Peer, version: int) -> Story:
     yield from _filled(peer, name)
 
     def ask(timestamp: int, topic: str = name, partition: int = 0, epoch: int = -1) -> Message:
-        row = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
-        return Ask.ListOffsets(replica_id=-1, topics=[{"name": topic, "partitions": [row]}])
+        return list_request(topic, timestamp, partition, {"current_leader_epoch": epoch})
 
     for timestamp in range(-8, 2):
         yield ask(timestamp)

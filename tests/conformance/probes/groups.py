@@ -8,8 +8,8 @@ from kstore.protocol.schema import Message
 from tests.conformance.probes.story import Case, Peer, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request, join_request
 
-SESSION_MS = 30_000
 METADATA = b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"
 
 
@@ -29,18 +29,7 @@ def _find(peer: Peer, version: int) -> Story:
 
 
 def join(group: str, member_id: str = "", **fields: Any) -> Message:
-    protocols = [{"name": "range", "metadata": METADATA}]
-    return Ask.JoinGroup(
-        **{
-            "group_id": group,
-            "session_timeout_ms": SESSION_MS,
-            "rebalance_timeout_ms": SESSION_MS,
-            "member_id": member_id,
-            "protocol_type": "consumer",
-            "protocols": protocols,
-            **fields,
-        }
-    )
+    return join_request(group, member_id, METADATA, **fields)
 
 
 def _joined(group: str, version: int) -> Story:
@@ -87,22 +76,13 @@ def _sync_group(peer: Peer, version: int) -> Story:
     answer: Any = yield from _joined(group, peer.version_for(11))
     if answer is None:
         return
+    who = {"generation_id": answer.generation_id, "member_id": answer.member_id}
     yield Ask.SyncGroup(
-        group_id=group,
-        generation_id=answer.generation_id,
-        member_id=answer.member_id,
+        group_id=group, **who, protocol_type="consumer", protocol_name="range",
         assignments=[{"member_id": answer.member_id, "assignment": b"mine"}],
-        protocol_type="consumer",
-        protocol_name="range",
-    )
+    )  # fmt: skip
     if version >= 5:
-        yield Ask.SyncGroup(
-            group_id=group,
-            generation_id=answer.generation_id,
-            member_id=answer.member_id,
-            protocol_type="connect",
-            protocol_name="sticky",
-        )
+        yield Ask.SyncGroup(group_id=group, **who, protocol_type="connect", protocol_name="sticky")
 
 
 def _heartbeat(peer: Peer, version: int) -> Story:
@@ -153,24 +133,13 @@ def _list_groups(peer: Peer, version: int) -> Story:
 
 
 def _commit(
-    peer: Peer,
-    version: int,
-    group: str,
-    topic: str,
-    offset: int,
-    *,
-    partition: int = 0,
-    generation: int = -1,
-    member: str = "",
-    metadata: str | None = "note",
-) -> Message:
-    row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
-    named = {"name": topic, "partitions": [row]}
-    if version >= 10:
-        named["topic_id"] = peer.topic_id(topic)
-    return Ask.OffsetCommit(
-        group_id=group, generation_id_or_member_epoch=generation, member_id=member, topics=[named]
-    )
+    peer: Peer, version: int, group: str, topic: str, offset: int, *, partition: int = 0,
+    generation: int = -1, member: str = "", metadata: str | None = "note",
+) -> Message:  # fmt: skip
+    named = {"topic_id": peer.topic_id(topic)} if version >= 10 else {}
+    who = {"generation_id_or_member_epoch": generation, "member_id": member}
+    row = {"committed_metadata": metadata}
+    return commit_request(topic, {partition: offset}, group, row=row, **named, **who)
 
 
 def _offset_commit(peer: Peer, version: int) -> Story:

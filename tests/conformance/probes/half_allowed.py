@@ -15,6 +15,7 @@ from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.story import settle
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
+from tests.record_requests import add_request
 
 MINE, OTHERS, ABSENT = "mine-a", "others-b", "others-absent"
 TOPICS = (MINE, OTHERS, ABSENT)
@@ -25,11 +26,15 @@ ALL_GROUPS = [MY_GROUP, OTHERS_GROUP, MY_MEMBERS]
 
 
 class Question(NamedTuple):
-    """One request, at a version (None: the highest)."""
+    """One request, or what makes it for a broker, at a version (None: the highest)."""
 
     name: str
-    ask: Callable[[Peer], Message]
+    request: Message | Callable[[Peer], Message]
     version: int | None = None
+
+    def ask(self, peer: Peer) -> Message:
+        """The request."""
+        return self.request(peer) if callable(self.request) else self.request
 
 
 def is_ours(label: str) -> bool:
@@ -48,14 +53,9 @@ def make(peer: Peer) -> None:
         _succeed(peer, _commit(group, MINE, OTHERS), 8)
     _succeed(peer, join(MY_MEMBERS, "member", MINE, OTHERS), peer.version_for(68))
     for transactional_id in (MY_ID, OTHERS_ID):
-        begin = Ask.InitProducerId(
-            transactional_id=transactional_id, transaction_timeout_ms=600_000
-        )
-        found: Any = peer.ask(begin, 4)
-        add = _add(transactional_id, MINE, OTHERS)
-        add.v3_and_below_producer_id = found.producer_id
-        add.v3_and_below_producer_epoch = found.producer_epoch
-        peer.ask(add, 3)
+        names = {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000}
+        found = peer.ask(Ask.InitProducerId(**names), 4)
+        peer.ask(add_request(transactional_id, found, {MINE: [0], OTHERS: [0]}), 3)
 
 
 def _succeed(peer: Peer, message: Message, version: int) -> None:
@@ -63,82 +63,44 @@ def _succeed(peer: Peer, message: Message, version: int) -> None:
     assert not getattr(answer, "error_code", 0), answer
 
 
+def _rows(*names: str, key: str = "partitions", **row: Any) -> list[dict[str, Any]]:
+    """A row of partition 0 for each topic; without fields only the partition's number."""
+    return [{"name": name, key: [{"partition_index": 0, **row} if row else 0]} for name in names]
+
+
 def _commit(group: str, *topics: str) -> Message:
-    row = {"partition_index": 0, "committed_offset": 3}
-    return Ask.OffsetCommit(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        topics=[{"name": topic, "partitions": [row]} for topic in topics],
-    )
+    return Ask.OffsetCommit(group_id=group, topics=_rows(*topics, committed_offset=3))
 
 
 def _add(transactional_id: str, *topics: str) -> Message:
     return Ask.AddPartitionsToTxn(
-        v3_and_below_transactional_id=transactional_id,
-        v3_and_below_topics=[{"name": topic, "partitions": [0]} for topic in topics],
+        v3_and_below_transactional_id=transactional_id, v3_and_below_topics=_rows(*topics)
     )
 
 
 def _fetch_offsets(*topics: str) -> Message:
-    asked = [{"name": topic, "partition_indexes": [0]} for topic in topics]
-    groups = [{"group_id": group, "topics": asked or None} for group in (MY_GROUP, OTHERS_GROUP)]
+    asked = _rows(*topics, key="partition_indexes") or None
+    groups = [{"group_id": group, "topics": asked} for group in (MY_GROUP, OTHERS_GROUP)]
     return Ask.OffsetFetch(groups=groups)
 
 
 def _configs(kind: int, *names: str) -> Message:
     keys = ["retention.ms", "log.retention.ms", "consumer.heartbeat.interval.ms", "kafka"]
-    return Ask.DescribeConfigs(
-        resources=[
-            {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-            for name in names
-        ]
-    )
+    rows = [{"resource_type": kind, "resource_name": name} for name in names]
+    return Ask.DescribeConfigs(resources=[row | {"configuration_keys": keys} for row in rows])
 
 
 def _alter(*resources: tuple[int, str]) -> Message:
     """Nothing is set, and only looked at."""
-    rows = [
-        {"resource_type": kind, "resource_name": name, "configs": []} for kind, name in resources
-    ]
+    rows = [{"resource_type": kind, "resource_name": name} for kind, name in resources]
     return Ask.AlterConfigs(resources=rows, validate_only=True)
 
 
-def _by_id(peer: Peer) -> Message:
-    ids = [UNKNOWN_ID]
-    return Ask.DeleteTopics(
-        topics=[{"name": None, "topic_id": each} for each in ids], timeout_ms=20_000
-    )
-
-
-def _list_offsets(peer: Peer) -> Message:
-    row = {"partition_index": 0, "timestamp": -1}
-    return Ask.ListOffsets(
-        replica_id=-1, topics=[{"name": name, "partitions": [row]} for name in TOPICS]
-    )
-
-
-def _delete_records(peer: Peer) -> Message:
-    row = {"partition_index": 0, "offset": 0}
-    rows = [{"name": name, "partitions": [row]} for name in TOPICS]
-    return Ask.DeleteRecords(topics=rows, timeout_ms=10_000)
-
-
-def _delete_offsets(peer: Peer) -> Message:
-    row = {"partition_index": 1}
-    rows = [{"name": name, "partitions": [row]} for name in TOPICS]
-    return Ask.OffsetDelete(group_id=MY_GROUP, topics=rows)
-
-
-def _create_topics(peer: Peer) -> Message:
+def _create_topics() -> Message:
     """Looked at only."""
     names = ("mine-new", "others-new", OTHERS)
     rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
     return Ask.CreateTopics(topics=rows, timeout_ms=10_000, validate_only=True)
-
-
-def _heartbeat(peer: Peer) -> Message:
-    """One topic that may be described does not make up for another."""
-    return join(NEW_GROUP, "member", MINE, OTHERS)
 
 
 def _metadata(*names: str) -> Message:
@@ -148,87 +110,58 @@ def _metadata(*names: str) -> Message:
     )
 
 
+def _metadata_by_ids(peer: Peer) -> Message:
+    ids = (peer.topic_id(MINE), peer.topic_id(OTHERS), UNKNOWN_ID)
+    return Ask.Metadata(topics=[{"name": None, "topic_id": each} for each in ids])
+
+
 _TOPIC, _BROKER, _LOGGER, _METRICS, _GROUP = 2, 4, 8, 16, 32
-QUESTIONS: tuple[Question, ...] = (
-    Question("Metadata", lambda peer: _metadata(*TOPICS)),
-    Question("Metadata of all", lambda peer: _metadata()),
-    Question(
-        "Metadata by ids",
-        lambda peer: Ask.Metadata(
-            topics=[
-                {"name": None, "topic_id": each}
-                for each in (peer.topic_id(MINE), peer.topic_id(OTHERS), UNKNOWN_ID)
-            ]
-        ),
-    ),
-    Question(
-        "DescribeTopicPartitions",
-        lambda peer: Ask.DescribeTopicPartitions(topics=[{"name": name} for name in TOPICS]),
-    ),
-    Question("DescribeTopicPartitions of all", lambda peer: Ask.DescribeTopicPartitions(topics=[])),
-    Question("ListOffsets", _list_offsets),
-    Question("DeleteRecords", _delete_records),
-    Question("OffsetCommit", lambda peer: _commit(MY_GROUP, *TOPICS), 9),
-    Question("OffsetFetch", lambda peer: _fetch_offsets(*TOPICS), 9),
-    Question("OffsetFetch of all topics", lambda peer: _fetch_offsets(), 9),
-    Question(
-        "OffsetFetch of one group",
-        lambda peer: Ask.OffsetFetch(group_id=OTHERS_GROUP, topics=None),
-        5,
-    ),
-    Question("OffsetDelete", _delete_offsets),
-    Question("DescribeGroups", lambda peer: Ask.DescribeGroups(groups=ALL_GROUPS)),
-    Question("ListGroups", lambda peer: Ask.ListGroups()),
-    Question("DeleteGroups", lambda peer: Ask.DeleteGroups(groups_names=["others-absent"])),
-    Question(
-        "ConsumerGroupDescribe",
-        lambda peer: Ask.ConsumerGroupDescribe(
-            group_ids=[MY_MEMBERS, OTHERS_GROUP], include_authorized_operations=True
-        ),
-    ),
-    Question("StreamsGroupDescribe", lambda peer: Ask.StreamsGroupDescribe(group_ids=ALL_GROUPS)),
-    Question("ConsumerGroupHeartbeat", _heartbeat),
-    Question(
-        "FindCoordinator of transactions",
-        lambda peer: Ask.FindCoordinator(key_type=1, coordinator_keys=[MY_ID, OTHERS_ID]),
-    ),
-    Question(
-        "FindCoordinator of groups",
-        lambda peer: Ask.FindCoordinator(key_type=0, coordinator_keys=[MY_GROUP, OTHERS_GROUP]),
-    ),
-    Question(
-        "InitProducerId, transactional",
-        lambda peer: Ask.InitProducerId(transactional_id=NEW_ID, transaction_timeout_ms=1000),
-        4,
-    ),
-    Question("AddPartitionsToTxn", lambda peer: _add(MY_ID, *TOPICS), 3),
-    Question("AddPartitionsToTxn, both there", lambda peer: _add(MY_ID, MINE, OTHERS), 3),
-    Question(
-        "DescribeTransactions",
-        lambda peer: Ask.DescribeTransactions(
-            transactional_ids=[MY_ID, OTHERS_ID, "others-absent"]
-        ),
-    ),
-    Question("ListTransactions", lambda peer: Ask.ListTransactions()),
-    Question(
-        "DescribeProducers",
-        lambda peer: Ask.DescribeProducers(
-            topics=[{"name": name, "partition_indexes": [0]} for name in TOPICS]
-        ),
-    ),
-    Question("CreateTopics", _create_topics),
-    Question("DeleteTopics by id", _by_id),
-    Question("DescribeConfigs of topics", lambda peer: _configs(_TOPIC, *TOPICS)),
-    Question("DescribeConfigs of groups", lambda peer: _configs(_GROUP, MY_GROUP, OTHERS_GROUP)),
-    Question("DescribeConfigs of a broker", lambda peer: _configs(_BROKER, "1", "")),
-    Question("DescribeConfigs of loggers", lambda peer: _configs(_LOGGER, "1")),
-    Question("DescribeConfigs of metrics", lambda peer: _configs(_METRICS, "none")),
-    Question(
-        "AlterConfigs",
-        lambda peer: _alter(
-            (_TOPIC, MINE), (_TOPIC, OTHERS), (_BROKER, ""), (_GROUP, OTHERS_GROUP)
-        ),
-    ),
-    Question("ListConfigResources", lambda peer: Ask.ListConfigResources(resource_types=[2])),
-)
+_NAMED = [{"name": name} for name in TOPICS]
+QUESTIONS = tuple(Question(*row) for row in (
+    ("Metadata", _metadata(*TOPICS)),
+    ("Metadata of all", _metadata()),
+    ("Metadata by ids", _metadata_by_ids),
+    ("DescribeTopicPartitions", Ask.DescribeTopicPartitions(topics=_NAMED)),
+    ("DescribeTopicPartitions of all", Ask.DescribeTopicPartitions(topics=[])),
+    ("ListOffsets", Ask.ListOffsets(replica_id=-1, topics=_rows(*TOPICS, timestamp=-1))),
+    ("DeleteRecords", Ask.DeleteRecords(topics=_rows(*TOPICS, offset=0), timeout_ms=10_000)),
+    ("OffsetCommit", _commit(MY_GROUP, *TOPICS), 9),
+    ("OffsetFetch", _fetch_offsets(*TOPICS), 9),
+    ("OffsetFetch of all topics", _fetch_offsets(), 9),
+    ("OffsetFetch of one group", Ask.OffsetFetch(group_id=OTHERS_GROUP, topics=None), 5),
+    ("OffsetDelete", Ask.OffsetDelete(group_id=MY_GROUP, topics=[
+        {"name": name, "partitions": [{"partition_index": 1}]} for name in TOPICS])),
+    ("DescribeGroups", Ask.DescribeGroups(groups=ALL_GROUPS)),
+    ("ListGroups", Ask.ListGroups()),
+    ("DeleteGroups", Ask.DeleteGroups(groups_names=["others-absent"])),
+    ("ConsumerGroupDescribe", Ask.ConsumerGroupDescribe(
+        group_ids=[MY_MEMBERS, OTHERS_GROUP], include_authorized_operations=True)),
+    ("StreamsGroupDescribe", Ask.StreamsGroupDescribe(group_ids=ALL_GROUPS)),
+    # One topic that may be described does not make up for another.
+    ("ConsumerGroupHeartbeat", join(NEW_GROUP, "member", MINE, OTHERS)),
+    ("FindCoordinator of transactions",
+     Ask.FindCoordinator(key_type=1, coordinator_keys=[MY_ID, OTHERS_ID])),
+    ("FindCoordinator of groups",
+     Ask.FindCoordinator(key_type=0, coordinator_keys=[MY_GROUP, OTHERS_GROUP])),
+    ("InitProducerId, transactional",
+     Ask.InitProducerId(transactional_id=NEW_ID, transaction_timeout_ms=1000), 4),
+    ("AddPartitionsToTxn", _add(MY_ID, *TOPICS), 3),
+    ("AddPartitionsToTxn, both there", _add(MY_ID, MINE, OTHERS), 3),
+    ("DescribeTransactions",
+     Ask.DescribeTransactions(transactional_ids=[MY_ID, OTHERS_ID, "others-absent"])),
+    ("ListTransactions", Ask.ListTransactions()),
+    ("DescribeProducers",
+     Ask.DescribeProducers(topics=_rows(*TOPICS, key="partition_indexes"))),
+    ("CreateTopics", _create_topics()),
+    ("DeleteTopics by id",
+     Ask.DeleteTopics(topics=[{"name": None, "topic_id": UNKNOWN_ID}], timeout_ms=20_000)),
+    ("DescribeConfigs of topics", _configs(_TOPIC, *TOPICS)),
+    ("DescribeConfigs of groups", _configs(_GROUP, MY_GROUP, OTHERS_GROUP)),
+    ("DescribeConfigs of a broker", _configs(_BROKER, "1", "")),
+    ("DescribeConfigs of loggers", _configs(_LOGGER, "1")),
+    ("DescribeConfigs of metrics", _configs(_METRICS, "none")),
+    ("AlterConfigs",
+     _alter((_TOPIC, MINE), (_TOPIC, OTHERS), (_BROKER, ""), (_GROUP, OTHERS_GROUP))),
+    ("ListConfigResources", Ask.ListConfigResources(resource_types=[2])),
+))  # fmt: skip
 """What every user is asked about what is half its own."""

@@ -12,6 +12,7 @@ from kstore.protocol.schema import Message
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request, join_request, offsets_request, producer_fields
 
 MISSING_INTERNAL, SHUTDOWN, DELAYED = 3, 4, 5
 METADATA = struct.pack(">hii", 0, 0, -1)
@@ -229,22 +230,15 @@ def _commits(group: str, source: str, epoch: int) -> Story:
     yield _commit(group, source, "m2", epoch, version=8)
     yield _commit(group, source, "", -1)
     for member_id, told in (("m2", epoch), ("m2", epoch - 1), ("nobody", 1), (None, -1)):
-        rows = [{"name": source, "partition_indexes": [0, 1]}]
-        asked = {"group_id": group, "member_id": member_id, "member_epoch": told, "topics": rows}
-        yield Step(Ask.OffsetFetch(groups=[asked]), version=9)
+        who = {"member_id": member_id, "member_epoch": told}
+        yield Step(offsets_request(source, 0, 1, group=group, **who), version=9)
 
 
 def _commit(
     group: str, topic: str, member: str, epoch: int, partition: int = 0, version: int = 9
 ) -> Step:
-    rows = [{"partition_index": partition, "committed_offset": 7}]
-    message = Ask.OffsetCommit(
-        group_id=group,
-        generation_id_or_member_epoch=epoch,
-        member_id=member,
-        topics=[{"name": topic, "partitions": rows}],
-    )
-    return Step(message, version=version)
+    who = {"generation_id_or_member_epoch": epoch, "member_id": member}
+    return Step(commit_request(topic, {partition: 7}, group, **who), version=version)
 
 
 def _second_member(group: str, source: str, told: dict[str, Any], epoch: int) -> Story:
@@ -279,36 +273,17 @@ def _transactional_commits(group: str, source: str, older: int, newer: int) -> S
     ):  # fmt: skip
         rows = [{"partition_index": partition, "committed_offset": 9}]
         message = Ask.TxnOffsetCommit(
-            transactional_id=group,
-            group_id=group,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            generation_id=epoch,
-            member_id=member,
-            topics=[{"name": source, "partitions": rows}],
-        )
+            **producer_fields(group, producer), group_id=group, generation_id=epoch,
+            member_id=member, topics=[{"name": source, "partitions": rows}],
+        )  # fmt: skip
         yield Step(message, version=5)
-    end = Ask.EndTxn(
-        transactional_id=group,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        committed=False,
-    )
-    yield Step(end, version=5)
+    yield Step(Ask.EndTxn(**producer_fields(group, producer), committed=False), version=5)
 
 
 def _end(group: str, source: str, epoch: int) -> Story:
     yield Ask.DescribeGroups(groups=[group])
     yield Ask.Heartbeat(group_id=group, generation_id=1, member_id="m2")
-    protocols = [{"name": "range", "metadata": METADATA}]
-    classic = Ask.JoinGroup(
-        group_id=group,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        protocol_type="consumer",
-        protocols=protocols,
-    )
-    yield classic
+    yield join_request(group, metadata=METADATA)
     yield Ask.DeleteGroups(groups_names=[group])
     for topic in (source, "probe-streams-elsewhere"):
         rows = [{"partition_index": 0}]
@@ -350,17 +325,9 @@ def _conversions(peer: Peer, version: int) -> Story:
     yield _commit(group, topic, "", -1)
     yield Ask.StreamsGroupDescribe(group_ids=[group])
     yield Step(join(group, told), until=without(DELAYED))
-    rows = [{"name": topic, "partition_indexes": [0]}]
-    asked = {"group_id": group, "member_epoch": -1, "topics": rows}
-    yield Step(Ask.OffsetFetch(groups=[asked]), version=9)
+    yield Step(offsets_request(topic, 0, group=group, member_epoch=-1), version=9)
     yield beat(group, -1)
-    classic = Ask.JoinGroup(
-        group_id=group,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": METADATA}],
-    )
+    classic = join_request(group, metadata=METADATA)
     answer = yield Step(classic, version=9)
     classic.member_id = answer.member_id
     yield Step(classic, version=9)

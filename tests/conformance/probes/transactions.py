@@ -12,6 +12,15 @@ from tests.conformance.probes.batches import Flaws, batch
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
+from tests.record_requests import (
+    add_request,
+    fetch_part,
+    fetch_request,
+    list_request,
+    offsets_request,
+    produce_request,
+    producer_fields,
+)
 
 TIMEOUT_MS = 60_000
 STARTING = {14, 15, 16}  # the coordinator is loading, not available, not here
@@ -23,11 +32,9 @@ UNKNOWN_PRODUCER = 987_654_321
 
 def _init(name: str, **fields: Any) -> Step:
     """A producer id, once the coordinator is there and no transaction in the way."""
-    request = Ask.InitProducerId(
-        **{"transactional_id": name, "transaction_timeout_ms": TIMEOUT_MS, **fields}
-    )
+    said = {"transactional_id": name, "transaction_timeout_ms": TIMEOUT_MS, **fields}
     busy = STARTING | {CONCURRENT}
-    return Step(request, until=lambda answer: answer.error_code not in busy)
+    return Step(Ask.InitProducerId(**said), until=lambda answer: answer.error_code not in busy)
 
 
 def _completed(name: str) -> Step:
@@ -39,62 +46,27 @@ def _completed(name: str) -> Step:
 
 
 def _end(name: str, who: Any, *, committed: bool, epoch: int = 0) -> Message:
-    return Ask.EndTxn(
-        transactional_id=name,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch + epoch,
-        committed=committed,
-    )
+    return Ask.EndTxn(**producer_fields(name, who, epoch), committed=committed)
 
 
 def _add(name: str, who: Any, topics: dict[str, list[int]], epoch: int = 0) -> Step:
-    request = Ask.AddPartitionsToTxn(
-        v3_and_below_transactional_id=name,
-        v3_and_below_producer_id=who.producer_id,
-        v3_and_below_producer_epoch=who.producer_epoch + epoch,
-        v3_and_below_topics=[
-            {"name": topic, "partitions": list(indexes)} for topic, indexes in topics.items()
-        ],
-    )
-    return Step(request, version=3)
+    return Step(add_request(name, who, topics, epoch), version=3)
 
 
 def _write(
     name: str | None, topic: str, who: Any, sequence: int, *, partition: int = 0, epoch: int = 0
 ) -> Message:
-    flaws = Flaws(
-        attributes=TRANSACTIONAL,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch + epoch,
-        base_sequence=sequence,
-    )
-    records = batch([b"v"], flaws)
-    data = [{"index": partition, "records": records}]
-    return Ask.Produce(
-        transactional_id=name,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[{"name": topic, "partition_data": data}],
+    said = producer_fields("", who, epoch)
+    del said["transactional_id"]
+    records = batch([b"v"], Flaws(attributes=TRANSACTIONAL, base_sequence=sequence, **said))
+    return produce_request(
+        topic, records, first=partition, acks=-1, timeout_ms=10_000, transactional_id=name
     )
 
 
 def _read(topic: str) -> Step:
-    rows = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
-    request = Ask.Fetch(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        isolation_level=1,
-        topics=[{"topic": topic, "partitions": rows}],
-    )
+    request = fetch_request(topic, fetch_part(), min_bytes=0, max_bytes=1 << 20, isolation_level=1)
     return Step(request, version=12)
-
-
-def _end_offset(topic: str, isolation_level: int) -> Message:
-    rows = [{"partition_index": 0, "timestamp": -1}]
-    return Ask.ListOffsets(
-        replica_id=-1, isolation_level=isolation_level, topics=[{"name": topic, "partitions": rows}]
-    )
 
 
 # ---- stories ----
@@ -144,13 +116,8 @@ def _add_partitions(peer: Peer, version: int) -> Story:
     def ask(asked: str, who: Any, partitions: list[int], epoch: int = 0, **more: Any) -> Any:
         if version < 4:
             return _add(asked, who, {topic: partitions}, epoch)._replace(version=version)
-        row = {
-            "transactional_id": asked,
-            "producer_id": who.producer_id,
-            "producer_epoch": who.producer_epoch + epoch,
-            "topics": [{"name": topic, "partitions": partitions}],
-            **more,
-        }
+        topics = [{"name": topic, "partitions": partitions}]
+        row = producer_fields(asked, who, epoch) | {"topics": topics} | more
         return Ask.AddPartitionsToTxn(transactions=[row])
 
     yield ask("", who, [0])
@@ -184,12 +151,8 @@ def _add_offsets(peer: Peer, version: int) -> Story:
     who = yield _init(name)
 
     def ask(asked: str, epoch: int = 0) -> Message:
-        return Ask.AddOffsetsToTxn(
-            transactional_id=asked,
-            producer_id=who.producer_id,
-            producer_epoch=who.producer_epoch + epoch,
-            group_id="probe-txn-group",
-        )
+        said = producer_fields(asked, who, epoch)
+        return Ask.AddOffsetsToTxn(**said, group_id="probe-txn-group")
 
     yield ask("")
     yield ask("probe-txn-nobody")
@@ -255,33 +218,15 @@ def _txn_offset_commit(peer: Peer, version: int) -> Story:
             {"partition_index": index, "committed_offset": offset, "committed_metadata": "m"}
             for index in partitions
         ]
-        return Ask.TxnOffsetCommit(
-            **{
-                "transactional_id": name,
-                "group_id": group,
-                "producer_id": who.producer_id,
-                "producer_epoch": who.producer_epoch,
-                "topics": [{"name": topic, "partitions": rows}],
-                **more,
-            }
-        )
-
-    def committed(*, stable: bool) -> Message:
-        topics = [{"name": topic, "partition_indexes": [0, 1]}]
-        groups = [{"group_id": group, "topics": topics}]
-        return Ask.OffsetFetch(groups=groups, require_stable=stable)
+        said = producer_fields(name, who) | {"topics": [{"name": topic, "partitions": rows}]}
+        return Ask.TxnOffsetCommit(group_id=group, **(said | more))
 
     def fetch(*, stable: bool) -> Step:
-        return Step(committed(stable=stable), version=8)
+        return Step(offsets_request(topic, 0, 1, group=group, require_stable=stable), version=8)
 
     yield ask(5, 0)  # in no transaction, but from version 5 on
     yield fetch(stable=True)
-    offsets = Ask.AddOffsetsToTxn(
-        transactional_id=name,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch,
-        group_id=group,
-    )
+    offsets = Ask.AddOffsetsToTxn(**producer_fields(name, who), group_id=group)
     yield offsets
     yield ask(6, 0, 9)
     yield ask(6, 7, 9)
@@ -327,12 +272,12 @@ def _produce(peer: Peer, version: int) -> Story:
     yield Ask.DescribeTransactions(transactional_ids=[name])
     yield _read(topic)
     for isolation_level in (0, 1):
-        yield _end_offset(topic, isolation_level)
+        yield list_request(topic, isolation_level=isolation_level)
     end_version = 5 if version >= ADDING_PRODUCE else 4
     ended = yield Step(_end(name, who, committed=False), version=end_version)
     yield _completed(name)
     yield _read(topic)
-    yield _end_offset(topic, 1)
+    yield list_request(topic, isolation_level=1)
     yield _write(name, topic, who, 2)  # after the end
     if version >= ADDING_PRODUCE and ended is not None:
         yield _write(name, topic, ended, 1)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.plain_messages import Ask
-from tests.record_requests import commit_request
+from tests.record_requests import commit_request, offsets_request
 from tests.sim.history import Place
 from tests.sim.workloads.client import Client
 
 
 async def committed_offset(client: Client, group: str, place: Place) -> int:
     """A group's offset for a partition, -1 for none; asked for until it is told, and stable."""
-    topics = [{"name": place.topic, "partition_indexes": [place.partition]}]
-    request = Ask.OffsetFetch(groups=[{"group_id": group, "topics": topics}], require_stable=True)
+    request = offsets_request(place.topic, place.partition, group=group, require_stable=True)
 
     async def ask() -> Any:
         node = await client.coordinator(group, transactional=False)

@@ -88,13 +88,12 @@ class TransactionalCopy(Transactional):
         await self._write(self._target, parts)
 
     async def _commit_offset(self, offset: int) -> None:
-        producer = {"producer_id": self._id[0], "producer_epoch": self._id[1]}
-        names = {"transactional_id": self.name, "group_id": self.name}
+        said = self.fields | {"group_id": self.name}
         if self._first_version:
-            await self._ask_coordinator(Ask.AddOffsetsToTxn(**names, **producer), 3)
+            await self._ask_coordinator(Ask.AddOffsetsToTxn(**said), 3)
         rows = [{"partition_index": self.source.partition, "committed_offset": offset}]
         topics = [{"name": self.source.topic, "partitions": rows}]
-        request = Ask.TxnOffsetCommit(**names, **producer, topics=topics)
+        request = Ask.TxnOffsetCommit(**said, topics=topics)
         for _ in range(TRIES):
             node = await self.client.coordinator(self.name, transactional=False)
             answer = await self.client.ask(node, request, newest=4 if self._first_version else 5)

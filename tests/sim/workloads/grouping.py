@@ -14,6 +14,7 @@ from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from tests.plain_messages import Ask
+from tests.record_requests import join_request
 from tests.sim.history import History, Place
 from tests.sim.workloads.client import Client, UnansweredError
 from tests.sim.workloads.owning import SESSION_S, WAITS, Owner
@@ -143,14 +144,11 @@ class ClassicMember(Owner):
         if not self._partitions:
             await client.leader(self.topic, 0)
             self._partitions = len([key for key in client.leaders if key[0] == self.topic])
-        request = Ask.JoinGroup(
-            group_id=self.group,
-            session_timeout_ms=int(SESSION_S * 1000),
-            rebalance_timeout_ms=int(REBALANCE_S * 1000),
-            member_id=self.member_id,
-            protocol_type=self.protocol_type,
+        request = join_request(
+            self.group, self.member_id, ms=int(REBALANCE_S * 1000),
+            session_timeout_ms=int(SESSION_S * 1000), protocol_type=self.protocol_type,
             protocols=[{"name": PROTOCOL, "metadata": self.metadata}],
-        )
+        )  # fmt: skip
         joined = await client.ask(node, request, timeout_s=REBALANCE_S + ANSWER_S)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
@@ -163,13 +161,9 @@ class ClassicMember(Owner):
         if joined.leader == self.member_id:
             assigned = self._assign([each.member_id for each in joined.members])
         request = Ask.SyncGroup(
-            group_id=self.group,
-            generation_id=joined.generation_id,
-            member_id=self.member_id,
-            protocol_type=self.protocol_type,
-            protocol_name=PROTOCOL,
-            assignments=assigned,
-        )
+            group_id=self.group, generation_id=joined.generation_id, member_id=self.member_id,
+            protocol_type=self.protocol_type, protocol_name=PROTOCOL, assignments=assigned,
+        )  # fmt: skip
         synced = await client.ask(node, request, timeout_s=REBALANCE_S + ANSWER_S)
         if synced.error_code != ErrorCode.NONE:
             self._forget(synced.error_code)

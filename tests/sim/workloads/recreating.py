@@ -11,7 +11,14 @@ from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from kstore.record import batches, build_batch, decode
 from tests.plain_messages import Ask
-from tests.record_requests import fetch_part, fetch_request, only, produce_request
+from tests.record_requests import (
+    commit_request,
+    fetch_part,
+    fetch_request,
+    list_request,
+    only,
+    produce_request,
+)
 from tests.sim.history import STAMPED, History, Place
 from tests.sim.workloads.client import Client, UnansweredError, Workload
 from tests.sim.workloads.reading import local_batches
@@ -140,9 +147,7 @@ class Visitor(Workload):
 
     async def _list_offsets(self) -> None:
         epoch = self._epoch
-        row = {"partition_index": 0, "timestamp": -1, "partition_epoch": epoch}
-        topic = {"name": self.place.topic, "partitions": [row]}
-        request = Ask.ListOffsets(replica_id=-1, topics=[topic])
+        request = list_request(self.place.topic, row={"partition_epoch": epoch})
         answer = await self.client.ask(self._leader(), request)
         found = answer.topics[0].partitions[0]
         if found.error_code == ErrorCode.NONE:
@@ -187,18 +192,8 @@ class Visitor(Workload):
         self._offset = records.next_offset or self._offset
 
     async def _commit(self) -> None:
-        row = {
-            "partition_index": 0,
-            "committed_offset": self._offset,
-            "committed_metadata": self._id.hex,
-            "partition_epoch": self._epoch,
-        }
-        request = Ask.OffsetCommit(
-            group_id=self.group,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            topics=[{"name": self.place.topic, "partitions": [row]}],
-        )
+        row = {"committed_metadata": self._id.hex, "partition_epoch": self._epoch}
+        request = commit_request(self.place.topic, {0: self._offset}, self.group, row=row)
         node = await self.client.coordinator(self.group, transactional=False)
         await self.client.ask(node, request, newest=9)
 

@@ -39,18 +39,21 @@ class Transactional:
         self._first_version = client.random.random() < 0.5
         """Whether it speaks the older transaction protocol, in which partitions are added first."""
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What its requests say of it."""
+        producer_id, epoch = self._id
+        who = {"producer_id": producer_id, "producer_epoch": epoch}
+        return {"transactional_id": self.name, **who}
+
     async def _begin(self) -> None:
         self._id = await init_producer(self.client, self.name)
 
     async def _write(self, topic: str, parts: dict[int, list[bytes]]) -> None:
         """Values of each partition."""
         if self._first_version:
-            request = Ask.AddPartitionsToTxn(
-                v3_and_below_transactional_id=self.name,
-                v3_and_below_producer_id=self._id[0],
-                v3_and_below_producer_epoch=self._id[1],
-                v3_and_below_topics=[{"name": topic, "partitions": sorted(parts)}],
-            )
+            said = self.fields | {"topics": [{"name": topic, "partitions": sorted(parts)}]}
+            request = Ask.AddPartitionsToTxn(**{f"v3_and_below_{key}": said[key] for key in said})
             await self._ask_coordinator(request, 3)
         for index, some in sorted(parts.items()):
             await self._produce(Place(topic, index), some)
@@ -91,10 +94,7 @@ class Transactional:
         return first
 
     async def _end(self, commits: bool) -> None:
-        request = Ask.EndTxn(
-            transactional_id=self.name, producer_id=self._id[0], producer_epoch=self._id[1],
-            committed=commits,
-        )  # fmt: skip
+        request = Ask.EndTxn(**self.fields, committed=commits)
         answer = await self._ask_coordinator(request, 4 if self._first_version else 5)
         if not self._first_version:
             self._id = (answer.producer_id, answer.producer_epoch)

@@ -10,17 +10,13 @@ from kstore.errors import ErrorCode
 from kstore.protocol.groups.offsets import OffsetCommitRequest
 from kstore.protocol.schema import Message
 from tests.plain_messages import Ask
-from tests.record_requests import commit_request
+from tests.record_requests import commit_request, join_request
 
 ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 
 
 def join(group: str = "g", session_ms: int = 60_000) -> Message:
-    protocols = [{"name": "range", "metadata": b"m"}]
-    return Ask.JoinGroup(
-        group_id=group, session_timeout_ms=session_ms, rebalance_timeout_ms=60_000,
-        protocol_type="consumer", protocols=protocols,
-    )  # fmt: skip
+    return join_request(group, metadata=b"m", ms=60_000, session_timeout_ms=session_ms)
 
 
 def commit(offset: int, group: str = "g", partition: int = 0) -> OffsetCommitRequest:

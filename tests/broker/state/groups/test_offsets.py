@@ -31,6 +31,7 @@ from kstore.protocol.groups.offsets import (
 )
 from kstore.protocol.schema import ZERO_UUID
 from tests.plain_messages import Ask
+from tests.record_requests import commit_request
 from tests.reference.group_driver import GroupDriver
 
 TOPIC_ID = UUID(int=7)
@@ -52,27 +53,11 @@ def commit(
     version: int = 9,
 ) -> int:
     """Commit one offset; the error code."""
-    request = Ask.OffsetCommit(
-        group_id=group,
-        generation_id_or_member_epoch=generation,
-        member_id=member,
-        group_instance_id=instance,
-        retention_time_ms=retention_ms,
-        topics=[
-            {
-                "name": topic,
-                "topic_id": TOPIC_ID,
-                "partitions": [
-                    {
-                        "partition_index": 0,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": 3,
-                        "committed_metadata": metadata,
-                    }
-                ],
-            }
-        ],
-    )
+    request = commit_request(
+        topic, {0: offset}, group, topic_id=TOPIC_ID, member_id=member, group_instance_id=instance,
+        generation_id_or_member_epoch=generation, retention_time_ms=retention_ms,
+        row={"committed_leader_epoch": 3, "committed_metadata": metadata},
+    )  # fmt: skip
     response = driver.send(request, version=version)
     return int(response.topics[0].partitions[0].error_code)
 

@@ -23,11 +23,7 @@ from kstore.broker.state.groups.classic.group import (
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard
 from kstore.broker.state.groups.settings import GroupSettings
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from tests.record_requests import commit_request
 from tests.reference.group_driver import GroupDriver, Parked, through_bytes
 
 SESSION_MS = 10_000
@@ -164,13 +160,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @rule(number=CLIENTS, offset=st.integers(0, 100))
     def commit(self, number: int, offset: int) -> None:
         client = self.clients[number]
-        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        request = OffsetCommitRequest(
-            group_id="g",
-            generation_id_or_member_epoch=client.generation_id,
-            member_id=client.member_id,
-            topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
-        )
+        who = {"generation_id_or_member_epoch": client.generation_id}
+        request = commit_request("t", {0: offset}, member_id=client.member_id, **who)
         before = self.driver.shard.offsets.get("g", "t", 0)
         code = self.driver.send(request).topics[0].partitions[0].error_code
         after = self.driver.shard.offsets.get("g", "t", 0)
