@@ -10,7 +10,6 @@ environment is gone.
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import shutil
@@ -75,7 +74,6 @@ class FaultyFile(SegmentFile):
         done = super().sync()
         size = os.fstat(self.fd).st_size
         self._fs.files[self._inode].content = os.pread(self.fd, size, 0)
-        self._fs.syncs += 1
         return done
 
     def truncate(self, size_bytes: int) -> int:
@@ -103,7 +101,6 @@ class FaultyFileSystem(SystemFileSystem):
         self.names: dict[str, set[str]] = {}
         self.faults: list[Fault] = []
         self.calls: dict[str, int] = {}
-        self.syncs = 0
 
     def fail(self, call: str, number: int, *, after: int = 0, written_bytes: int = 0) -> None:
         """Let one coming call fail: append, read, sync, truncate, replace, unlink, open."""
@@ -208,6 +205,3 @@ class FaultyFileSystem(SystemFileSystem):
             zeros = self.random.randint(0, keep)
             survivor = survivor[: len(survivor) - zeros] + b"\0" * zeros
         return survivor
-
-
-NO_SPACE, IO_ERROR = errno.ENOSPC, errno.EIO

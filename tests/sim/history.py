@@ -99,7 +99,6 @@ class History:
         self._leaders: dict[tuple[Place, int], str] = {}
         self._sent: dict[tuple[Place, str], list[bytes]] = defaultdict(list)
         self._transactions: dict[bytes, tuple[int, str]] = {}
-        self._outputs: dict[bytes, int] = defaultdict(int)
         self._owners: dict[tuple[str, Place], tuple[str, int]] = {}
         self._claims: dict[tuple[str, Place, str, int], tuple[str, int] | None] = {}
         """Who owned a partition when a commit of it was sent."""

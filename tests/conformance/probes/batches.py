@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import crcmod.predefined
 
+from tests.reference.record_batch import varint
+
 _crc32c = crcmod.predefined.mkCrcFun("crc-32c")
 # The same in every run, for answers are recorded; the brokers' retention leaves them alone.
 TIMESTAMP_MS = 1_700_000_000_000
@@ -31,25 +33,15 @@ class Flaws(NamedTuple):
     length_plus: int = 0
 
 
-def _varint(value: int) -> bytes:
-    value = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def batch(values: list[bytes | None], flaws: Flaws = Flaws()) -> bytes:  # noqa: B008 (immutable)
     """A version 2 batch; the timestamp of record n is n ms after the first's."""
     records = bytearray()
     for index, value in enumerate(values):
-        body = b"\x00" + _varint(index) + _varint(index + flaws.first_delta)
+        body = b"\x00" + varint(index) + varint(index + flaws.first_delta)
         for part in (flaws.key, value):
-            body += _varint(-1) if part is None else _varint(len(part)) + part
-        body += _varint(0)
-        records += _varint(len(body)) + body
+            body += varint(-1) if part is None else varint(len(part)) + part
+        body += varint(0)
+        records += varint(len(body)) + body
     tail = struct.pack(
         ">hiqqqhii",
         flaws.attributes,

@@ -6,48 +6,41 @@ Cases run beside others, so only broker configs that nobody else looks at are ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from kstore._fast.record.builder import build_batch
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kstore.protocol.metadata import config_resources as replacing
-from kstore.protocol.metadata import configs as incremental
-from kstore.protocol.metadata.config_resources import ListConfigResourcesRequest
-from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import create
+from tests.plain_messages import Ask
+from tests.record_requests import produce_request
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Ops = tuple[tuple[str, int, str | None], ...]
 
 
-def describe(kind: int, name: str, *keys: str, synonyms: bool = True) -> DescribeConfigsRequest:
+def _resource(kind: int, name: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{"resource_type": kind, "resource_name": name, **fields}]
+
+
+def describe(kind: int, name: str, *keys: str, synonyms: bool = True) -> Any:
     """A request for some settings of one resource, for all where none is named."""
-    row = DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
-    )
-    return DescribeConfigsRequest(resources=[row], include_synonyms=synonyms)
+    resources = _resource(kind, name, configuration_keys=list(keys) or None)
+    return Ask.DescribeConfigs(resources=resources, include_synonyms=synonyms)
 
 
 def alter(kind: int, name: str, *ops: tuple[str, int, str | None], dry: bool = False) -> Any:
     """A request to change some settings of one resource."""
-    rows = [
-        incremental.AlterableConfig(name=key, config_operation=operation, value=value)
-        for key, operation, value in ops
-    ]
-    resource = incremental.AlterConfigsResource(
-        resource_type=kind, resource_name=name, configs=rows
-    )
-    return incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry)
+    rows = [{"name": key, "config_operation": how, "value": value} for key, how, value in ops]
+    resources = _resource(kind, name, configs=rows)
+    return Ask.IncrementalAlterConfigs(resources=resources, validate_only=dry)
 
 
 def replace(kind: int, name: str, *pairs: tuple[str, str | None], dry: bool = False) -> Any:
     """A request to replace all settings of one resource."""
-    rows = [replacing.AlterableConfig(name=key, value=value) for key, value in pairs]
-    resource = replacing.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
-    return replacing.AlterConfigsRequest(resources=[resource], validate_only=dry)
+    rows = [{"name": key, "value": value} for key, value in pairs]
+    return Ask.AlterConfigs(resources=_resource(kind, name, configs=rows), validate_only=dry)
 
 
 def shows(**values: str | None) -> Callable[[Any], bool]:
@@ -75,7 +68,7 @@ def _all_of_a_topic(peer: Peer, version: int) -> Story:
     yield describe(TOPIC, name, synonyms=False)
     yield describe(TOPIC, name, "retention.ms", "no.such.config")
     both = [describe(TOPIC, name, "retention.ms"), describe(TOPIC, name)]
-    yield DescribeConfigsRequest(resources=[request.resources[0] for request in both])
+    yield Ask.DescribeConfigs(resources=[request.resources[0] for request in both])
 
 
 def _all_of_the_broker(peer: Peer, version: int) -> Story:
@@ -321,23 +314,15 @@ def _replaced(peer: Peer, version: int) -> Story:
 def _too_few_in_sync(peer: Peer, version: int) -> Story:
     name = f"probe-min-insync-{version}"
     yield create(name, 1, min_insync_replicas="2")
-    data = PartitionProduceData(index=0, records=build_batch([b"x"]))
+    named = peer.topic_id(name) if version >= 13 else name
     for acks in (-1, 1):
-        topic = TopicProduceData(name=name, partition_data=[data])
-        if version >= 13:
-            topic.topic_id = peer.topic_id(name)
-        yield ProduceRequest(transactional_id=None, acks=acks, timeout_ms=5000, topic_data=[topic])
+        yield produce_request(named, build_batch([b"x"]), acks=acks, timeout_ms=5000)
 
 
 def _listed(peer: Peer, version: int) -> Story:
     """What other cases make meanwhile would be listed too: only kinds that they don't make."""
-    kinds: Iterator[list[int]] = iter(([8], [4], [8, 4]))
-    if version == 0:
-        return
-    for asked in kinds:
-        yield ListConfigResourcesRequest(resource_types=asked)
-    for asked in ([0], [1], [99], [4, 99]):
-        yield ListConfigResourcesRequest(resource_types=asked)
+    for asked in ([8], [4], [8, 4], [0], [1], [99], [4, 99]) if version else ():
+        yield Ask.ListConfigResources(resource_types=asked)
 
 
 CONFIG_CASES = [

@@ -1,4 +1,4 @@
-"""Probes of ApiVersions, Metadata, CreateTopics, DeleteTopics, CreatePartitions and configs."""
+"""Probes of ApiVersions, Metadata, CreateTopics, DeleteTopics and CreatePartitions."""
 
 from __future__ import annotations
 
@@ -57,15 +57,6 @@ def _auto_create(peer: Peer, version: int) -> Story:
     names = [f"probe-auto-{version}", "bad name"]
     topics = [{"name": name} for name in names]
     yield Ask.Metadata(topics=topics, allow_auto_topic_creation=True)
-
-
-def _describe_partitions(peer: Peer, version: int) -> Story:
-    yield create("probe-describe", 3)
-    yield Ask.DescribeTopicPartitions(topics=[{"name": "probe-describe"}])
-    yield Ask.DescribeTopicPartitions(topics=[{"name": "probe-absent"}])
-    yield Ask.DescribeTopicPartitions(
-        topics=[{"name": "probe-describe"}], response_partition_limit=2
-    )
 
 
 def _create_topics(peer: Peer, version: int) -> Story:
@@ -179,56 +170,13 @@ def _create_partitions(peer: Peer, version: int) -> Story:
     yield Ask.Metadata(topics=[{"name": name}])
 
 
-def _configs(peer: Peer, version: int) -> Story:
-    name = f"probe-configs-{version}"
-    yield create(name, retention_ms="12345")
-    keys = ["retention.ms", "cleanup.policy", "max.message.bytes", "segment.bytes"]
-
-    def describe(kind: int, resource: str) -> Message:
-        row = {"resource_type": kind, "resource_name": resource, "configuration_keys": keys}
-        return Ask.DescribeConfigs(resources=[row])
-
-    yield describe(2, name)
-    yield describe(2, "probe-absent")
-    yield describe(2, "bad name")
-    yield describe(4, "77")
-    yield describe(9, "x")
-
-
-def _alter_configs(peer: Peer, version: int) -> Story:
-    name = f"probe-alter-{version}"
-    yield create(name)
-
-    def alter(key: str, value: str | None, operation: int, topic: str = name):
-        row = {"name": key, "value": value, "config_operation": operation}
-        resource = {"resource_type": 2, "resource_name": topic, "configs": [row]}
-        return Ask.IncrementalAlterConfigs(resources=[resource])
-
-    yield alter("retention.ms", "777", 0)
-    yield alter("cleanup.policy", "compact", 2)
-    yield alter("cleanup.policy", "delete", 3)
-    yield alter("retention.ms", None, 1)
-    yield alter("retention.ms", "x", 0)
-    yield alter("no.such", "1", 0)
-    yield alter("retention.ms", None, 0)
-    yield alter("retention.ms", "1", 2)
-    yield alter("retention.ms", "1", 9)
-    yield alter("retention.ms", "1", 0, "probe-absent")
-    keys = ["retention.ms", "cleanup.policy"]
-    row = {"resource_type": 2, "resource_name": name, "configuration_keys": keys}
-    yield Ask.DescribeConfigs(resources=[row])
-
-
 TOPIC_CASES = [
     Case("ApiVersions client names", 18, _wrong_api_versions, 3),
     Case("DescribeCluster", 60, _describe_cluster),
     Case("Metadata", 3, _metadata),
     Case("Metadata auto-creates", 3, _auto_create, 4),
-    Case("DescribeTopicPartitions", 75, _describe_partitions),
     Case("CreateTopics", 19, _create_topics, every_version=False),
     Case("CreateTopics assigned", 19, _create_assigned, every_version=False),
     Case("DeleteTopics", 20, _delete_topics, every_version=False),
     Case("CreatePartitions", 37, _create_partitions, every_version=False),
-    Case("DescribeConfigs", 32, _configs),
-    Case("IncrementalAlterConfigs", 44, _alter_configs),
 ]

@@ -36,7 +36,6 @@ PARTITIONS = 3
 RECORDS = 400
 FIRST_OFFSET = 37  # DeleteRecords has been here: no segment says so
 PAGE = 4096
-INDEX = ".kstore.mdb"
 
 
 def value_of(partition: int, offset: int) -> bytes:

@@ -17,7 +17,6 @@ from tests.sim.machines.loop import Life, SimLoop, current_life
 
 HIGH_WATER_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 8.0
-MAX_CHUNK_BYTES = 64 * 1024
 
 
 class Network:
@@ -169,7 +168,6 @@ class Endpoint(asyncio.Transport):
         self._names = {"peername": peer, "sockname": local, "sslcontext": self, "socket": None}
         self._sending: deque[bytes | None] = deque()
         self._sending_bytes = 0
-        self._flying = 0
         self._last_arrival = 0.0
         self._stuck_since: float | None = None
         self._write_paused = False
@@ -193,10 +191,6 @@ class Endpoint(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Names, and the pretence of TLS."""
         return self._names.get(name, default)
-
-    def get_protocol(self) -> Any:
-        """The protocol."""
-        return self.protocol
 
     def set_protocol(self, protocol: Any) -> None:
         """Another protocol."""
@@ -274,7 +268,6 @@ class Endpoint(asyncio.Transport):
             part = self._sending.popleft()
             arrival = self.loop.time() + self.network.latency(self.host, self.peer_host)
             self._last_arrival = max(self._last_arrival, arrival)
-            self._flying += 1
             self.loop.call_at(self._last_arrival, self._deliver, part, context=self.life_of_peer())
 
     def life_of_peer(self) -> Any:
@@ -283,7 +276,6 @@ class Endpoint(asyncio.Transport):
 
     def _deliver(self, part: bytes | None) -> None:
         """Runs as the other side's process."""
-        self._flying -= 1
         if self._torn:
             return
         if part is not None:

@@ -13,7 +13,6 @@ from tests.sim.history import History, Place, Row
 from tests.sim.machines.world import Node
 from tests.sim.workloads.client import Client, UnansweredError, Workload
 
-READ_COMMITTED = 1
 MOST_TRIES = 50
 """How often the end of a damaged partition is asked for."""
 

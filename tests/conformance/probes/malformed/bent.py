@@ -13,7 +13,6 @@ from kstore.errors import ProtocolError
 from kstore.protocol.registry import (
     APIS,
     decode_response,
-    encode_request,
     request_header_version,
 )
 from kstore.protocol.schema import Message
@@ -373,8 +372,3 @@ def wrong_versions(kafka: Peer | Answers) -> Iterator[tuple[str, bytes]]:
                     f"API {key} at version {version} with header {header}",
                     struct.pack(">i", len(frame + body)) + frame + body,
                 )
-
-
-def sample_frame(unit: Unit) -> bytes:
-    """The unit's request as kstore's own encoder writes it."""
-    return encode_request(seed(unit), unit.version, CORRELATION_ID, "probe")

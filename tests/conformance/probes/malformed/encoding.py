@@ -31,8 +31,6 @@ class Part:
         self.data = data
         self.children: list[Part] = []
         self.compact = False
-        self.nullable = False
-        self.element = ""  # of an array: its elements' kind
 
     def to_bytes(self) -> bytes:
         """The part as it stands; the size of a tagged field is that of its content."""
@@ -90,12 +88,9 @@ def _fields(plan: Plan, value: Any, path: str) -> list[Part]:
 def _field(field: FieldPlan, value: Any, path: str) -> Part:
     here = f"{path}.{field.name}".lstrip(".")
     if field.kind != KIND_ARRAY:
-        part = _value(field.kind, field, value, here)
-        part.nullable = field.nullable
-        return part
+        return _value(field.kind, field, value, here)
     part = Part(here, "Array")
-    part.compact, part.nullable = field.compact, field.nullable
-    part.element = _NAMES.get(field.element, "Struct")
+    part.compact = field.compact
     part.data = size_of(-1 if value is None else len(value), compact=field.compact, wide=True)
     for index, item in enumerate(value or ()):
         part.children.append(_value(field.element, field, item, f"{here}[{index}]"))

@@ -8,90 +8,51 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kstore.protocol.shares.acknowledge import (
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeRequestAcknowledgementBatch,
-)
-from kstore.protocol.shares.fetch import (
-    FetchPartition,
-    FetchTopic,
-    ForgottenTopic,
-    ShareFetchRequest,
-    ShareFetchRequestAcknowledgementBatch,
-)
-from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
 from tests.conformance.probes.configs import GROUP, SET, alter
 from tests.conformance.probes.data import fill
 from tests.conformance.probes.story import Case, Peer, Step, Story
 from tests.conformance.probes.topics import UNKNOWN_ID, create
+from tests.plain_messages import Ask
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 FINAL, RECORD_LIMIT = -1, 1
 Range = tuple[int, int, list[int]]
 
 
+def _parts(topic: uuid.UUID | None, partition: int, *acknowledged: Range) -> list[dict[str, Any]]:
+    if topic is None:
+        return []
+    names = ("first_offset", "last_offset", "acknowledge_types")
+    rows = [dict(zip(names, row, strict=True)) for row in acknowledged]
+    part = {"partition_index": partition, "acknowledgement_batches": rows}
+    return [{"topic_id": topic, "partitions": [part]}]
+
+
 def fetch(
-    group: str | None,
-    member: str | None,
-    epoch: int,
-    topic: uuid.UUID | None,
-    *acknowledged: Range,
-    partition: int = 0,
-    **fields: Any,
-) -> ShareFetchRequest:
+    group: str | None, member: str | None, epoch: int, topic: uuid.UUID | None,
+    *acknowledged: Range, partition: int = 0, **fields: Any,
+) -> Any:  # fmt: skip
     """A fetch of a partition, or of those of the session, of up to four records."""
-    wanted = {"max_wait_ms": 50, "min_bytes": 1, "max_records": 4, "batch_size": 4} | fields
-    rows = [
-        ShareFetchRequestAcknowledgementBatch(
-            first_offset=first, last_offset=last, acknowledge_types=types
-        )
-        for first, last, types in acknowledged
-    ]
-    request = ShareFetchRequest(
-        group_id=group, member_id=member, share_session_epoch=epoch, max_bytes=1 << 20
-    )
-    for name, value in wanted.items():
-        setattr(request, name, value)
-    if topic is not None:
-        part = FetchPartition(partition_index=partition, acknowledgement_batches=rows)
-        request.topics = [FetchTopic(topic_id=topic, partitions=[part])]
-    return request
+    wanted = {"max_wait_ms": 50, "min_bytes": 1, "max_records": 4, "batch_size": 4}
+    said = {"group_id": group, "member_id": member, "share_session_epoch": epoch}
+    topics = _parts(topic, partition, *acknowledged)
+    return Ask.ShareFetch(**said, **({"max_bytes": 1 << 20} | wanted | fields), topics=topics)
 
 
-def last(
-    group: str, member: str, topic: uuid.UUID | None, *acknowledged: Range
-) -> ShareFetchRequest:
+def last(group: str, member: str, topic: uuid.UUID | None, *acknowledged: Range) -> Any:
     """The end of a session."""
     nothing = dict.fromkeys(("max_wait_ms", "min_bytes", "max_records", "batch_size"), 0)
     return fetch(group, member, FINAL, topic, *acknowledged, max_bytes=0, **nothing)
 
 
 def acknowledge(
-    group: str | None,
-    member: str | None,
-    epoch: int,
-    topic: uuid.UUID,
-    *acknowledged: Range,
-    partition: int = 0,
-    renew: bool = False,
-) -> ShareAcknowledgeRequest:
+    group: str | None, member: str | None, epoch: int, topic: uuid.UUID, *acknowledged: Range,
+    partition: int = 0, renew: bool = False,
+) -> Any:  # fmt: skip
     """An acknowledgement of ranges of one partition."""
-    rows = [
-        ShareAcknowledgeRequestAcknowledgementBatch(
-            first_offset=first, last_offset=last, acknowledge_types=types
-        )
-        for first, last, types in acknowledged
-    ]
-    part = AcknowledgePartition(partition_index=partition, acknowledgement_batches=rows)
-    return ShareAcknowledgeRequest(
-        group_id=group,
-        member_id=member,
-        share_session_epoch=epoch,
-        is_renew_ack=renew,
-        topics=[AcknowledgeTopic(topic_id=topic, partitions=[part])],
-    )
+    said = {"group_id": group, "member_id": member, "share_session_epoch": epoch}
+    topics = _parts(topic, partition, *acknowledged)
+    return Ask.ShareAcknowledge(**said, is_renew_ack=renew, topics=topics)
 
 
 def ready(name: str, *members: str) -> Story:
@@ -104,7 +65,7 @@ def ready(name: str, *members: str) -> Story:
     earliest = alter(GROUP, name, ("share.auto.offset.reset", SET, "earliest"))
     yield Step(earliest, compare=False)
     for member in members:
-        joins = ShareGroupHeartbeatRequest(
+        joins = Ask.ShareGroupHeartbeat(
             group_id=name, member_id=member, member_epoch=0, subscribed_topic_names=[name]
         )
         yield Step(joins, until=lambda answer: answer.assignment is not None, compare=False)
@@ -145,9 +106,8 @@ def _sessions(peer: Peer, version: int) -> Story:
     yield last(name, member, None)
     yield last(name, member, None)
     yield fetch(name, other, 2, None, max_records=100, batch_size=100, max_wait_ms=5000)
-    forgets = fetch(name, other, 3, topic, partition=1)
-    forgets.forgotten_topics_data = [ForgottenTopic(topic_id=topic, partitions=[0])]
-    yield forgets
+    forgotten = [{"topic_id": topic, "partitions": [0]}]
+    yield fetch(name, other, 3, topic, partition=1, forgotten_topics_data=forgotten)
     yield fetch(name, other, 4, None)
     yield last(name, other, topic, (0, 9, [ACCEPT]))
     yield Step(fetch(name, member, 0, topic), compare=False)
@@ -173,12 +133,8 @@ def _fetch(peer: Peer, version: int) -> Story:
     yield fetch(name, member, 6, UNKNOWN_ID)
     yield fetch(name, member, 7, topic, partition=9)
     yield fetch(name, member, 8, topic, partition=-1)
-    gone = fetch(name, member, 9, None)
-    gone.forgotten_topics_data = [
-        ForgottenTopic(topic_id=UNKNOWN_ID, partitions=[0]),
-        ForgottenTopic(topic_id=topic, partitions=[9, -1]),
-    ]
-    yield gone
+    gone = [{"topic_id": UNKNOWN_ID, "partitions": [0]}, {"topic_id": topic, "partitions": [9, -1]}]
+    yield fetch(name, member, 9, None, forgotten_topics_data=gone)
     for epoch, fields in enumerate(
         [
             {"max_records": 1, "batch_size": 1},
