@@ -132,26 +132,21 @@ class Node:
 
     def _offsets(self, request: Any) -> Message:
         """Where logs begin and end, as the cluster's tests set it; whoever is asked says it."""
-        told = []
-        for topic in request.topics:
-            rows = []
-            for row in topic.partitions:
-                spans = self.cluster.logs.get((topic.name, row.partition_index), (0, 0))
-                offset = spans[row.timestamp == LATEST]
-                rows.append({"partition_index": row.partition_index, "offset": offset})
-            told.append({"name": topic.name, "partitions": rows})
-        return Answer.ListOffsets(topics=told)
+
+        def told(topic: str, row: Any) -> dict[str, int]:
+            spans = self.cluster.logs.get((topic, row.partition_index), (0, 0))
+            offset = spans[row.timestamp == LATEST]
+            return {"partition_index": row.partition_index, "offset": offset}
+
+        return Answer.ListOffsets(topics=_each_row(request, "name", told))
 
     def _ends(self, request: Any) -> Message:
-        told = []
-        for topic in request.topics:
-            rows = []
-            for row in topic.partitions:
-                _, end = self.cluster.logs.get((topic.topic, row.partition), (0, 0))
-                said = {"partition": row.partition, "leader_epoch": row.leader_epoch}
-                rows.append(said | {"end_offset": end})
-            told.append({"topic": topic.topic, "partitions": rows})
-        return Answer.OffsetForLeaderEpoch(topics=told)
+        def told(topic: str, row: Any) -> dict[str, int]:
+            _, end = self.cluster.logs.get((topic, row.partition), (0, 0))
+            known = {"partition": row.partition, "leader_epoch": row.leader_epoch}
+            return known | {"end_offset": end}
+
+        return Answer.OffsetForLeaderEpoch(topics=_each_row(request, "topic", told))
 
     def _behind(self, request: Any) -> Message:
         """Of the groups, as the cluster's tests set them; of partitions that this broker leads."""
@@ -199,27 +194,29 @@ class Node:
         """As the leader, ask for an ISR, with what this broker knows of the partition."""
         known = self.hosted[topic, index]
         nodes = self.cluster.nodes
+        epochs = [{"broker_id": each, "broker_epoch": nodes[each].epoch} for each in isr]
         row = {
-            "partition_index": index,
-            "leader_epoch": known.leader_epoch,
-            "partition_epoch": known.state_version,
-            "new_isr_with_epochs": [
-                {"broker_id": each, "broker_epoch": nodes[each].epoch} for each in isr
-            ],
+            "partition_index": index, "leader_epoch": known.leader_epoch,
+            "partition_epoch": known.state_version, "new_isr_with_epochs": epochs,
             "leader_recovery_state": int(recovering),
-        }
+        }  # fmt: skip
         controller = self.cluster.controller
-        topic_id = controller.state.topics[topic].topic_id
-        request = Ask.AlterPartition(
-            broker_id=self.node_id,
-            broker_epoch=self.epoch,
-            topics=[{"topic_id": topic_id, "partitions": [row]}],
-        )
-        response = await controller.alter_partition(request)
-        if response.topics and response.topics[0].partitions[0].error_code == ErrorCode.NONE:
-            known.state_version = response.topics[0].partitions[0].partition_epoch
-            known.isr = list(isr)
+        topics = [{"topic_id": controller.state.topics[topic].topic_id, "partitions": [row]}]
+        me = {"broker_id": self.node_id, "broker_epoch": self.epoch}
+        response = await controller.alter_partition(Ask.AlterPartition(**me, topics=topics))
+        rows = response.topics and response.topics[0].partitions
+        if rows and rows[0].error_code == ErrorCode.NONE:
+            known.state_version, known.isr = rows[0].partition_epoch, list(isr)
         return response
+
+
+def _each_row(request: Any, key: str, told: Callable[[str, Any], Any]) -> list[dict[str, Any]]:
+    """The rows of an answer that has those of the request."""
+    found = []
+    for topic in request.topics:
+        name = getattr(topic, key)
+        found.append({key: name, "partitions": [told(name, row) for row in topic.partitions]})
+    return found
 
 
 class _Host:

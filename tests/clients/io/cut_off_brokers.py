@@ -92,8 +92,8 @@ class _Broker(FakeBroker):
         ]
         return Answer.FindCoordinator(coordinators=rows)
 
-    def _on_init_producer_id(self, _request: Any, _version: int) -> Any:
-        return Answer.InitProducerId(producer_id=1000, producer_epoch=0)
+    def _on_init_producer_id(self, request: Any, _version: int) -> Any:
+        return self._init_producer_id(request)
 
     def _on_join_group(self, request: Any, _version: int) -> Any:
         member = request.member_id or "m"
@@ -109,39 +109,24 @@ class _Broker(FakeBroker):
         return Answer.SyncGroup(assignment=mine)
 
     def _on_consumer_group_heartbeat(self, _request: Any, _version: int) -> Any:
-        rows = {"topic_partitions": [{"topic_id": NEW, "partitions": [0, 1]}]}
-        return Answer.ConsumerGroupHeartbeat(
-            member_id="m", member_epoch=1, heartbeat_interval_ms=20, assignment=rows
-        )
+        return Answer.ConsumerGroupHeartbeat(**_assigned(0, 1))
 
     def _on_share_group_heartbeat(self, _request: Any, _version: int) -> Any:
-        rows = {"topic_partitions": [{"topic_id": NEW, "partitions": [0]}]}
-        return Answer.ShareGroupHeartbeat(
-            member_id="m", member_epoch=1, heartbeat_interval_ms=20, assignment=rows
-        )
+        return Answer.ShareGroupHeartbeat(**_assigned(0))
 
     def _on_share_fetch(self, request: Any, version: int) -> Any:
-        answer = _success(request, version)
-        for topic in answer.responses:
-            for row in topic.partitions:
-                row.records = RECORDS
-                spans = [{"first_offset": 0, "last_offset": 1, "delivery_count": 1}]
-                more = Answer.ShareFetch(responses=[{"partitions": [{"acquired_records": spans}]}])
-                row.acquired_records = more.responses[0].partitions[0].acquired_records
-        return answer
+        spans = [{"first_offset": 0, "last_offset": 1, "delivery_count": 1}]
+        more = Answer.ShareFetch(responses=[{"partitions": [{"acquired_records": spans}]}])
+        acquired = more.responses[0].partitions[0].acquired_records
+        return _success(request, version, records=RECORDS, acquired_records=acquired)
 
     def _on_fetch(self, request: Any, version: int) -> Any:
-        answer = _success(request, version)
-        new = {
-            row.partition
-            for topic in request.topics
-            for row in topic.partitions
-            if not row.fetch_offset
-        }
+        answer = _success(request, version, records=b"", partition_epoch=EPOCH)
+        asked = [row for topic in request.topics for row in topic.partitions]
+        new = {row.partition for row in asked if not row.fetch_offset}
         for topic in answer.responses:
             for row in topic.partitions:
                 row.records = RECORDS if row.partition_index in new else b""
-                row.partition_epoch = EPOCH
         if not new:
             time.sleep(request.max_wait_ms / 1000)  # as a broker does
         return answer
@@ -152,25 +137,13 @@ class _Broker(FakeBroker):
         return _success(request, version)
 
     def _on_list_offsets(self, request: Any, version: int) -> Any:
-        answer = _success(request, version)
-        for topic in answer.topics:
-            for row in topic.partitions:
-                row.offset, row.partition_epoch = 0, EPOCH
-        return answer
+        return _success(request, version, offset=0, partition_epoch=EPOCH)
 
     def _on_delete_records(self, request: Any, version: int) -> Any:
-        answer = _success(request, version)
-        for topic in answer.topics:
-            for row in topic.partitions:
-                row.low_watermark = 1
-        return answer
+        return _success(request, version, low_watermark=1)
 
     def _on_offset_for_leader_epoch(self, request: Any, version: int) -> Any:
-        answer = _success(request, version)
-        for topic in answer.topics:
-            for row in topic.partitions:
-                row.leader_epoch, row.end_offset = 0, 2
-        return answer
+        return _success(request, version, leader_epoch=0, end_offset=2)
 
     def _on_leader_epoch_for_partition(self, request: Any, version: int) -> Any:
         rows = [
@@ -226,8 +199,21 @@ def cut_off_brokers() -> Iterator[Brokers]:
         yield cluster
 
 
-def _success(request: Message, version: int) -> Any:
-    return failed(request, version, 0, "")
+def _success(request: Message, version: int, **fields: Any) -> Any:
+    """An answer without errors, whose partitions have these fields."""
+    answer = failed(request, version, 0, "")
+    for topic in (getattr(answer, "responses", None) or answer.topics) if fields else ():
+        for row in topic.partitions:
+            for name, value in fields.items():
+                setattr(row, name, value)
+    return answer
+
+
+def _assigned(*partitions: int) -> dict[str, Any]:
+    """What a heartbeat's answer says to the only member."""
+    rows = {"topic_partitions": [{"topic_id": NEW, "partitions": list(partitions)}]}
+    known = {"member_id": "m", "member_epoch": 1, "heartbeat_interval_ms": 20}
+    return known | {"assignment": rows}
 
 
 def _snake(name: str) -> str:

@@ -13,8 +13,9 @@ from uuid import UUID
 
 import kstore
 from kstore.broker.api import RequestContext
+from kstore.broker.api.requests.error_responses import failed
 from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
-from kstore.broker.runtime.coordinators.runtime import LazyCoordinator, watch_leadership
+from kstore.broker.runtime.coordinators.runtime import watch_leadership
 from kstore.broker.runtime.coordinators.topic import ClusterTopic
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.runtime.lazy import Lazy
@@ -29,7 +30,6 @@ from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
 from kstore.protocol.transactions.transactions import WriteTxnMarkersRequest
 from kstore.types import TopicPartition
-from tests.plain_messages import Answer
 
 ASKED = RequestContext(0, 3, 0, "client", "127.0.0.1", "c", "PLAINTEXT", "User:ANONYMOUS")
 HERE, THERE = 1, 2
@@ -111,11 +111,9 @@ class Host:
         self.writer = PartitionWriter(self, self, self)
         self.groups = Lazy(self._make_groups, lambda made: made.start())
         self.transactions = Lazy(self._make_transactions, lambda made: made.start())
-        coordinators: dict[str, LazyCoordinator] = {
-            OFFSETS_TOPIC: self.groups,
-            TRANSACTION_TOPIC: self.transactions,
-        }
-        self._note = watch_leadership(coordinators)
+        self._note = watch_leadership(
+            {OFFSETS_TOPIC: self.groups, TRANSACTION_TOPIC: self.transactions}
+        )
 
     def _topic(self, name: str) -> ClusterTopic:
         return ClusterTopic(name, self, self, self, self, lambda: self.sure)
@@ -180,15 +178,7 @@ class Host:
         code = self.answers.pop(0)
         if isinstance(code, KafkaError):
             raise code
-        results = []
-        for marker in request.markers:
-            topics = []
-            for topic in marker.topics:
-                indexes = topic.partition_indexes
-                rows = [{"partition_index": index, "error_code": code} for index in indexes]
-                topics.append({"name": topic.name, "partitions": rows})
-            results.append({"producer_id": marker.producer_id, "topics": topics})
-        return Answer.WriteTxnMarkers(markers=results)
+        return failed(request, 1, code, "")
 
     async def run_blocking(self, call: Callable[[], Any]) -> Any:
         return call()

@@ -17,15 +17,10 @@ from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
 from kstore.protocol.controller.broker_requests import (
     LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopic,
-    UpdateMetadataBroker,
-    UpdateMetadataEndpoint,
     UpdateMetadataPartition,
-    UpdateMetadataRequest,
-    UpdateMetadataTopic,
 )
 from kstore.types import TopicPartition
+from tests.plain_messages import Ask
 
 ME, OTHER, THIRD = 1, 2, 3
 BROKER_EPOCH = 40
@@ -73,21 +68,14 @@ class InCluster(ClusterBroker):
 
 @asynccontextmanager
 async def opened(folder: Path, **settings: str) -> AsyncIterator[InCluster]:
-    config = BrokerConfig.load(
-        overrides={
-            "node.id": str(ME),
-            "log.dirs": str(folder / "data"),
-            "kstore.coordination.dir": str(folder / "store"),
-            "kstore.log.dir.probe.ms": "0",  # small appends are done at once, the first one too
-        }
-        | settings
-    )
-    reports: list[str] = []
-
-    def report(sentence: str, about: str = "") -> None:
-        reports.append(sentence)
-
-    broker = InCluster(config, asyncio.get_running_loop(), None, report)
+    given = {
+        "node.id": str(ME),
+        "log.dirs": str(folder / "data"),
+        "kstore.coordination.dir": str(folder / "store"),
+        "kstore.log.dir.probe.ms": "0",  # small appends are done at once, the first one too
+    }
+    config = BrokerConfig.load(overrides=given | settings)
+    broker = InCluster(config, asyncio.get_running_loop(), None, lambda *told: None)
     broker.fetchers = Lazy(Fetchers)
     broker.open((Endpoint("PLAINTEXT", "localhost", 9092),))
     member: Any = broker.membership
@@ -98,12 +86,13 @@ async def opened(folder: Path, **settings: str) -> AsyncIterator[InCluster]:
         broker.close()
 
 
-def isr(
-    *rows: LeaderAndIsrPartition, topic_id: UUID = ID, name: str = "t", **fields: Any
-) -> LeaderAndIsrRequest:
-    settings = {"controller_id": OTHER, "controller_epoch": 5, "broker_epoch": BROKER_EPOCH}
-    topics = [LeaderAndIsrTopic(topic_name=name, topic_id=topic_id, partition_states=list(rows))]
-    return LeaderAndIsrRequest(topic_states=topics if rows else [], **(settings | fields))
+SAID = {"controller_id": OTHER, "controller_epoch": 5, "broker_epoch": BROKER_EPOCH}
+"""What each request of the controller says."""
+
+
+def isr(*rows: Any, topic_id: UUID = ID, name: str = "t", **fields: Any) -> Any:
+    topics = [{"topic_name": name, "topic_id": topic_id, "partition_states": list(rows)}]
+    return Ask.LeaderAndIsr(topic_states=topics if rows else [], **(SAID | fields))
 
 
 def state(
@@ -117,23 +106,16 @@ def state(
 
 
 def metadata(
-    *rows: UpdateMetadataPartition, topic_id: UUID = ID, alive: tuple[int, ...] = (ME, OTHER),
-    **fields: Any,
-) -> UpdateMetadataRequest:  # fmt: skip
-    settings = {"controller_id": OTHER, "controller_epoch": 5, "broker_epoch": BROKER_EPOCH}
-    topic = UpdateMetadataTopic(topic_name="t", topic_id=topic_id, partition_states=list(rows))
-    return UpdateMetadataRequest(
-        topic_states=[topic] if rows else [],
-        live_brokers=[
-            UpdateMetadataBroker(
-                id=node,
-                endpoints=[UpdateMetadataEndpoint(port=node, host="h", listener="PLAINTEXT")],
-                epoch=node * 10,
-            )
-            for node in alive
-        ],
-        **(settings | fields),
-    )
+    *rows: Any, topic_id: UUID = ID, alive: tuple[int, ...] = (ME, OTHER), **fields: Any
+) -> Any:
+    topics = [{"topic_name": "t", "topic_id": topic_id, "partition_states": list(rows)}]
+    brokers = [
+        {"id": node, "endpoints": [{"port": node, "host": "h", "listener": "PLAINTEXT"}],
+         "epoch": node * 10}
+        for node in alive
+    ]  # fmt: skip
+    said = SAID | {"topic_states": topics if rows else [], "live_brokers": brokers}
+    return Ask.UpdateMetadata(**(said | fields))
 
 
 def known(leader: int, epoch: int = 0, index: int = 0, **fields: Any) -> UpdateMetadataPartition:
