@@ -1,16 +1,14 @@
 """What brokers with SASL have in common in tests: Kafka's settings for a listener with every
-mechanism, the users, and who signs tokens. The same text serves Kafka and kstore.
+mechanism, and the users. The same text serves Kafka and kstore.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-import jwt
-from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.broker.runtime.security.sasl_harness import Signer
+from tests.conformance.broker_process import free_port
 
 USER, PASSWORD = "alice", 'al"ice, = secret'
 SCRAM_USER, SCRAM_PASSWORD = "b=ob,by", "ﬁ-secret, no SASLprep"
@@ -18,30 +16,33 @@ SCRAM_USER, SCRAM_PASSWORD = "b=ob,by", "ﬁ-secret, no SASLprep"
 ASCII.
 """
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-AUDIENCE = "kstore-tests"
 _SECURITY = "org.apache.kafka.common.security."
 
 
-class Issuer:
-    """Signs tokens, and tells brokers its public key in a file."""
+def add_listeners(broker: Any, listeners: Mapping[str, str]) -> dict[str, str]:
+    """Have a broker that is not started, kstore's or Kafka's, listen by these names and protocols
+    beside its own; their addresses.
+    """
+    where = {name: f"{broker.host}:{free_port()}" for name in listeners}
+    ends = {"PLAINTEXT": broker.bootstrap} | where
+    protocols = {"PLAINTEXT": "PLAINTEXT"} | dict(listeners)
+    advertised = _joined("://", ends)
+    if hasattr(broker, "controller_port"):
+        ends["CONTROLLER"] = f"{broker.host}:{broker.controller_port}"
+        protocols["CONTROLLER"] = "PLAINTEXT"
+    broker.overrides |= {
+        "listeners": _joined("://", ends),
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": _joined(":", protocols),
+    }
+    return where
 
-    def __init__(self, folder: Path) -> None:
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        public: dict[str, Any] = json.loads(
-            jwt.algorithms.RSAAlgorithm.to_jwk(self._key.public_key())
-        )
-        self.jwks = folder / "jwks.json"
-        row = public | {"kid": "first", "alg": "RS256", "use": "sig"}
-        self.jwks.write_text(json.dumps({"keys": [row]}))
 
-    def token(self, user: str = USER, seconds: float = 3600, **claims: Any) -> str:
-        """A JWT that ends after so many seconds."""
-        now = time.time()
-        payload = {"sub": user, "iat": int(now), "exp": int(now + seconds), "aud": AUDIENCE}
-        return jwt.encode(payload | claims, self._key, "RS256", {"kid": "first"})
+def _joined(between: str, pairs: Mapping[str, str]) -> str:
+    return ",".join(f"{name}{between}{value}" for name, value in pairs.items())
 
 
-def listener_settings(listener: str, issuer: Issuer, reauth_ms: int = 0) -> dict[str, str]:
+def listener_settings(listener: str, signer: Signer, reauth_ms: int = 0) -> dict[str, str]:
     """What a broker needs to know for every mechanism on a listener."""
     prefix = f"listener.name.{listener.lower()}."
     secret = PASSWORD.replace('"', '\\"')
@@ -55,8 +56,8 @@ def listener_settings(listener: str, issuer: Issuer, reauth_ms: int = 0) -> dict
         f"{prefix}oauthbearer.sasl.server.callback.handler.class": (
             f"{_SECURITY}oauthbearer.OAuthBearerValidatorCallbackHandler"
         ),
-        "sasl.oauthbearer.jwks.endpoint.url": f"file://{issuer.jwks}",
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{signer.path}",
+        "sasl.oauthbearer.expected.audience": "kstore",
         "connections.max.reauth.ms": str(reauth_ms),
     }
     for mechanism in ("scram-sha-256", "scram-sha-512"):

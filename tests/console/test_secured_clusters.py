@@ -13,12 +13,12 @@ from kstore.clients import AdminClient, NewTopic
 from kstore.console.app import console_app
 from kstore.console.cluster.settings import ConsoleSettings
 from kstore.testing import Broker
+from tests.broker.runtime.security.sasl_harness import Signer
 from tests.broker.runtime.security.tls_harness import Authority
 from tests.conformance.sasl_listeners import (
     PASSWORD,
     SCRAM_PASSWORD,
     USER,
-    Issuer,
     listener_settings,
 )
 from tests.console.conftest import URL, Visitor
@@ -31,14 +31,14 @@ class Encrypted:
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder / "tls")
-        self.issuer = Issuer(folder)
+        self.signer = Signer(folder)
         settings = {
             "listeners": "SASL_SSL://127.0.0.1:0",
             "security.inter.broker.protocol": "SASL_SSL",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{USER}",
-            **listener_settings("SASL_SSL", self.issuer),
+            **listener_settings("SASL_SSL", self.signer),
             **self.authority.broker_settings(),
         }
         jaas = "listener.name.sasl_ssl.plain.sasl.jaas.config"
@@ -102,7 +102,7 @@ def test_a_broker_whose_certificate_nobody_has_signed_is_not_trusted(encrypted: 
 def test_an_oauth_token_is_a_login_with_the_rights_of_whom_it_names(encrypted: Encrypted) -> None:
     with console(encrypted, *MECHANISMS) as client:
         assert "OAuth token" in client.get("/ui/login").text
-        form = {"user": "", "password": encrypted.issuer.token("carol")}
+        form = {"user": "", "password": encrypted.signer.token("carol")}
         page = client.post("/ui/login", data=form)
         assert page.status_code == 200
         assert "User:carol" in page.text
@@ -122,5 +122,5 @@ def test_what_is_no_token_is_refused(encrypted: Encrypted, token: str) -> None:
 
 def test_a_token_that_another_has_signed_is_refused(encrypted: Encrypted, tmp_path: Path) -> None:
     with console(encrypted, "OAUTHBEARER") as client:
-        answer = client.post("/ui/login", data={"password": Issuer(tmp_path).token("carol")})
+        answer = client.post("/ui/login", data={"password": Signer(tmp_path).token("carol")})
         assert answer.status_code == 401

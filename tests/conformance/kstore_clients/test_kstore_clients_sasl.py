@@ -24,7 +24,7 @@ from kstore.errors import (
     UnsupportedSaslMechanismError,
 )
 from kstore.types import TopicPartition
-from tests.conformance.broker_process import free_port
+from tests.broker.runtime.security.sasl_harness import Signer
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
@@ -32,7 +32,8 @@ from tests.conformance.sasl_listeners import (
     MECHANISMS,
     SCRAM_PASSWORD,
     SCRAM_USER,
-    Issuer,
+    USER,
+    add_listeners,
     client_settings,
     listener_settings,
 )
@@ -48,10 +49,10 @@ class Secured(NamedTuple):
     plain_only: str
     """The listener that takes PLAIN alone."""
     open: str
-    issuer: Issuer
+    signer: Signer
 
     def settings(self, mechanism: str, **more: Any) -> dict[str, Any]:
-        found = client_settings(mechanism, self.sasl, self.issuer.token)
+        found = client_settings(mechanism, self.sasl, lambda: self.signer.token(USER))
         return found | {name.replace("_", "."): value for name, value in more.items()}
 
 
@@ -66,44 +67,30 @@ def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
-    issuer = Issuer(folder)
+    signer = Signer(folder)
     broker: KafkaBroker | KstoreBroker
     if request.param == "kafka":
         request.getfixturevalue("kafka_jars")
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{issuer.jwks}"
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{signer.path}"
         broker = KafkaBroker(folder / "broker", flags=[allowed, "-Xmx512M", "-Xms256M"])
     else:
         broker = KstoreBroker(folder / "broker")
-    names = {"SASL_PLAINTEXT": free_port(), "PASSWORDS": free_port()}
-    own = {name: f"127.0.0.1:{port}" for name, port in names.items()}
-    advertised = ",".join(
-        f"{name}://{where}" for name, where in {"PLAINTEXT": broker.bootstrap, **own}.items()
-    )
-    protocols = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,PASSWORDS:SASL_PLAINTEXT"
+    passwords = listener_settings("PASSWORDS", signer)
     broker.overrides = {
-        **listener_settings("SASL_PLAINTEXT", issuer, REAUTH_MS),
-        **{
-            name: value
-            for name, value in listener_settings("PASSWORDS", issuer).items()
-            if name.startswith("listener.name.passwords.plain")
-        },
+        **listener_settings("SASL_PLAINTEXT", signer, REAUTH_MS),
+        **{name: passwords[name] for name in passwords if ".passwords.plain" in name},
         "listener.name.passwords.sasl.enabled.mechanisms": "PLAIN",
-        "listeners": advertised,
-        "advertised.listeners": advertised,
-        "listener.security.protocol.map": protocols,
         "inter.broker.listener.name": "PLAINTEXT",
         "group.initial.rebalance.delay.ms": "0",
     }
-    if isinstance(broker, KafkaBroker):
-        controller = f"CONTROLLER://127.0.0.1:{broker.controller_port}"
-        broker.overrides["listeners"] += f",{controller}"
-        broker.overrides["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    names = {"SASL_PLAINTEXT": "SASL_PLAINTEXT", "PASSWORDS": "SASL_PLAINTEXT"}
+    own = add_listeners(broker, names)
     with broker:
         with AdminClient(broker.bootstrap) as admin:
             first = ScramUpsertion(SCRAM_USER, "SCRAM-SHA-256", SCRAM_PASSWORD.encode())
             for credential in (first, replace(first, mechanism="SCRAM-SHA-512")):
                 admin.alter_scram_credentials([credential])
-        yield Secured(own["SASL_PLAINTEXT"], own["PASSWORDS"], broker.bootstrap, issuer)
+        yield Secured(own["SASL_PLAINTEXT"], own["PASSWORDS"], broker.bootstrap, signer)
 
 
 @pytest.fixture
@@ -171,7 +158,7 @@ def test_a_client_without_sasl_is_told_what_to_look_at(secured: Secured) -> None
 
 def test_a_token_that_is_not_valid_is_refused(secured: Secured) -> None:
     settings = secured.settings("OAUTHBEARER")
-    settings["oauth_cb"] = lambda: secured.issuer.token(aud="others")
+    settings["oauth_cb"] = lambda: secured.signer.token(USER, aud="others")
     with (
         AdminClient(settings | QUICK) as admin,
         pytest.raises(SaslAuthenticationFailedError),

@@ -7,6 +7,7 @@ It holds no expectation: what each user is answered is compared elsewhere.
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.protocol.security.acls import AclCreation, CreateAclsRequest
@@ -18,6 +19,7 @@ from kstore.protocol.security.sasl import (
 )
 from tests.conformance import wire
 from tests.conformance.probes.peer import PATIENCE_S, Peer
+from tests.conformance.sasl_listeners import add_listeners
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 LITERAL, PREFIXED, ALLOW = 3, 4, 3
@@ -65,20 +67,19 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def secured_settings(plain: str, secured: str) -> dict[str, str]:
-    """What a broker needs to know beside its other settings; ``plain`` and ``secured`` are the
-    addresses of its two listeners.
+def secure(broker: Any) -> int:
+    """Have a broker that is not started know the users, at a listener of its own; that one's port.
+    Who comes in by the other is the super user.
     """
-    listeners = f"PLAINTEXT://{plain},SASL_PLAINTEXT://{secured}"
     users = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
-    return {
-        "listeners": listeners,
-        "advertised.listeners": listeners,
+    broker.overrides |= {
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{_PLAIN_MODULE} required {users};",
         "authorizer.class.name": _AUTHORIZER,
         "super.users": "User:ANONYMOUS",
     }
+    where = add_listeners(broker, {"SASL_PLAINTEXT": "SASL_PLAINTEXT"})
+    return int(where["SASL_PLAINTEXT"].rpartition(":")[2])
 
 
 class SecuredPeer(Peer):
@@ -137,11 +138,6 @@ def _rule(
     user: str, resource: int, name: str, operation: int, pattern: int = LITERAL
 ) -> AclCreation:
     return AclCreation(
-        resource_type=resource,
-        resource_name=name,
-        resource_pattern_type=pattern,
-        principal=f"User:{user}",
-        host="*",
-        operation=operation,
-        permission_type=ALLOW,
-    )
+        resource_type=resource, resource_name=name, resource_pattern_type=pattern,
+        principal=f"User:{user}", host="*", operation=operation, permission_type=ALLOW,
+    )  # fmt: skip

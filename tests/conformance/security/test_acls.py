@@ -30,11 +30,11 @@ from kstore.protocol.metadata.metadata import (
 from kstore.protocol.security.acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
-from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import run_tool
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
+from tests.conformance.sasl_listeners import add_listeners
 
 pytestmark = pytest.mark.slow
 
@@ -49,11 +49,8 @@ class Secured:
 
     def __init__(self, folder: Path) -> None:
         self.broker = KstoreBroker(folder)
-        self.sasl = f"127.0.0.1:{free_port()}"
-        listeners = f"PLAINTEXT://{self.broker.bootstrap},SASL_PLAINTEXT://{self.sasl}"
         users = " ".join(f'user_{name}="secret"' for name in ("alice", "bob", "copier"))
         self.broker.overrides = {
-            "listeners": listeners,
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
                 f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
@@ -61,6 +58,8 @@ class Secured:
             "authorizer.class.name": STANDARD,
             "super.users": "User:ANONYMOUS",
         }
+        listeners = {"SASL_PLAINTEXT": "SASL_PLAINTEXT"}
+        self.sasl = add_listeners(self.broker, listeners)["SASL_PLAINTEXT"]
 
     @property
     def open(self) -> str:

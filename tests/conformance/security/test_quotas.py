@@ -20,10 +20,10 @@ from kstore.protocol.schema import Message
 from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
 from tests.conformance import wire
-from tests.conformance.broker_process import free_port
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
+from tests.conformance.sasl_listeners import add_listeners
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, produce_request
 
@@ -70,22 +70,16 @@ def quotas(
         broker = KafkaBroker(folder, flags=["-Xmx512M", "-Xms256M"])
     else:
         broker = KstoreBroker(folder)
-    sasl = ("127.0.0.1", free_port())
-    where = f"PLAINTEXT://{broker.bootstrap},SASL_PLAINTEXT://{sasl[0]}:{sasl[1]}"
     users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob"))
     broker.overrides = {
-        "listeners": where,
-        "advertised.listeners": where,
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {users};",
         "quota.window.num": "2",
         "max.connections.per.ip.overrides": "127.0.0.3:2",
     }
-    if isinstance(broker, KafkaBroker):
-        broker.overrides["listeners"] += f",CONTROLLER://127.0.0.1:{broker.controller_port}"
-        broker.overrides["listener.security.protocol.map"] = (
-            "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
-        )
+    where = add_listeners(broker, {"SASL_PLAINTEXT": "SASL_PLAINTEXT"})["SASL_PLAINTEXT"]
+    host, _, port = where.partition(":")
+    sasl = host, int(port)
     with broker, AdminClient(broker.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, 1, 1)])
         yield Quotas(sasl, admin)

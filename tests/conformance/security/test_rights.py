@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from kstore.protocol.registry import APIS
-from tests.conformance.kafka_broker import KafkaBroker, free_port
+from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probe import KSTORE_SETTINGS, SAME_SETTINGS
 from tests.conformance.probes.compare import differences
 from tests.conformance.probes.half_allowed import QUESTIONS, make
 from tests.conformance.probes.rights import ASKED, Ask, answers, answers_to
-from tests.conformance.probes.secured import REFUSED_MOSTLY, SecuredPeer, grant, secured_settings
+from tests.conformance.probes.secured import REFUSED_MOSTLY, SecuredPeer, grant, secure
 
 WORKERS = 4
 NO_WORDS = r".*\.?error_message: Kafka (None, kstore '<some>'|'<some>', kstore None)"
@@ -63,18 +63,10 @@ ACCEPTED = {
 @contextmanager
 def _brokers(folder: Path) -> Iterator[list[SecuredPeer]]:
     kafka, kstore = KafkaBroker(folder / "kafka"), KstoreBroker(folder / "kstore")
-    ports = {}
-    for broker in (kafka, kstore):
-        port = ports[broker] = free_port()
-        secured = secured_settings(broker.bootstrap, f"{broker.host}:{port}")
-        broker.overrides |= SAME_SETTINGS | secured
     kstore.overrides |= KSTORE_SETTINGS
-    controller = f"CONTROLLER://{kafka.host}:{kafka.controller_port}"
-    kafka.overrides["listeners"] += f",{controller}"
-    protocols = ("PLAINTEXT", "SASL_PLAINTEXT")
-    kafka.overrides["listener.security.protocol.map"] = ",".join(
-        [*(f"{name}:{name}" for name in protocols), "CONTROLLER:PLAINTEXT"]
-    )
+    for broker in (kafka, kstore):
+        broker.overrides |= SAME_SETTINGS
+    ports = {broker: secure(broker) for broker in (kafka, kstore)}
     with kafka, kstore:
         yield [
             SecuredPeer(name, broker.host, broker.port, ports[broker])

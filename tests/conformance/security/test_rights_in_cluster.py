@@ -13,9 +13,8 @@ from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS, encode_request
 from tests.beside.waiting import until
-from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_cluster import KstoreCluster
-from tests.conformance.probes.secured import SecuredPeer, secured_settings
+from tests.conformance.probes.secured import SecuredPeer, secure
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
@@ -28,10 +27,8 @@ READ, CREATE, DELETE, CLUSTER_ACTION = 3, 5, 6, 9
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, SecuredPeer]]:
     """Two brokers; they know each other by a plain listener, whose clients are super users."""
     cluster = KstoreCluster(tmp_path_factory.mktemp("rights"), 2)
-    ports = {node_id: free_port() for node_id in cluster.brokers}
-    for node_id, broker in cluster.brokers.items():
-        secured = f"{broker.host}:{ports[node_id]}"
-        broker.overrides |= secured_settings(broker.bootstrap, secured)
+    ports = {node_id: secure(broker) for node_id, broker in cluster.brokers.items()}
+    for broker in cluster.brokers.values():
         broker.overrides["inter.broker.listener.name"] = "PLAINTEXT"
         broker.overrides["offsets.topic.replication.factor"] = "1"
     with cluster:

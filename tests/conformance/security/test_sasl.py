@@ -26,7 +26,8 @@ from tests.broker.runtime.security.sasl_harness import (
     plain_users,
 )
 from tests.broker.runtime.security.tls_harness import Authority
-from tests.conformance.kafka_broker import KafkaBroker, free_port, run_tool
+from tests.conformance.kafka_broker import KafkaBroker, run_tool
+from tests.conformance.sasl_listeners import add_listeners
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
@@ -51,23 +52,6 @@ def sasl_settings() -> dict[str, str]:
         module = MODULES["SCRAM-SHA-256"]
         settings[f"{prefix}.scram-sha-256.sasl.jaas.config"] = f"{module} required;"
     return settings
-
-
-class SaslKafka(KafkaBroker):
-    """With the same listeners."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.where = {name: f"{self.host}:{free_port()}" for name in LISTENERS}
-
-    def settings(self) -> dict[str, str]:
-        settings = super().settings()
-        more = "".join(f",{name}://{address}" for name, address in self.where.items())
-        settings["listeners"] += more
-        settings["advertised.listeners"] += more
-        protocols = "".join(f",{name}:SASL_PLAINTEXT" for name in LISTENERS)
-        settings["listener.security.protocol.map"] += protocols
-        return settings | sasl_settings()
 
 
 @pytest.fixture(scope="module")
@@ -208,10 +192,12 @@ def told(address: str, story: tuple[Said, ...]) -> list[str]:
 @pytest.mark.thorough
 def test_the_wire_is_kafkas(broker: Broker, tmp_path: Path) -> None:
     mine = addresses(broker)
-    with SaslKafka(tmp_path) as kafka, ThreadPoolExecutor(16) as pool:
+    kafka = KafkaBroker(tmp_path, overrides=sasl_settings())
+    theirs = add_listeners(kafka, dict.fromkeys(LISTENERS, "SASL_PLAINTEXT"))
+    with kafka, ThreadPoolExecutor(16) as pool:
         tell_users(kafka.bootstrap)
         asked = [
-            (name, pool.submit(told, kafka.where[on], story), pool.submit(told, mine[on], story))
+            (name, pool.submit(told, theirs[on], story), pool.submit(told, mine[on], story))
             for name, (on, story) in STORIES.items()
         ]
         different = {

@@ -28,12 +28,11 @@ from kstore.protocol.security.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
-from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes.compare import plain
 from tests.conformance.probes.consumer_groups import beat, join
 from tests.conformance.probes.rights import UNKNOWN_ID, request
-from tests.conformance.probes.secured import SecuredPeer, secured_settings
+from tests.conformance.probes.secured import SecuredPeer, secure
 from tests.conformance.probes.seeds import Unit, prepare
 from tests.conformance.probes.topics import create
 
@@ -53,9 +52,9 @@ SHOW_LESS = {16, 60, 66}
 def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPeer]:
     """A broker that checks rights; alone in a cluster, so that it serves what brokers ask, too."""
     folder = tmp_path_factory.mktemp("permissions")
-    port = free_port()
     broker = KstoreBroker(folder)
-    broker.overrides |= secured_settings(broker.bootstrap, f"{broker.host}:{port}") | {
+    port = secure(broker)
+    broker.overrides |= {
         "node.id": "1",
         # Where the users are, so that what brokers ask is served there.
         "inter.broker.listener.name": "SASL_PLAINTEXT",
