@@ -6,7 +6,6 @@ cut off from the others where that is what a document is about.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from kstore.clients import Producer
 from kstore.errors import ErrorCode
+from tests.beside.programs import Dialogue
 from tests.beside.waiting import until
 from tests.conformance.go_programs import build
 from tests.documents.cut_off import CutOffCluster
@@ -23,34 +23,30 @@ from tests.documents.cut_off import CutOffCluster
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
 
-class Client:
+class Client(Dialogue):
     """The Go program; `events` are what it said of the last command before its result."""
 
     def __init__(self, program: Path, bootstrap: str) -> None:
-        self._process = subprocess.Popen(
-            [str(program), bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        super().__init__([str(program), bootstrap])
         self.events: list[dict[str, Any]] = []
 
     def begin(self, do: str, **fields: Any) -> None:
-        """Give a command; `end` waits for its result."""
+        """Give a command; `result` waits for its result."""
         self.events = []
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps({"do": do} | fields) + "\n")
-        self._process.stdin.flush()
+        self.tell(json.dumps({"do": do} | fields))
 
     def wait_for(self, **event: Any) -> None:
         """Read until the running command says this."""
         while True:
-            line = self._line()
+            line = json.loads(self.line())
             assert "event" in line, f"ended before {event}: {line}"
             self.events.append(line)
             if event.items() <= line.items():
                 return
 
-    def end(self) -> Any:
+    def result(self) -> Any:
         """The result of the command; AssertionError, with its words, if it failed."""
-        while "event" in (line := self._line()):
+        while "event" in (line := json.loads(self.line())):
             self.events.append(line)
         assert "error" not in line, line["error"]
         return line["result"]
@@ -58,23 +54,12 @@ class Client:
     def run(self, do: str, **fields: Any) -> Any:
         """A command and its result."""
         self.begin(do, **fields)
-        return self.end()
+        return self.result()
 
     def answers(self) -> list[tuple[int, int]]:
         """(broker, code) of each answer to the last Produce."""
         rows = [event for event in self.events if event["event"] == "answer"]
         return [(row["broker"], row["code"]) for row in rows]
-
-    def _line(self) -> dict[str, Any]:
-        assert self._process.stdout
-        return json.loads(self._process.stdout.readline())
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +114,7 @@ def test_a_leader_that_does_not_know_its_own_epoch_takes_nothing(
             client.begin("produce", topic=topic, values=["record"])
             client.wait_for(event="answer", broker=old, code=ErrorCode.UNKNOWN_LEADER_EPOCH)
             cluster.lead(topic, first, asked=first)
-        assert client.end()["offset"] == 0
+        assert client.result()["offset"] == 0
         codes = dict.fromkeys(client.answers())
         assert next(reversed(codes)) == (first, ErrorCode.NONE)
         assert (old, ErrorCode.NONE) not in codes

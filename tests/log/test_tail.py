@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ import pytest
 import kstore
 from kstore._fast.shared.notify import Watch
 from kstore.log import Log, LogClosedError, OffsetOutOfRangeError
+from tests.beside.programs import Dialogue
 
 WRITER = """
 import sys, kstore
@@ -28,36 +28,20 @@ for line in sys.stdin:
 """
 
 
-class Writer:
+class Writer(Dialogue):
     """A process that has the log open for writing and does as it is told."""
 
     def __init__(self, path: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-        )  # fmt: skip
-        self._answer("ready")
+        super().__init__([sys.executable, "-c", WRITER, str(path)])
+        assert self.line() == "ready"
 
     def do(self, statement: str) -> None:
         """Run a statement there; ``log`` is the log."""
-        self.process.stdin.write(statement + "\n")
-        self._answer("done")
-
-    def _answer(self, wanted: str) -> None:
-        assert self.process.stdout.readline().strip() == wanted
-
-    def kill(self) -> None:
-        """kill -9."""
-        self.process.kill()
-        self.process.wait()
+        assert self.does(statement) == "done"
 
     def close(self) -> None:
         """End it."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
+        self.process.communicate()
 
 
 def later(action: Callable[[], object]) -> threading.Thread:
@@ -178,7 +162,7 @@ def test_a_reader_follows_over_rolls_and_a_new_writer(tmp_path: Path, writer: Wr
         assert len(list(log.follow(timeout=0.2))) == 10
         writer.do("log.roll(); log.append(b'after a roll')")
         assert [r.value for r in log.follow(10, timeout=0.2)] == [b"after a roll"]
-        writer.kill()
+        writer.end()
         assert not log.wait(11, 0.05)
         second = Writer(tmp_path)
         appending = later(lambda: second.do("log.append(b'of the second')"))

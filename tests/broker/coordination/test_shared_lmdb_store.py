@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ import pytest
 from kstore.broker.coordination.lmdb_store import CHANGES_KEPT, LmdbStore
 from kstore.broker.coordination.peers import PeerWatcher
 from kstore.broker.coordination.store import StoreClosedError, StoreLockedError, WatchEvent
+from tests.beside.programs import Dialogue
 from tests.reference.store_changes import Changes
 
 # It does what it is told by lines, and says what came of it.
@@ -54,49 +54,19 @@ for line in sys.stdin:
 """
 
 
-class Child:
+class Child(Dialogue):
     """Another process with a session on the same folder."""
 
     def __init__(self, folder: Path, timeout_ms: int = 60_000, stall_timeout_ms: int = 0) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(folder), str(timeout_ms), str(stall_timeout_ms)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        arguments = [str(folder), str(timeout_ms), str(stall_timeout_ms)]
+        super().__init__([sys.executable, "-c", CHILD, *arguments])
         self.session_id = int(self.line())
-
-    def line(self) -> str:
-        """The next line that it prints."""
-        return self.process.stdout.readline().strip()
-
-    def tell(self, order: str) -> None:
-        """Give an order, whose answer `line` reads."""
-        self.process.stdin.write(order + "\n")
-        self.process.stdin.flush()
-
-    def does(self, order: str) -> str:
-        """Give an order and return what came of it."""
-        self.tell(order)
-        return self.line()
-
-    def end(self) -> None:
-        """Make sure that it is gone."""
-        self.process.kill()
-        self.process.communicate()
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Child]]:
-    children: list[Child] = []
-
-    def started(timeout_ms: int = 60_000, stall_timeout_ms: int = 0) -> Child:
-        children.append(Child(tmp_path, timeout_ms, stall_timeout_ms))
-        return children[-1]
-
-    yield started
-    for child in children:
-        child.end()
+    with ExitStack() as children:
+        yield lambda *given: children.enter_context(Child(tmp_path, *given))
 
 
 def test_a_change_reaches_the_watches_of_other_processes(

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from kstore.clients import AIOAdminClient, NewTopic
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.beside.waiting import reached
+from tests.beside.worker import Worker
 from tests.clients.io.group_driver import Poller
 from tests.clients.io.test_groups import PROTOCOLS, SETTINGS
 from tests.conformance.java.test_java_verifiable import ASSIGNORS, Consumer
@@ -44,10 +44,11 @@ JAVA = {
 _names = itertools.count(1)
 
 
-class ConfluentMember:
+class ConfluentMember(Worker):
     """A consumer of librdkafka that polls in a thread."""
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, protocol: str) -> None:
+        super().__init__("librdkafka")
         settings = {"bootstrap.servers": bootstrap, "group.id": group_id} | LIBRDKAFKA[protocol]
         if protocol != "consumer":
             settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "300"}
@@ -56,9 +57,6 @@ class ConfluentMember:
         self._consumer.subscribe(
             [topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._poll)
-        self._thread.start()
 
     def _assigned(self, _: Any, partitions: Any) -> None:
         self._held |= {row.partition for row in partitions}
@@ -66,32 +64,14 @@ class ConfluentMember:
     def _revoked(self, _: Any, partitions: Any) -> None:
         self._held -= {row.partition for row in partitions}
 
-    def _poll(self) -> None:
-        while not self._is_over.is_set():
+    def work(self) -> None:
+        while not self.stopping.is_set():
             self._consumer.poll(0.05)
         self._consumer.close()
 
     def held(self) -> set[int]:
         """The partitions that it has now."""
         return set(self._held)
-
-    def stop(self) -> None:
-        """Leave."""
-        self._is_over.set()
-        self._thread.join(30)
-
-
-class Other:
-    """Whoever is in the group beside kstore's consumer; ended with the block."""
-
-    def __init__(self, member: Any) -> None:
-        self.member = member
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.member.stop()
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +107,10 @@ async def share(bootstrap: str, protocol: str, start_other: Any, *, ours_first: 
             await reached(lambda: held() == everything)
             half = [TopicPartition(name, index) for index in range(PARTITIONS)]
             await ours.group.commit({tp: OffsetAndMetadata(5, "note", 0) for tp in half})
-        with Other(await asyncio.to_thread(start_other, bootstrap, name, protocol)) as other:
-            await reached(lambda: other.member.held() == (everything - held()))
+        with await asyncio.to_thread(start_other, bootstrap, name, protocol) as other:
+            await reached(lambda: other.held() == (everything - held()))
             await ours.subscribe(name)
-            await reached(lambda: len(held()) == 2 and other.member.held() == everything - held())
+            await reached(lambda: len(held()) == 2 and other.held() == everything - held())
             assert not ours.errors
         await reached(lambda: held() == everything)
         if ours_first:

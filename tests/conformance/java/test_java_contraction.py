@@ -4,13 +4,13 @@ in order, in both group protocols, and who begins later reads what has retired f
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from kstore.clients import AdminClient, NewTopic, Producer
+from tests.beside.programs import Listened
 from tests.beside.waiting import until
 from tests.conformance.kafka_broker import tool_command
 from tests.conformance.kstore_broker import KstoreBroker
@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
         yield running
 
 
-class ConsoleConsumer:
+class ConsoleConsumer(Listened):
     """kafka-console-consumer, and what it has read."""
 
     def __init__(self, broker: KstoreBroker, topic: str, group: str, **more: str) -> None:
@@ -54,35 +54,20 @@ class ConsoleConsumer:
         for shown in ("key", "partition"):
             args += ["--formatter-property", f"print.{shown}=true"]
         self.rows: list[Row] = []
-        self._process = subprocess.Popen(
-            tool_command("kafka-console-consumer", args),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._reading = threading.Thread(target=self._read)
-        self._reading.start()
+        super().__init__(tool_command("kafka-console-consumer", args), self._take)
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            partition, key, number = line.rstrip("\n").split("\t")
-            self.rows.append((int(partition.removeprefix("Partition:")), key, int(number)))
+    def _take(self, line: str) -> None:
+        partition, key, number = line.split("\t")
+        self.rows.append((int(partition.removeprefix("Partition:")), key, int(number)))
 
     def wait_for(self, count: int) -> None:
         """Until so many records were read."""
 
         def enough() -> bool:
-            if self._process.poll() is not None:
-                raise AssertionError(self._process.stderr.read())
+            assert self.process.poll() is None, "it has ended"
             return len(self.rows) >= count
 
         until(enough, f"{count} records are read", pause_s=0.05)
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(30)
-        self._reading.join()
 
 
 def check_order(rows: list[Row], rounds: int) -> None:
@@ -123,7 +108,7 @@ def test_javas_consumer_reads_in_order_across_a_contraction(
             producer.flush()
             reader.wait_for(60 * len(KEYS))
         finally:
-            reader.close()
+            reader.stop()
     check_order(reader.rows, 60)
     assert {row[0] for row in reader.rows} >= {2, 3}
     assert {row[0] for row in reader.rows[-20 * len(KEYS) :]} == {0, 1}
@@ -131,7 +116,7 @@ def test_javas_consumer_reads_in_order_across_a_contraction(
     try:
         late.wait_for(60 * len(KEYS))
     finally:
-        late.close()
+        late.stop()
     check_order(late.rows, 60)
     parts = [row[0] for row in late.rows]
     retired = sum(part >= 2 for part in parts)
@@ -162,5 +147,5 @@ def test_a_group_of_javas_that_begins_at_the_end_is_not_held_back_for_ever(
         try:
             until(reads, "it reads what is new", pause_s=0.2)
         finally:
-            reader.close()
+            reader.stop()
     assert {(row[0], row[2]) for row in reader.rows} == {(0, 0)}

@@ -7,12 +7,13 @@ talking, in one JVM; what it must have seen is said here.
 from __future__ import annotations
 
 import subprocess
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.beside.programs import Listened
+from tests.beside.waiting import until
 from tests.conformance.java.test_share_group_tool import tool
 from tests.conformance.kafka_broker import run_tool, tool_command
 from tests.conformance.kafka_jars import classpath, java_program
@@ -105,40 +106,16 @@ def samples(*values: bytes) -> list[Sample]:
     return [Sample(None, value, BASE_TIMESTAMP_MS) for value in values]
 
 
-class Console:
+class Console(Listened):
     """kafka-console-share-consumer, until it is stopped."""
 
     def __init__(self, *args: str) -> None:
         self.lines: list[str] = []
-        self._more = threading.Condition()
-        self._process = subprocess.Popen(
-            tool_command(CONSOLE, args),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._more:
-                self.lines.append(line.strip())
-                self._more.notify_all()
+        super().__init__(tool_command(CONSOLE, args), self.lines.append)
 
     def wait(self, count: int) -> None:
         """Until so many lines are there."""
-        with self._more:
-            assert self._more.wait_for(lambda: len(self.lines) >= count, 90), self.lines
-
-    def __enter__(self) -> Console:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join(10)
+        until(lambda: len(self.lines) >= count, f"{count} lines", 90)
 
 
 def test_the_console_consumer_reads_as_a_member_that_the_groups_tool_sees(broker, topic):

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
+from tests.beside.programs import Listened
 from tests.beside.waiting import until
 from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.java.test_java_tools import create, tool
@@ -42,26 +41,15 @@ def produce(peer, topic: str, count: int, *more: str) -> list[dict[str, Any]]:
     return list(events(done.stdout))
 
 
-class Consumer:
+class Consumer(Listened):
     """A verifiable consumer in a process; its events as they come."""
 
     def __init__(self, peer, topic: str, *more: str) -> None:
         args = ["--bootstrap-server", peer.bootstrap, "--topic", topic]
         args += ["--group-id", f"g-{topic}", "--reset-policy", "earliest", "--verbose", *more]
         self.events: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
-            tool_command("org.apache.kafka.tools.VerifiableConsumer", args),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events += events(line)
+        command = tool_command("org.apache.kafka.tools.VerifiableConsumer", args)
+        super().__init__(command, lambda line: self.events.extend(events(line)))
 
     def named(self, name: str) -> list[dict[str, Any]]:
         """Its events of one name."""
@@ -82,28 +70,12 @@ class Consumer:
                 mine -= partitions
         return mine
 
-    def stop(self) -> None:
-        """SIGTERM, and the end of its output."""
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join(10)
-
 
 @contextmanager
 def consumers(peer, topic: str, *options: list[str]) -> Iterator[list[Consumer]]:
     """One consumer for each list of options, all stopped at the end."""
-    running: list[Consumer] = []
-    try:
-        for more in options:
-            running.append(Consumer(peer, topic, *more))
-        yield running
-    finally:
-        for consumer in running:
-            consumer.stop()
+    with ExitStack() as running:
+        yield [running.enter_context(Consumer(peer, topic, *more)) for more in options]
 
 
 @pytest.mark.parametrize("acks", ["-1", pytest.param("1", marks=pytest.mark.thorough)])

@@ -16,7 +16,7 @@ import pytest
 
 import kstore
 from kstore.log import Log
-from tests.reference.crash_runs import Acknowledge, killed_run
+from tests.log.shared.writers import Say, killed_run
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_acknowledged_records_are_there_in_order_once(
     before: list[tuple[int, tuple[int, int, int]]] = []
     for run in range(kills):
 
-        def work(acknowledge: Acknowledge, run: int = run) -> None:
+        def work(acknowledge: Say, run: int = run) -> None:
             log = kstore.open_log(tmp_path, **settings)
             acknowledge(-1, 0, 0)
             number = 0
@@ -94,7 +94,7 @@ def test_concurrent_appenders_with_group_commit(tmp_path: Path, kills: int) -> N
     before = 0
     for run in range(kills):
 
-        def work(acknowledge: Acknowledge, run: int = run) -> None:
+        def work(acknowledge: Say, run: int = run) -> None:
             log = kstore.open_log(tmp_path, flush="always", segment_bytes=3_000)
             acknowledge(-1, -1, -1)
 
@@ -126,7 +126,7 @@ def test_retention_deletes_only_from_the_start(tmp_path: Path, kills: int) -> No
     settings = {"segment_bytes": 1_500, "retention_bytes": 6_000}
     for run in range(kills):
 
-        def work(acknowledge: Acknowledge, run: int = run) -> None:
+        def work(acknowledge: Say, run: int = run) -> None:
             log = kstore.open_log(tmp_path, **settings)
             acknowledge(log.log_end_offset, log.log_start_offset, 0)
             number = 0
@@ -160,7 +160,7 @@ def test_compaction_keeps_the_last_acknowledged_value_of_each_key(
     total = 0
     for _ in range(kills):
 
-        def work(acknowledge: Acknowledge, total: int = total) -> None:
+        def work(acknowledge: Say, total: int = total) -> None:
             log = kstore.open_log(tmp_path, **settings)
             acknowledge(-1, -1, -1)
             # The cleaner runs beside the appends, all the time.
@@ -204,7 +204,7 @@ def test_a_cursor_goes_on_from_its_last_acknowledged_commit(tmp_path: Path, kill
     committed = 0
     for run in range(kills):
 
-        def work(acknowledge: Acknowledge, run: int = run) -> None:
+        def work(acknowledge: Say, run: int = run) -> None:
             log = kstore.open_log(tmp_path, segment_bytes=4_000)
             log.append_many([value(run, 0, number) for number in range(50)])
             cursor = log.cursor("worker")

@@ -16,7 +16,7 @@ import pytest
 
 import kstore
 from kstore.log.offline.verify import ExitStatus, verify
-from tests.log.shared.writers import VALUE, Writer, appending, batch, begin, check, contents
+from tests.log.shared.writers import VALUE, Say, Writer, appending, batch, begin, check, contents
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,6 @@ KILLS = int(os.environ.get("KSTORE_KILLS", "200"))
 SOME = KILLS // 5
 """Of them, in `make test`."""
 WRITERS = 3
-Say = Callable[[int, int, int], None]
 CHECK_EACH = 20
 
 

@@ -5,6 +5,8 @@ appended. Each is forked, and says by a pipe what was acknowledged, before it do
 from __future__ import annotations
 
 import os
+import random
+import select
 import signal
 import struct
 import time
@@ -49,7 +51,11 @@ class Writer:
         self.acknowledged = list(ROW.iter_unpack(text[:whole]))
 
 
-def begin(number: int, work: Callable[[Callable[[int, int, int], None]], None]) -> Writer:
+Say = Callable[[int, int, int], None]
+"""Tell the parent three numbers, which mean what the work says; returns when they are out."""
+
+
+def begin(number: int, work: Callable[[Say], None]) -> Writer:
     """Begin a writer; returns once it has its log open. ``work(say)`` runs until it is killed;
     ``say(batch, first offset, records)`` is heard.
     """
@@ -67,16 +73,30 @@ def begin(number: int, work: Callable[[Callable[[int, int, int], None]], None]) 
     return Writer(number, pid, reader, [])
 
 
+def killed_run(
+    work: Callable[[Say], None], chance: random.Random, *, least_ms: int = 2, most_ms: int = 18
+) -> list[tuple[int, ...]]:
+    """What ``work`` said before it was killed, some milliseconds after its first sign of life.
+    AssertionError, with the child's traceback, if it failed by itself.
+    """
+    writer = begin(0, work)
+    try:
+        select.select([writer.reader], [], [])
+        time.sleep(chance.uniform(least_ms, most_ms) / 1000)
+    finally:
+        writer.kill()
+    assert not writer.failure, writer.failure
+    return [row[1:] for row in writer.acknowledged]
+
+
 def _say(pipe: int, number: int, row: tuple[int, ...]) -> None:
     os.write(pipe, ROW.pack(number, *row))
 
 
-def appending(
-    path: str, number: int, **settings: object
-) -> Callable[[Callable[[int, int, int], None]], None]:
+def appending(path: str, number: int, **settings: object) -> Callable[[Say], None]:
     """Work: append batches of one to five records."""
 
-    def work(say: Callable[[int, int, int], None]) -> None:
+    def work(say: Say) -> None:
         log = kstore.open_log(path, shared=True, **settings)
         for at in range(1 << 40):
             count = at % 5 + 1

@@ -1,0 +1,75 @@
+"""Processes beside a test: one that answers each line it gets, and one whose lines are read as they
+come.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+
+class Dialogue:
+    """Answers each line that it gets; killed at the end of its `with`."""
+
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, **(pipes | options))
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        return self.process.stdout.readline().strip()
+
+    def tell(self, order: str) -> None:
+        """Give an order, whose answer `line` reads."""
+        self.process.stdin.write(order + "\n")
+        self.process.stdin.flush()
+
+    def does(self, order: str) -> str:
+        """Give an order and return what came of it."""
+        self.tell(order)
+        return self.line()
+
+    def end(self) -> None:
+        """Make sure that it is gone."""
+        self.process.kill()
+        self.process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+class Listened:
+    """Each of its lines is given to ``take``; stopped at the end of its `with`."""
+
+    def __init__(self, command: Sequence[str], take: Callable[[str], object]) -> None:
+        self._take = take
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._take(line.rstrip("\n"))
+
+    def stop(self) -> None:
+        """SIGTERM, and the end of its output."""
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
