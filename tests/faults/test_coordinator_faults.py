@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,6 @@ NAME = "copier"
 BROKERS = {1, 2, 3}
 LARGE = 400_000
 """More than is read at once: the batches behind the first stay unread while that one waits."""
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
-    """Brokers 1 to 3; the coordinators' topics get three replicas without being told to."""
-    with KstoreCluster(tmp_path, overrides=SETTINGS) as made:
-        yield made
 
 
 def coordinator(cluster: KstoreCluster, *, not_: int = -1) -> int:

@@ -5,11 +5,7 @@ killed while state is written.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
@@ -18,14 +14,6 @@ from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 
 SETTINGS = THREE_REPLICAS | {"share.coordinator.state.topic.num.partitions": "3"}
 PATIENCE_S = 60.0
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
-    """Three brokers."""
-    with KstoreCluster(tmp_path, overrides=SETTINGS) as made:
-        made.start()
-        yield made
 
 
 class Clients:

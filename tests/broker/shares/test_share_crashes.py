@@ -7,8 +7,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -33,14 +31,6 @@ RECORDS = 3000
 LIMIT = 10
 """Deliveries of a record."""
 MOST_S = 60
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
-    """Brokers 1 to 3."""
-    with KstoreCluster(tmp_path, overrides=SETTINGS) as made:
-        made.start()
-        yield made
 
 
 class Member(Worker):
