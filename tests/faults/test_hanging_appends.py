@@ -8,18 +8,23 @@ hold of a second).
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kstore._fast.broker.partition import Partition, TopicEntry
+from kstore._fast.log.segment_file import SegmentFile
+from kstore._fast.record.builder import build_batch
 from kstore.clients import AdminClient, Consumer, Producer
 from kstore.clients.admin import NewTopic
+from kstore.log import open_log_dir
 from kstore.types import TopicPartition
 from tests.beside.waiting import until
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.faults.disks import Disk, FaultyDisk, HangingDevice
+from tests.faults.disks import Disk, FaultyDisk, FrozenDisk, HangingDevice
 from tests.faults.test_log_dir_faults import broker_on, lies_on
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -245,3 +250,27 @@ def test_the_first_append_after_a_pause_holds_no_loop_though_the_disk_hangs(
         offsets = [each.result(60) for each in sent.results]
         assert offsets == list(range(len(sent.values))), "each once, in order"
         assert stored(broker, sent.place) == sent.values
+
+
+def test_an_append_beside_a_reservation_of_space_is_left_to_a_thread(
+    frozen_disk: FrozenDisk,
+) -> None:
+    """The kernel makes writes to a file wait while it reserves space for it."""
+    with open_log_dir(str(frozen_disk.folder / "logs")) as log_dir:
+        log_dir.appends.serve(lambda _: None)  # as a broker does
+        log = log_dir.log("t")
+        partition = Partition(TopicEntry(b"t", bytes(16)), 0, log, leader_id=1, leader_epoch=0)
+        batch = build_batch([b"x"], timestamp=1)
+        asked: list[SegmentFile] = []
+        log.append(b"x")
+        file = log.core.active.handle_or_open()
+        file.reserve_later = asked.append
+        while not asked:
+            log.append(b"x" * 10_000)
+        assert partition.may_append_now(batch)
+        with frozen_disk.frozen():
+            reserves = threading.Thread(target=file.reserve_ahead)
+            reserves.start()
+            until(lambda: not partition.may_append_now(batch), "the thread is in the kernel")
+        reserves.join()
+        assert partition.may_append_now(batch)

@@ -205,6 +205,8 @@ cdef class SegmentFile:
 
     cdef bint has_room(self, Py_ssize_t size) noexcept:
         cdef int64_t end = self.size_bytes + size
+        if self.allocating:
+            return False
         if end <= self.allocated_bytes or not self.reserves:
             return True
         return end < RESERVE_FROM and not (self.zeros_ahead and size < ZEROS_FOR_WRITES_BELOW)
@@ -335,9 +337,11 @@ cdef class SegmentFile:
         if own < 0:
             self.reserving = False          # a later write asks again
             return
+        self.allocating = True
         with nogil:
             failed = kstore_fallocate(own, start, end - start)
             close(own)
+        self.allocating = False
         # Where it was closed or cut meanwhile, some spare space stays until the file is cut again.
         if self.reserving:
             self.reserving = False
