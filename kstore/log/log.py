@@ -300,10 +300,7 @@ class Log(ReadableLog, Appender):
         if not local.config.compacts:
             raise ValueError(f"{self.topic_partition} has no cleanup_policy compact: set it first")
         now = self._now_ms(now_ms)
-        report = clean(local, self.dirt(now), now)
-        local.cleaned_offset = report.end_offset
-        local.note_dirty()
-        return report
+        return clean(local, self.dirt(now), now)
 
     def dirt(self, now_ms: int | None = None) -> Dirt:
         """How much of the log ``compact`` would clean now."""

@@ -176,6 +176,7 @@ class Maintenance:
         if closing and len(logs) > SYNCS_AT_ONCE and not self.at_exit:
             self._sync_together(logs)
         for count, log in enumerate(logs):
+            log.swapping.try_to_settle()
             if closing or self._must_flush(log):
                 durability.sync_until(log, log.core.log_end_offset)
             else:

@@ -73,7 +73,8 @@ class FaultyFile(SegmentFile):
             fault.raise_now(self.path)
         done = super().sync()
         size = os.fstat(self.fd).st_size
-        self._fs.files[self._inode].content = os.pread(self.fd, size, 0)
+        content = os.pread(self.fd, size, 0)
+        self._fs.files.setdefault(self._inode, DurableFile(b"")).content = content
         return done
 
     def truncate(self, size_bytes: int) -> int:

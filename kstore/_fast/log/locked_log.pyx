@@ -178,7 +178,6 @@ cdef class LockedLog(LogView):
         """The last of these segments is about to be cut at a position, and what was behind it is
         about to be removed: who reads meanwhile sees less, and no damage. Its index entries have to
         be in memory."""
-        self.cuts += 1
         LogView.set_segments(self, segments)
         if position < self.active.size_bytes:
             self.active.rewind(position)

@@ -45,7 +45,7 @@ cdef class LogView:
     cdef int64_t index_interval_bytes
     cdef ReadHints hints
     cdef public int damages_found           # how often a damaged part became known
-    cdef int cuts                           # how often the end was taken back, before a file was
+    cdef int cuts                           # how often the segments changed, before a file was
     # Who must not wait for the disk, and reads just now: a thread's ident; 0: nobody. What would
     # have to be waited for raises NotInMemory then (slice_checks).
     cdef unsigned long hurried

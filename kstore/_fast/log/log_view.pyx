@@ -61,9 +61,7 @@ cdef class LogView:
 
     cdef Py_ssize_t segment_index(self, int64_t offset) noexcept:
         cdef list segments = self.segments
-        cdef Py_ssize_t low = 0
-        cdef Py_ssize_t high = len(segments)
-        cdef Py_ssize_t middle
+        cdef Py_ssize_t low = 0, high = len(segments), middle
         if high and offset >= (<LogSegment>segments[high - 1]).base_offset:
             return high - 1
         while low < high:
@@ -100,6 +98,7 @@ cdef class LogView:
     cdef SegmentFile locate_good(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
                                  bint min_one, Slice* out):
         cdef int64_t position, end
+        cdef int cuts = self.cuts
         cdef LogSegment segment = self.find_start(offset, &position, &out.base_offset)
         if segment is None or out.base_offset >= max_offset:
             return None
@@ -108,7 +107,8 @@ cdef class LogView:
             return None
         out.position = position
         out.size_bytes = end - position
-        remember(&self.hints, out.next_offset, segment.base_offset, end)
+        if self.cuts == cuts:               # else it may be a place in a file that is gone
+            remember(&self.hints, out.next_offset, segment.base_offset, end)
         return self.file_of(segment)
 
     # The segment and position of the batch that holds offset, or of the first one behind it.
@@ -227,8 +227,7 @@ cdef class LogView:
 
     # The end of the whole batches from position that fit; position itself where not even one does.
     cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
-                          int64_t max_bytes,
-                          bint min_one, Slice* out) except -1:
+                          int64_t max_bytes, bint min_one, Slice* out) except -1:
         cdef BatchInfo info
         cdef Order order
         cdef int64_t limit = position + max_bytes
@@ -371,9 +370,8 @@ cdef class LogView:
     def scan(self, LogSegment segment not None, int64_t position, int64_t end, *,
              int64_t producers_from=0, str into="all", int64_t limit=-1):
         cdef int mode = _SCAN_MODES[into]
-        cdef Py_ssize_t room = SCAN_CHUNK
+        cdef Py_ssize_t room = SCAN_CHUNK, size, used
         cdef uint8_t* chunk = <uint8_t*>PyMem_RawMalloc(room)
-        cdef Py_ssize_t size, used
         cdef BatchInfo info
         cdef int status = BATCH_OK
         cdef int32_t epoch = self.epoch_before(segment.next_offset)
@@ -432,6 +430,7 @@ cdef class LogView:
         self.set_high_watermark(self.high_watermark)
 
     def set_segments(self, list segments not None):
+        self.cuts += 1
         self.segments = segments
         self.active = <LogSegment>segments[len(segments) - 1]
         self.forget_hints()
@@ -473,9 +472,10 @@ cdef class LogView:
         if good == out.size_bytes:
             return data, out.next_offset
         # What lies before the damage is handed out; the read that begins at it raises.
-        error = self.corrupt(self.segment_of(out.base_offset), out.position + good)
-        if self.damages_found == known and self.cuts == cuts:
-            raise error
+        if self.cuts == cuts:
+            error = self.corrupt(self.segment_of(out.base_offset), out.position + good)
+            if self.damages_found == known and self.cuts == cuts:
+                raise error
         return self.read(offset, max_offset, max_bytes, min_one)
 
     # How many bytes are whole, valid batches that follow one another.

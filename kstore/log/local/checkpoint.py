@@ -47,7 +47,10 @@ def capture(log: LocalLog, *, closing: bool = False) -> Checkpoint:
         core.take_dirty()
         pages: list[tuple[int, int, bytes]] = []
         persisted = []
+        left_out = log.swapping.without_index
         for segment in core.segments:
+            if segment.base_offset in left_out:
+                continue
             if not segment.complete and (segment.entry_count > segment.persisted or segment.sealed):
                 pages += _pages(segment)
                 persisted.append((segment, segment.entry_count, segment.persisted))
@@ -77,6 +80,7 @@ def _state(
     """A log's state now; or as it is known below a segment, or without some segments' indexes."""
     core = log.core
     active = core.active
+    without |= log.swapping.without_index
     sealed = [
         SegmentState(
             s.base_offset, s.size_bytes, s.next_offset, s.max_timestamp, s.first_timestamp,
@@ -126,7 +130,7 @@ def _stamp(log: LocalLog) -> int:
     """The time stamp of the log's directory, 0 where a change may have come with the same one, and
     where the cleaner's files lie in it.
     """
-    if log.cleaning.locked():
+    if log.cleaning.locked() or log.swapping.unfinished is not None:
         return 0
     stamp = log.env.fs.modified_ns(log.path)
     return stamp if time.time_ns() - stamp > STAMP_NS else 0

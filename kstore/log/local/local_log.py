@@ -23,6 +23,7 @@ from kstore.errors.codes import ErrorCode
 from kstore.log import errors
 from kstore.log.local.log_dir_state import LogDirState
 from kstore.log.local.recovery_report import Loss, RecoveryReport
+from kstore.log.local.swap_lock import SwapLock
 from kstore.log.segments.segment_names import SegmentOpener, new_segment
 from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.types import TopicPartition
@@ -117,6 +118,9 @@ class LocalLog:
     the disk; -1: there is no such gap, or it has been dealt with.
     """
 
+    start_is_saved = True
+    """Whether a deletion before an offset has written where the log begins."""
+
     def __init__(
         self,
         directory: LogDirState,
@@ -153,10 +157,8 @@ class LocalLog:
         """Takes in what other processes have done to it, where several write."""
         self.cleaning = threading.Lock()
         """Held by the cleaner, and by who writes a lost part again."""
-        self.swapping = threading.Lock()
-        """Which segments there are, apart from rolling. It is taken before the core's lock, and may
-        be held while the disk is waited for; the core's may not, since appends wait for it.
-        """
+        self.swapping = SwapLock()
+        """Which segments there are, apart from rolling."""
         self.recovery = RecoveryReport()
         self.lost_until = 0
         """Before this offset a replica has lost records that were in its log; 0: none."""
@@ -170,6 +172,8 @@ class LocalLog:
         """Durability's: how much of the log is on the disk."""
         self.unsaved = Unsaved()
         """The checkpoint's: what the index environment does not have yet."""
+        self.unremoved: list[str] = []
+        """Files of segments that it no longer has, which are to be removed."""
         self.cleaned_offset = -1
         """Below it the log is clean; -1: it was never cleaned."""
         self.waiters: Waiters | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kstore.log.index.index_store import STAMP_NS, LogState
 from kstore.log.local import durability
+from kstore.log.local.recovery_report import RecoveryReport
 from kstore.log.recovery.recovery import load
 from kstore.log.segments.segment_names import segment_bases
 
@@ -15,13 +16,33 @@ if TYPE_CHECKING:
 
 __all__ = ["begin", "open_log", "refresh"]
 
+TRIES = 20
+
 
 def open_log(log: LocalLog, state: LogState | None) -> None:
     """Bring a log up to what its files hold; ``state`` is what the index has of it. OSError where
     the files can't be read (or cut).
     """
-    log.recovery = load(log, state)
+    log.recovery = load(log, state) if not log.read_only else _load_beside(log, state)
     begin(log)
+
+
+def _load_beside(log: LocalLog, state: LogState | None) -> RecoveryReport:
+    """Load a log whose writer may remove segments meanwhile: again where one of them is gone."""
+    fs = log.env.fs
+    for _ in range(TRIES):
+        try:
+            stamp = fs.modified_ns(log.path)
+            report = load(log, state)
+            if fs.modified_ns(log.path) != stamp or time.time_ns() - stamp <= STAMP_NS:
+                for segment in log.core.segments[:-1]:
+                    if not segment.is_open:
+                        fs.file_size(segment.path)
+        except FileNotFoundError:
+            state = log.directory.index.state(log.name)
+        else:
+            return report
+    return load(log, state)
 
 
 def begin(log: LocalLog) -> None:

@@ -12,8 +12,9 @@ not given again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from kstore._fast.log.log_segment import LogSegment
 from kstore.log.index.index_store import LogState, SegmentState
@@ -29,7 +30,15 @@ from kstore.log.segments.segment_names import (
     segment_bases,
     segment_path,
 )
-from kstore.log.segments.swap import CLEANED, SWAP, finish_swaps
+from kstore.log.segments.swap import (
+    CLEANED,
+    Swap,
+    find_swaps,
+    finish,
+    is_needed,
+    take_back,
+    with_end,
+)
 
 if TYPE_CHECKING:
     from kstore.log.local.local_log import LocalLog
@@ -60,9 +69,12 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
     scans: list[tuple[LogSegment, int]] = []
     rows = {row.base_offset: row for row in state.sealed} if state else {}
     for base in found.bases:
-        path = segment_path(log.path, base)
+        path = found.paths.get(base) or segment_path(log.path, base)
         segment = LogSegment(base, path, log.opener, created_ms=log.directory.now_ms())
-        if base < trust.base and base in rows:
+        if base in found.paths:
+            segment.handle_or_open()  # it keeps that when its name changes
+            scans.append((segment, 0))
+        elif base < trust.base and base in rows:
             row = rows[base]
             if fs.file_size(path) == row.size_bytes:
                 segment.size_bytes, segment.next_offset = row.size_bytes, row.next_offset
@@ -117,6 +129,8 @@ class _Found:
     bases: list[int]
     removed: set[int]
     state: LogState | None
+    paths: dict[int, str] = field(default_factory=dict)
+    """Of segments that do not have their own names yet."""
 
 
 def _find_segments(log: LocalLog, state: LogState | None) -> _Found:
@@ -127,10 +141,9 @@ def _find_segments(log: LocalLog, state: LogState | None) -> _Found:
     ending = LOG_SUFFIX + DELETED_SUFFIX
     removed = {int(name[: -len(ending)]) for name in names if name.endswith(ending)}
     if log.finishes_swaps:
-        names = _finish_swaps(log, names)
-        if state is not None:
-            state = _of_this_log(log, log.directory.index.state(log.name))
-    return _Found(segment_bases(names), removed, state)
+        names, state = _finish_swaps(log, names, state)
+        return _Found(segment_bases(names), removed, state)
+    return _look_through(log, _Found(segment_bases(names), removed, state), names)
 
 
 def _losses(log: LocalLog, state: LogState, removed: set[int]) -> list[Loss]:
@@ -149,15 +162,66 @@ def _losses(log: LocalLog, state: LogState, removed: set[int]) -> list[Loss]:
     return found
 
 
-def _finish_swaps(log: LocalLog, names: list[str]) -> list[str]:
-    """Do what a crash left undone: swaps of the cleaner."""
+def _finish_swaps(
+    log: LocalLog, names: list[str], state: LogState | None
+) -> tuple[list[str], LogState | None]:
+    """Do what a crash left undone: swaps of the cleaner. Returns the names that there are then, and
+    the state as far as it holds.
+    """
     fs = log.env.fs
-    if any(name.endswith((CLEANED, SWAP)) for name in names):
-        if any(name.endswith(SWAP) for name in names):
-            log.directory.index.forget_logs([log.name])
-        finish_swaps(fs, log.path)
+    for name in names:
+        if name.endswith(CLEANED):
+            fs.unlink(os.path.join(log.path, name))
+    for each in find_swaps(names):
+        swap = with_end(fs, log.path, each)
+        if is_needed(fs, log.path, swap, names):
+            state = _forget_replaced(log, swap, names, state)
+            finish(fs, log.path, swap)
+            fs.fsync_dir(log.path)
+        else:
+            take_back(fs, log.path, swap)
         names = fs.listdir(log.path)
-    return names
+    return names, state
+
+
+def _forget_replaced(
+    log: LocalLog, swap: Swap, names: list[str], state: LogState | None
+) -> LogState | None:
+    """Have the index forget the segments that a swap replaces, before it does; the state without
+    them.
+    """
+    index = log.directory.index
+    if state is None or state.active_base < swap.end_offset or not swap.replaces:
+        index.forget_logs([log.name])
+        return None
+    rows = [row.base_offset for row in state.sealed]
+    gone = {*swap.replaced(rows), *swap.replaced(segment_bases(names))}
+    state.sealed = [row for row in state.sealed if row.base_offset not in gone]
+    state.listed_ns = 0
+    state.changes += 1
+    log.unsaved.changes = state.changes
+    without = state
+
+    def forget(transaction: Any) -> None:
+        for base in gone:
+            index.forget_pages(transaction, log.name, base)
+        index.put_state(transaction, log.name, without)
+
+    index.change(forget)
+    return state
+
+
+def _look_through(log: LocalLog, found: _Found, names: list[str]) -> _Found:
+    """The segments as they will be when the writer has finished its swaps."""
+    fs = log.env.fs
+    bases, paths = set(found.bases), dict(found.paths)
+    for each in find_swaps(names):
+        swap = with_end(fs, log.path, each)
+        if is_needed(fs, log.path, swap, names):
+            bases -= set(swap.replaced(found.bases))
+            bases.add(swap.base_offset)
+            paths[swap.base_offset] = os.path.join(log.path, swap.name)
+    return replace(found, bases=sorted(bases), paths=paths)
 
 
 def _of_this_log(log: LocalLog, state: LogState | None) -> LogState | None:

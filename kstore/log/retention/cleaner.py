@@ -21,10 +21,10 @@ from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.offset_map import OffsetMap
 from kstore._fast.record.batch_view import find_disorder
 from kstore.log.errors import CorruptLogError, storage_error
-from kstore.log.local.checkpoint import forget_segments_now
 from kstore.log.retention.cleaned_transactions import CleanedTransactions
+from kstore.log.retention.segment_swap import SegmentSwap
 from kstore.log.segments.segment_names import segment_path
-from kstore.log.segments.swap import CLEANED, decide_swap, take_place
+from kstore.log.segments.swap import CLEANED
 from kstore.record import InvalidBatchError
 
 if TYPE_CHECKING:
@@ -128,7 +128,12 @@ def clean(
     cleaning = _Cleaning(log, now_ms, OffsetMap(dedupe_buffer_bytes, os.urandom(16)), is_cancelled)
     try:
         with log.cleaning:
-            return cleaning.run(dirt)
+            report = cleaning.run(dirt)
+            with log.core:
+                if not cleaning.is_void:
+                    log.cleaned_offset = report.end_offset
+                    log.note_dirty()
+            return report
     except InvalidBatchError as error:
         path, position = cleaning.reading
         raise CorruptLogError(path, position + error.position, str(error)) from error
@@ -155,6 +160,12 @@ class _Cleaning:
         self.offsets = offsets
         self.is_cancelled = is_cancelled
         self.reading = ("", 0)
+        self._generation = log.unsaved.generation
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the log was cut since it began: what the map knows may be gone."""
+        return self._generation != self.log.unsaved.generation
 
     def run(self, dirt: Dirt) -> CleaningReport:
         """Fill the map, then clean group by group."""
@@ -166,7 +177,7 @@ class _Cleaning:
         after, made = 0, 0
         # The transactions are followed through all groups: one may span several.
         for group in self._groups(segments):
-            if self.is_cancelled():
+            if self.is_cancelled() or self.is_void:
                 end = group[0].base_offset
                 break
             size = self._clean_group(group, writer)
@@ -206,7 +217,9 @@ class _Cleaning:
 
     def _fill_map(self, dirt: Dirt) -> None:
         core = self.log.core
-        start, stop = dirt.first_dirty_offset, dirt.first_uncleanable_offset
+        start = dirt.first_dirty_offset
+        # Again: the log may have been cut since.
+        stop = min(dirt.first_uncleanable_offset, core.last_stable_offset, core.active.base_offset)
         # Also where nothing is dirty: tombstones may have become old enough to go.
         self.offsets.latest_offset = start - 1
         transactions = CleanedTransactions(core.producers.aborted_between(start, stop))
@@ -265,7 +278,6 @@ class _Cleaning:
     def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int:
         """Write the group again and put it in place; the bytes that are left."""
         log = self.log
-        fs = log.env.fs
         base_offset = group[0].base_offset
         path = segment_path(log.path, base_offset, CLEANED)
         file = log.opener.create(path)
@@ -277,36 +289,35 @@ class _Cleaning:
                         file.append(kept)
             file.sync()
             size = file.size_bytes
+            cleaned = LogSegment(base_offset, path, log.opener, file=file)
+            log.core.scan(cleaned, 0, size, into="index")
+            cleaned.sealed = True
+            cleaned.created_ms = group[-1].created_ms
+            self._swap(group, cleaned)
         except BaseException:
             file.close()
-            with suppress(OSError):
-                fs.unlink(path)
+            with suppress(OSError):  # it may have its place, or wait for it under another name
+                log.env.fs.unlink(path)
             raise
-        self._replace(group, LogSegment(base_offset, path, log.opener, file=file))
         return size
 
-    def _replace(self, group: list[LogSegment], cleaned: LogSegment) -> None:
+    def _swap(self, group: list[LogSegment], cleaned: LogSegment) -> None:
+        """Put a cleaned segment in place; not where the log has changed there meanwhile."""
         log = self.log
         core = log.core
-        fs = log.env.fs
-        base_offset = group[0].base_offset
-        core.scan(cleaned, 0, cleaned.handle_or_open().size_bytes, into="index")
-        cleaned.sealed = True
-        cleaned.created_ms = group[-1].created_ms
         with log.swapping:
-            with core:  # retention or a truncation may have been faster
-                present = [s for s in core.segments if s in group]
-                if present != group or core.active in group:
-                    cleaned.close()
-                    fs.unlink(cleaned.path)
-                    return
-            decide_swap(fs, log.path, base_offset)
             with core:
-                forget_segments_now(log, [segment.base_offset for segment in group])
-                take_place(fs, log.path, base_offset, [s.base_offset for s in group])
-                cleaned.close()  # it is opened again under its own name
-                cleaned.path = segment_path(log.path, base_offset)
-                at = core.segments.index(group[0])
-                core.set_segments([*core.segments[:at], cleaned, *core.segments[at + len(group) :]])
-                log.note_dirty()
-            fs.fsync_dir(log.path)
+                at = next((n for n, s in enumerate(core.segments) if s is group[0]), 0)
+                behind = at + len(group)
+                # Retention or a truncation may have been faster.
+                may_be = not self.is_void and core.segments[at:behind] == group
+                if may_be and behind < len(core.segments):
+                    end = core.segments[behind].base_offset
+                    for segment in group:
+                        segment.handle_or_open()  # readers keep them without their names
+                else:
+                    cleaned.close()
+                    log.env.fs.unlink(cleaned.path)
+                    return
+            SegmentSwap(log, group, cleaned, end).make()
+            self._generation = log.unsaved.generation

@@ -5,6 +5,7 @@ before an offset. Compaction is cleaner.py's, what cuts the end truncation.py's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kstore.log.errors import LogError
@@ -31,7 +32,7 @@ def enforce(log: LocalLog, now_ms: int) -> int:
             if count and count == len(log.core.segments):
                 log.roll_for_append(log.core.log_end_offset)
             _drop_first(log, segments)
-        _remove(log, segments)
+        _remove(log)
     return count
 
 
@@ -82,17 +83,20 @@ def _drop_first(log: LocalLog, segments: list[LogSegment]) -> None:
     core.epochs.truncate_from_start(core.log_start_offset)
     core.producers.drop_aborted_before(core.log_start_offset)
     log.unsaved.forgotten += [segment.base_offset for segment in segments]
+    log.unremoved += [segment.path for segment in segments]
     log.note_dirty()
 
 
-def _remove(log: LocalLog, segments: list[LogSegment]) -> None:
-    """Remove segments that the log no longer has; their files stay a while for readers. Not under
-    the core's lock: appends do not wait for this.
+def _remove(log: LocalLog) -> None:
+    """Remove segments that the log no longer has, also those of which that has failed before; their
+    files stay a while for readers. Not under the core's lock: appends do not wait for this.
     """
-    for segment in segments:
-        removed = segment.path + DELETED_SUFFIX
-        log.env.fs.replace(segment.path, removed)
-        log.upkeep.unlink_later(removed, log.config.file_delete_delay_ms)
+    while log.unremoved:
+        path = log.unremoved[0]
+        with suppress(FileNotFoundError):
+            log.env.fs.replace(path, path + DELETED_SUFFIX)
+            log.upkeep.unlink_later(path + DELETED_SUFFIX, log.config.file_delete_delay_ms)
+        del log.unremoved[0]
 
 
 def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:
@@ -103,6 +107,7 @@ def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:
     if _move_start(log, offset):
         if durable:
             write_start_offset(log)
+            log.start_is_saved = True
             checkpoint.write_now(log)
         log.wake()
 
@@ -120,6 +125,7 @@ def delete_many_before(logs: Sequence[tuple[LocalLog, int]]) -> list[LogError | 
             log.check_keeper()
             if _move_start(log, offset):
                 write_start_offset(log, durable=len(logs) == 1)
+                log.start_is_saved = True
                 moved.append(log)
         except (LogError, OSError) as error:
             problem = error
@@ -133,20 +139,21 @@ def delete_many_before(logs: Sequence[tuple[LocalLog, int]]) -> list[LogError | 
 
 def _move_start(log: LocalLog, offset: int) -> bool:
     """Move the log start offset in memory, and rename what lies wholly before it; False if it is
-    there already.
+    there already, and a file says so.
     """
     core = log.core
     with log.swapping:
         with core:
             if offset > core.high_watermark:
                 raise log.out_of_range(offset)
-            if offset <= core.log_start_offset:
+            if offset > core.log_start_offset:
+                log.start_is_saved = False
+                core.set_log_start_offset(offset)
+                core.epochs.truncate_from_start(offset)
+                core.producers.drop_aborted_before(offset)
+                _drop_first(log, core.segments[: _before_start(log)])
+                log.note_dirty()
+            elif log.start_is_saved:
                 return False
-            core.set_log_start_offset(offset)
-            core.epochs.truncate_from_start(offset)
-            core.producers.drop_aborted_before(offset)
-            gone = core.segments[: _before_start(log)]
-            _drop_first(log, gone)
-            log.note_dirty()
-        _remove(log, gone)
+        _remove(log)
     return True

@@ -51,6 +51,7 @@ def truncate(log: LocalLog, offset: int) -> int:
             raise
         core.set_segments(keep)
         end = keep[-1].next_offset
+        log.cleaned_offset = min(log.cleaned_offset, end)
         forget_durable(log, keep[-1].base_offset, end)
         core.epochs.truncate_from_end(end)
         log.lost_epochs = [each for each in log.lost_epochs if each[1] < end]
@@ -81,8 +82,13 @@ def restart(log: LocalLog, offset: int) -> None:
             segment.close()
             with suppress(FileNotFoundError):  # an earlier attempt came so far
                 log.env.fs.unlink(segment.path)
+        for path in log.unremoved:
+            with suppress(FileNotFoundError):
+                log.env.fs.unlink(path)  # its name may be the new one's
+        log.unremoved = []
         core.set_segments([new_segment(log.opener, log.path, offset, log.env)])
         log.disk.unsynced_names = True
+        log.cleaned_offset = -1
         log.unsaved.snapshots = {}
         log.disk.reached = (offset, 0, offset)
         core.durable_offset = offset

@@ -1,0 +1,57 @@
+"""The lock of who changes which segments a log has, apart from rolling. What a failing disk has
+left undone of that is done first: nothing else may touch those segments before.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Protocol
+
+__all__ = ["SwapLock", "UnfinishedSwap"]
+
+
+class UnfinishedSwap(Protocol):
+    """A cleaned segment that has not taken the place of others yet."""
+
+    bases: frozenset[int]
+    """The base offsets of the others: the index has nothing of them meanwhile."""
+
+    def settle(self) -> None:
+        """Finish it or take it back. The lock is held; raises OSError where neither can be done."""
+
+
+class SwapLock:
+    """A lock, taken before the core's. It may be held while the disk is waited for; the core's may
+    not, since appends wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.unfinished: UnfinishedSwap | None = None
+        """What is settled by who takes the lock next. It is set and cleared by who holds it."""
+
+    @property
+    def without_index(self) -> frozenset[int]:
+        """The segments of which the index must not have anything now."""
+        unfinished = self.unfinished
+        return frozenset() if unfinished is None else unfinished.bases
+
+    def try_to_settle(self) -> None:
+        """Settle what is unfinished, if that can be done now."""
+        if self.unfinished is not None:
+            with suppress(OSError), self:
+                pass
+
+    def __enter__(self) -> SwapLock:
+        self._lock.acquire()
+        if self.unfinished is not None:
+            try:
+                self.unfinished.settle()
+            except BaseException:
+                self._lock.release()
+                raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()

@@ -1,0 +1,161 @@
+"""A model of a compacted log, and a file system that counts, fails and kills at a swap's steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kstore
+from kstore.env import SystemEnv
+from kstore.log import Log
+from tests.reference.fault_fs import FaultyFileSystem
+
+__all__ = [
+    "CALLS",
+    "LATER",
+    "NOW",
+    "SETTINGS",
+    "CountingFileSystem",
+    "Model",
+    "leftovers",
+    "open_on",
+]
+
+SETTINGS: dict[str, Any] = {
+    "cleanup_policy": "compact,delete", "segment_bytes": 400, "index_interval_bytes": 100,
+    "delete_retention_ms": 0, "retention_bytes": -1, "retention_ms": -1,
+}  # fmt: skip
+NOW = 10_000_000
+LATER = NOW + 1_000_000
+CALLS = ("replace", "unlink", "fsync_dir", "index")
+"""What a swap does to the disk."""
+
+
+class Model:
+    """What may be read: the record of each offset, and of each key the last one."""
+
+    def __init__(self) -> None:
+        self.start = self.end = 0
+        self.records: dict[int, tuple[bytes, bytes | None]] = {}
+
+    def copy(self) -> Model:
+        """The same once more."""
+        other = Model()
+        other.start, other.end = self.start, self.end
+        other.records = dict(self.records)
+        return other
+
+    def append(self, log: Log, key: bytes, value: bytes | None) -> None:
+        """In both."""
+        assert log.append(value, key, timestamp=NOW) == self.end
+        self.records[self.end] = (key, value)
+        self.end += 1
+
+    def truncate(self, log: Log, offset: int) -> None:
+        """Records from an offset on are gone; what could be read before it stays."""
+        with log.local.swapping:
+            before = readable(log)
+        end = log.truncate(offset)
+        self.records = readable(log)
+        assert self.records == {at: row for at, row in before.items() if at < end}
+        self.end = end
+
+    def delete_before(self, start: int) -> None:
+        """Records below an offset are gone."""
+        self.records = {at: row for at, row in self.records.items() if at >= start}
+        self.start = start
+
+    def check(self, log: Log) -> None:
+        """Whether a log holds what it may and must."""
+        found: dict[bytes, tuple[int, bytes | None]] = {}
+        before = -1
+        for record in log.records():
+            assert record.key is not None
+            assert before < record.offset
+            assert self.start <= record.offset < self.end
+            assert self.records[record.offset] == (record.key, record.value), record.offset
+            found[record.key] = (record.offset, record.value)
+            before = record.offset
+        last = {key: (at, value) for at, (key, value) in sorted(self.records.items())}
+        for key, row in last.items():
+            if row[1] is None:
+                assert found.get(key, row) == row, key
+            else:
+                assert found.get(key) == row, key
+        assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
+
+    def check_folder(self, path: Path, *, without_index: bool) -> None:
+        """The same of a log that is opened for that; nothing is left over."""
+        if without_index:
+            for file in path.glob(".kstore*"):
+                file.unlink()
+        else:  # have its folder looked at
+            (path / "log-0" / "other").touch()
+            (path / "log-0" / "other").unlink()
+        for _ in range(2):
+            with kstore.open_log(path, **SETTINGS) as log:
+                assert log.recovery.damages == []
+                assert log.recovery.losses == []
+                self.check(log)
+                assert leftovers(path) == []
+                log.compact(LATER + 10)
+                log.compact(LATER + 20)
+                self.check(log)
+
+
+def readable(log: Log) -> dict[int, tuple[bytes, bytes | None]]:
+    """The records of a log."""
+    return {r.offset: (r.key, r.value) for r in log.records() if r.key is not None}
+
+
+def leftovers(path: Path) -> list[str]:
+    """Files of swaps."""
+    names = os.listdir(path / "log-0")
+    return [name for name in names if name.endswith((".swap", ".cleaned"))]
+
+
+class CountingFileSystem(FaultyFileSystem):
+    """Counts the calls of one thing that is done, or kills the process at one of them."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.seen: list[str] = []
+        self.kill_at = -1
+        self.at_each: Callable[[], None] | None = None
+        self._at_calls: dict[tuple[str, int], Callable[[], object]] = {}
+
+    def do_at(self, call: str, number: int, do: Callable[[], object]) -> None:
+        """Do something else before one of the next calls."""
+        self._at_calls[call, self.calls.get(call, 0) + number] = do
+
+    def due(self, call: str) -> Any:
+        """Also counted."""
+        do = self._at_calls.pop((call, self.calls.get(call, 0)), None)
+        if do is not None:
+            do()
+        if call in CALLS:
+            if len(self.seen) == self.kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.seen.append(call)
+            if self.at_each is not None:
+                self.at_each()
+        return super().due(call)
+
+
+def open_on(fs: FaultyFileSystem) -> Log:
+    """A log whose index can fail as well."""
+    log = kstore.open_log(fs.root, env=SystemEnv(fs=fs), **SETTINGS)
+    index: Any = log.local.directory.index
+    change = index.change
+
+    def failing(do: Any) -> Any:
+        fault = fs.due("index")
+        if fault is not None:
+            fault.raise_now("the index")
+        return change(do)
+
+    index.change = failing
+    return log
