@@ -275,7 +275,8 @@ class Log(ReadableLog, Appender):
 
     def truncate(self, offset: int) -> int:
         """Remove all batches that contain ``offset`` or a larger one. Return the new log end
-        offset, which is below ``offset`` if that was inside a batch.
+        offset: ``offset``, or where the batch began that contained it. If the disk fails, the log
+        has what was not removed by then.
         """
         self.local.check_keeper()
         end = truncation.truncate(self.local, offset)

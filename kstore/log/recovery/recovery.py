@@ -107,9 +107,8 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
         lost = _losses(log, state, found.removed)
         report.losses = [*dict.fromkeys(lost + report.losses)]
     _set_offsets(log, state)
-    if state is not None:
-        log.hole_from = _hole_from(state, trust)
-        log.hole_from = log.hole_from if log.first_hole() >= 0 else -1
+    log.hole_from = _hole_from(log, state, trust)
+    log.hole_from = log.hole_from if log.first_hole() >= 0 else -1
     log.core.active.own_position = log.core.active.size_bytes
     if found.removed and not log.read_only:
         # Only when the index does not name them any more: else they would seem to be lost.
@@ -351,10 +350,14 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
     core.set_offsets(min(start, end), end, state.high_watermark if state is not None else unknown)
 
 
-def _hole_from(state: LogState, trust: _Trust) -> int:
+def _hole_from(log: LocalLog, state: LogState | None, trust: _Trust) -> int:
     """From where on the log may have holes that nothing else shows: segments reach the disk in any
-    order. -1: the machine has not stopped since the checkpoint.
+    order. -1: the machine has not stopped since the checkpoint. Where the index has nothing of a
+    replica, any gap may be one; but in a compacted log gaps are no sign of that.
     """
+    if state is None:
+        may_be = not (log.core.follows_end or log.config.compacts or log.read_only)
+        return log.core.log_start_offset if may_be else -1
     if trust.is_checkpoint:
         return state.hole_from
     known = state.durable_offset if state.hole_from < 0 else state.hole_from

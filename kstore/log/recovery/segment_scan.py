@@ -33,9 +33,10 @@ def scan_segment(
     *,
     may_be_torn: bool = False,
     limit: int | None = None,
+    upto: int | None = None,
 ) -> int:
-    """Scan a segment from ``position`` to the end of its file, over damaged parts; return the end
-    of what it holds. Damage is added to the report, and reads go round it.
+    """Scan a segment from ``position`` to the end of its file, or ``upto`` a position, over damaged
+    parts; return the end of what it holds. Damage is added to the report, and reads go round it.
 
     ``limit``: where its offsets end, if that is known. ``may_be_torn``: the machine may have
     stopped in the middle of a write over zeros, whose blocks reach the disk in any order. Nothing
@@ -43,7 +44,7 @@ def scan_segment(
     """
     core = log.core
     file = segment.handle_or_open()
-    end = file.size_bytes
+    end = file.size_bytes if upto is None else upto
     following, epoch_after = _following(log, segment)
     limit = following if limit is None else limit
     mark = segment.mark()
@@ -61,7 +62,7 @@ def scan_segment(
     bounds = known.bounds(segment, limit, epoch_after, is_end=segment.sealed or limit != following)
     return _scan_around(
         log, segment, start, report, into, survey(segment.path, file.read, start, end, bounds),
-        limit=limit, may_be_torn=may_be_torn,
+        end=end, limit=limit, may_be_torn=may_be_torn,
     )  # fmt: skip
 
 
@@ -73,13 +74,13 @@ def _scan_around(
     into: str,
     damages: list[Damage],
     *,
+    end: int,
     limit: int,
     may_be_torn: bool,
 ) -> int:
-    """Take in what lies between the damaged parts of [position, end of the file)."""
+    """Take in what lies between the damaged parts of [position, end)."""
     core = log.core
     file = segment.handle_or_open()
-    end = file.size_bytes
     found: list[Damage] = []
     for damage in damages:
         position, _status = core.scan(segment, position, damage.position, into=into, limit=limit)
@@ -167,20 +168,18 @@ def _has_lost_block(segment: LogSegment, start: int, end: int) -> bool:
     return any(data.count(0, at, at + _BLOCK_BYTES) == _BLOCK_BYTES for at in whole)
 
 
-def rescan(log: LocalLog, segment: LogSegment, limit: int) -> None:
-    """Take a segment's last stretch in again, after it was cut to offsets below ``limit``. The
-    producers are created again afterwards.
+def rescan(log: LocalLog, segment: LogSegment, position: int, limit: int) -> int:
+    """Take a segment's last stretch in again, up to a position at which it is to be cut, with
+    offsets below ``limit``; return the end of what it holds then. Epochs and producers are the
+    caller's.
     """
-    file = segment.handle_or_open()
-    kept = tuple(d for d in segment.damages or () if d.end_position <= file.size_bytes)
+    kept = tuple(d for d in segment.damages or () if d.end_position <= position)
     if segment.damages is not None:
         log.core.note_damages(segment, kept)
-    if kept and kept[-1].end_position == file.size_bytes:
+    if kept and kept[-1].end_position == position:
         limit = kept[-1].next_offset
-    start = segment.rewind(file.size_bytes)
-    log.core.epochs.truncate_from_end(segment.next_offset + 1)
-    end = scan_segment(log, segment, start, RecoveryReport(), "all", limit=limit)
-    file.truncate(end)
+    start = segment.rewind(position)
+    return scan_segment(log, segment, start, RecoveryReport(), "index", limit=limit, upto=position)
 
 
 def tell_damage(log: LocalLog, damages: Sequence[Damage]) -> None:

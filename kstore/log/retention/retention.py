@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
     from kstore.log.local.local_log import LocalLog
 
-__all__ = ["delete_before", "delete_many_before", "enforce"]
+__all__ = ["delete_before", "delete_many_before", "enforce", "remove_dropped"]
 
 
 def enforce(log: LocalLog, now_ms: int) -> int:
@@ -32,7 +32,7 @@ def enforce(log: LocalLog, now_ms: int) -> int:
             if count and count == len(log.core.segments):
                 log.roll_for_append(log.core.log_end_offset)
             _drop_first(log, segments)
-        _remove(log)
+        remove_dropped(log)
     return count
 
 
@@ -87,7 +87,7 @@ def _drop_first(log: LocalLog, segments: list[LogSegment]) -> None:
     log.note_dirty()
 
 
-def _remove(log: LocalLog) -> None:
+def remove_dropped(log: LocalLog) -> None:
     """Remove segments that the log no longer has, also those of which that has failed before; their
     files stay a while for readers. Not under the core's lock: appends do not wait for this.
     """
@@ -155,5 +155,5 @@ def _move_start(log: LocalLog, offset: int) -> bool:
                 log.note_dirty()
             elif log.start_is_saved:
                 return False
-        _remove(log)
+        remove_dropped(log)
     return True

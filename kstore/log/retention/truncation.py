@@ -12,9 +12,10 @@ from kstore.log.local import checkpoint
 from kstore.log.local.durability import forget_durable, publish
 from kstore.log.local.start_offset import write_start_offset
 from kstore.log.recovery.producer_state import rebuild_producers
-from kstore.log.recovery.segment_index import forget_tail
+from kstore.log.recovery.segment_index import forget_tail, load_whole
 from kstore.log.recovery.segment_scan import rescan
-from kstore.log.segments.segment_names import new_segment
+from kstore.log.retention.retention import remove_dropped
+from kstore.log.segments.segment_names import new_segment, segment_path
 from kstore.log.segments.shared_files import own_file
 
 if TYPE_CHECKING:
@@ -25,48 +26,40 @@ __all__ = ["cut_at_hole", "leave_out", "restart", "skip_lost", "truncate"]
 
 
 def truncate(log: LocalLog, offset: int) -> int:
-    """Remove the batches that hold ``offset`` or more."""
-    core = log.core
-    with log.swapping, core:
-        if offset >= core.log_end_offset:
-            return core.log_end_offset
-        if offset < core.log_start_offset:
-            raise log.out_of_range(offset)
-        keep = [s for s in core.segments if s.base_offset <= offset]
-        gone = [s for s in core.segments if s.base_offset > offset]
-        position = _cut_position(log, offset)
-        publish(log, min(core.durable_offset, offset))
-        forget_tail(log, keep[-1], keep[-1].base_offset)
-        before, mark = core.segments, keep[-1].mark()
-        # Who reads takes no lock: memory is to know first.
-        core.forget_end(keep, position)
-        try:
-            for segment in reversed(gone):
-                with suppress(FileNotFoundError):  # a truncation that failed has removed it
-                    log.env.fs.unlink(segment.path)
-            _cut_segment(log, keep[-1], position, offset)
-        except BaseException:
-            keep[-1].go_back(mark)
-            core.shift_segments(before)
-            raise
-        core.set_segments(keep)
-        end = keep[-1].next_offset
-        log.cleaned_offset = min(log.cleaned_offset, end)
-        forget_durable(log, keep[-1].base_offset, end)
-        core.epochs.truncate_from_end(end)
-        log.lost_epochs = [each for each in log.lost_epochs if each[1] < end]
-        # The start may lie inside the batch that went.
-        start_before = core.log_start_offset
-        start = min(start_before, end)
-        core.set_offsets(start, end, min(core.high_watermark, end))
-        log.unsaved.snapshots = {at: s for at, s in log.unsaved.snapshots.items() if at <= end}
-        rebuild_producers(log)
-        core.set_high_watermark(core.high_watermark)
-        log.note_dirty()
-        if start < start_before:
-            write_start_offset(log)
-            checkpoint.write_now(log)
+    """Remove the batches that hold ``offset`` or more. The log ends at ``offset`` then, whatever
+    was compacted away before it; or where the batch began that held it.
+    """
+    with log.swapping, log.core:
+        end = _truncate(log, offset)
     log.wake()
+    return end
+
+
+def _truncate(log: LocalLog, offset: int) -> int:
+    """`truncate`, with both locks held."""
+    core = log.core
+    if offset >= core.log_end_offset:
+        return core.log_end_offset
+    if offset < core.log_start_offset:
+        raise log.out_of_range(offset)
+    count = sum(1 for segment in core.segments if segment.base_offset <= offset)
+    position, end = _cut_place(log, offset)
+    lost_until = log.lost_until
+    # A kill may come before the log ends there: the offsets before it are not given again.
+    log.lost_until = max(lost_until, end)
+    try:
+        _cut(log, count, position, end)
+    except BaseException:
+        log.lost_until = lost_until
+        raise
+    last = core.active
+    if last.next_offset < end:
+        try:
+            log.begin_segment(end)
+        except OSError:
+            core.set_offsets(core.log_start_offset, last.next_offset, core.high_watermark)
+            raise
+    log.lost_until = lost_until
     return end
 
 
@@ -74,33 +67,35 @@ def restart(log: LocalLog, offset: int) -> None:
     """Remove every record; the log is empty then and begins at ``offset``."""
     core = log.core
     with log.swapping, core:
-        first = core.segments[0].base_offset
-        publish(log, 0)
-        forget_tail(log, None, first)
-        # From the end, so that a stop in between leaves a log that is only shorter.
-        for segment in reversed(core.segments):
-            segment.close()
-            with suppress(FileNotFoundError):  # an earlier attempt came so far
-                log.env.fs.unlink(segment.path)
-        for path in log.unremoved:
-            with suppress(FileNotFoundError):
-                log.env.fs.unlink(path)  # its name may be the new one's
-        log.unremoved = []
-        core.set_segments([new_segment(log.opener, log.path, offset, log.env)])
-        log.disk.unsynced_names = True
+        _cut(log, 1, 0, core.segments[0].base_offset)
+        core.epochs.clear()
+        core.producers.clear()
+        first = core.segments[0]
+        if first.base_offset != offset:
+            _make_room(log, offset)
+            core.set_segments([new_segment(log.opener, log.path, offset, log.env)])
+            log.unremoved.append(first.path)
+            log.disk.unsynced_names = True
+        log.lost_epochs = []
         log.cleaned_offset = -1
         log.unsaved.snapshots = {}
         log.disk.reached = (offset, 0, offset)
         core.durable_offset = offset
         forget_durable(log, offset, offset)
-        core.epochs.clear()
-        log.lost_epochs = []
-        core.producers.clear()
         core.set_offsets(offset, offset, offset)
         log.note_dirty()
+        remove_dropped(log)
     write_start_offset(log)
     checkpoint.write_now(log)
     log.wake()
+
+
+def _make_room(log: LocalLog, offset: int) -> None:
+    """Remove a file that is left of a segment with this base offset."""
+    place = segment_path(log.path, offset)
+    if place in log.unremoved:
+        log.env.fs.unlink(place)
+        log.unremoved.remove(place)
 
 
 def skip_lost(log: LocalLog) -> None:
@@ -129,53 +124,113 @@ def cut_at_hole(log: LocalLog) -> None:
     lead before it has fetched them again, no offset is given again.
     """
     core = log.core
-    hole, end = log.first_hole(), core.log_end_offset
-    if hole >= 0:
-        from logging import getLogger
-
-        with core:
+    with log.swapping, core:
+        hole, end = log.first_hole(), core.log_end_offset
+        if hole >= 0:
             known = [*core.epochs.as_list(), *log.lost_epochs]
             log.lost_epochs = known = [each for each in known if each[1] >= hole]
             log.lost_until = max(log.lost_until, end)  # first: a kill may come in between
-        truncate(log, hole)
-        log.lost_epochs = known
+            _truncate(log, hole)
+            log.lost_epochs = known
+        log.hole_from = -1
+        log.note_dirty()
+    if hole >= 0:
+        from logging import getLogger
+
         getLogger("kstore.log").warning(
             "%s: records from offset %d on were not on the disk when the machine stopped: what is "
             "behind them, up to %d, is cut off and fetched again",
             log.topic_partition, hole, end,
         )  # fmt: skip
-    log.hole_from = -1
-    log.note_dirty()
+    log.wake()
 
 
 def leave_out(log: LocalLog, offset: int) -> None:
     """Remove what lies at an offset and behind it, which counts as lost; the log continues where it
     ended, so that no offset is given again.
     """
-    end = log.core.log_end_offset
-    log.lost_until = end
-    log.directory.lost_offsets += end - truncate(log, offset)
-    skip_lost(log)
+    with log.swapping, log.core:
+        end = log.core.log_end_offset
+        log.lost_until = end
+        log.directory.lost_offsets += end - _truncate(log, offset)
+        skip_lost(log)
+    log.wake()
 
 
-def _cut_position(log: LocalLog, offset: int) -> int:
-    """Where the batch that holds ``offset``, or the first behind it, begins in its segment."""
+def _cut_place(log: LocalLog, offset: int) -> tuple[int, int]:
+    """Where the batch that holds ``offset``, or the first behind it, begins in its segment; and
+    where the log ends without it.
+    """
+    segment = next(s for s in reversed(log.core.segments) if s.base_offset <= offset)
     try:
         found = log.core.slice_at(offset, log.core.log_end_offset, 0)
     except CorruptLogError as error:
         if error.first_offset < 0:
             raise
-        return error.position  # damage hides it: that goes, too
-    segment = next(s for s in reversed(log.core.segments) if s.base_offset <= offset)
+        return error.position, min(offset, error.first_offset)  # damage hides it: that goes, too
     if found is None or found[0] != segment.path:
-        return segment.size_bytes
-    return found[1]
+        return segment.size_bytes, offset
+    return found[1], min(offset, found[3])
 
 
-def _cut_segment(log: LocalLog, segment: LogSegment, position: int, offset: int) -> None:
-    """Cut a segment's file and take in again what is left of its last stretch."""
-    segment.sealed = False
-    if own_file(segment.path, position):
+def _cut(log: LocalLog, count: int, position: int, end: int) -> None:
+    """Keep the first ``count`` segments, the last of them up to a position; the log is to end at
+    ``end``.
+
+    Memory is right before a file changes, since who reads takes no lock. Where the disk fails, the
+    log has what has not been removed by then.
+    """
+    core = log.core
+    left = list(core.segments)
+    last = left[count - 1]
+    publish(log, min(core.durable_offset, end))
+    forget_tail(log, last, last.base_offset)
+    mark, damages, is_sealed = last.mark(), last.damages, last.sealed
+    core.forget_end(left[:count], position)
+    try:
+        position = rescan(log, last, position, end)
+        while len(left) > count:
+            with suppress(FileNotFoundError):
+                log.env.fs.unlink(left[-1].path)
+            left.pop()
+        _cut_file(last, position)
+    except BaseException:
+        last.go_back(mark)
+        last.sealed = is_sealed
+        if last.damages != damages:
+            core.note_damages(last, damages or ())
+        with suppress(OSError):
+            load_whole(log, left[-1])  # it is the active one now
+        _end_with(log, left, left[-1].next_offset)
+        raise
+    _end_with(log, left, end)
+
+
+def _cut_file(segment: LogSegment, size_bytes: int) -> None:
+    if own_file(segment.path, size_bytes):
         segment.close()
-    segment.handle_or_open().truncate(position)
-    rescan(log, segment, offset)
+    else:
+        segment.handle_or_open().truncate(size_bytes)
+
+
+def _end_with(log: LocalLog, segments: list[LogSegment], end: int) -> None:
+    """The log has these segments, and ends at ``end``."""
+    core = log.core
+    last = segments[-1]
+    last.sealed = False
+    core.set_segments(segments)
+    log.cleaned_offset = min(log.cleaned_offset, end)
+    forget_durable(log, last.base_offset, end)
+    core.epochs.truncate_from_end(end)
+    log.lost_epochs = [each for each in log.lost_epochs if each[1] < end]
+    # The start may lie inside the batch that went.
+    start_before = core.log_start_offset
+    start = min(start_before, end)
+    core.set_offsets(start, end, min(core.high_watermark, end))
+    log.unsaved.snapshots = {at: s for at, s in log.unsaved.snapshots.items() if at <= end}
+    rebuild_producers(log)
+    core.set_high_watermark(core.high_watermark)
+    log.note_dirty()
+    if start < start_before:
+        write_start_offset(log)
+        checkpoint.write_now(log)

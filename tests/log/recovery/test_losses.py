@@ -7,13 +7,16 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
+import threading
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import kstore
-from kstore.log import Log, open_log_dir
+from kstore.log import Log, LogConfig, LogError, open_log_dir
 from kstore.log.index.index_store import LogState, boot_id
 from kstore.log.local.recovery_report import Loss
 
@@ -347,3 +350,77 @@ def test_epochs_that_began_within_what_a_replica_lost_are_known_when_it_leads(
         log.skip_lost()
         assert log.core.epochs.as_list() == begun
         assert log.log_end_offset == 10
+
+
+def lose_index(path: Path, *, gap: bool) -> None:
+    """A log of three segments and no index; of the second its middle is gone, or the segment."""
+    with open_log_dir(path) as directory:
+        log = directory.log("t")
+        for number in range(30):
+            if number in {10, 20}:
+                log.roll()
+            log.append_many([b"value %03d" % number], leader_epoch=number // 4)
+        second = Path(log.segments[1].path)
+    if gap:
+        second.unlink()
+    for file in path.glob(".kstore*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("gap", [True, False])
+def test_a_replica_without_an_index_takes_a_gap_between_segments_for_a_hole(
+    tmp_path: Path, gap: bool
+) -> None:
+    lose_index(tmp_path, gap=gap)
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert log.has_hole == gap
+        log.cut_at_hole()
+        assert log.log_end_offset == (10 if gap else 30)
+        log.skip_lost()  # it has to lead after all
+        assert log.append(b"value 030") == 30
+
+
+def test_a_compacted_log_without_an_index_and_one_of_a_single_process_may_have_gaps(
+    tmp_path: Path,
+) -> None:
+    lose_index(tmp_path, gap=True)
+    for policy, replicated in (("compact", True), ("delete", False)):
+        with open_log_dir(tmp_path) as directory:
+            directory.replicated = replicated
+            log = directory.log("t", config=LogConfig(cleanup_policy=(policy,)))
+            assert not log.has_hole
+        for file in tmp_path.glob(".kstore*"):
+            file.unlink()
+
+
+def test_retention_at_the_moment_when_a_log_is_cut_at_its_hole_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_index(tmp_path, gap=True)
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        log.core.set_high_watermark(30)
+        threads: list[threading.Thread] = []
+        first_hole = log.local.first_hole
+
+        def delete_meanwhile() -> int:
+            found = first_hole()
+            thread = threading.Thread(target=suppressed, args=(log.delete_before, 25))
+            threads.append(thread)
+            thread.start()
+            thread.join(0.2)  # where it need not wait it is done by then
+            return found
+
+        monkeypatch.setattr(log.local, "first_hole", delete_meanwhile)
+        log.cut_at_hole()
+        threads[0].join()
+        assert log.log_end_offset == 10
+
+
+def suppressed(do: Callable[[int], object], offset: int) -> None:
+    """The log may be too short by then."""
+    with suppress(LogError):
+        do(offset)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +144,259 @@ def test_a_truncation_that_failed_after_a_segment_was_removed_can_be_tried_again
         assert log.append(b"value 006") == CUT
         log.core.set_high_watermark(CUT + 1)
         assert read(log) == list(range(CUT + 1))
+
+
+# -- where the log ends
+
+
+def with_gaps(path: Path, **settings: Any) -> Log:
+    """A log with records at 0 to 4, 20 to 24 and 40 to 44, in batches of five."""
+    directory = open_log_dir(path, **settings)
+    directory.replicated = True
+    log = directory.log("t")
+    for base in (0, 20, 40):
+        log.append_at(base, [b"value"] * 5, leader_epoch=base)
+        log.core.set_high_watermark(log.log_end_offset)
+    return log
+
+
+def offsets(log: Log) -> list[int]:
+    """Of all records."""
+    return [record.offset for record in log.records()]
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 130])
+@pytest.mark.parametrize("at", [*range(5, 21), *range(25, 41)])
+def test_a_log_that_is_cut_in_a_gap_ends_there(tmp_path: Path, at: int, segment_bytes: int) -> None:
+    kept = [*range(5), *range(20, 25)] if at >= 25 else [*range(5)]
+    with with_gaps(tmp_path, segment_bytes=segment_bytes).log_dir as directory:
+        log = directory.log("t")
+        assert log.truncate(at) == at
+        assert (log.log_end_offset, log.high_watermark) == (at, at)
+        assert offsets(log) == kept
+        assert log.core.epochs.as_list() == [(e, e) for e in (0, 20) if e < at]
+        assert log.truncate(at) == at
+        assert log.read_batches(at) == b""
+    with open_log_dir(tmp_path, segment_bytes=segment_bytes) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert (log.log_end_offset, log.high_watermark) == (at, at)
+        assert offsets(log) == kept
+        assert log.append(b"next") == at
+        assert log.append(b"next") == at + 1
+
+
+@pytest.mark.parametrize("at", [*range(1, 5), *range(21, 25), *range(41, 45)])
+def test_a_log_that_is_cut_in_a_batch_ends_where_the_batch_began(tmp_path: Path, at: int) -> None:
+    base = at // 20 * 20
+    with with_gaps(tmp_path).log_dir as directory:
+        log = directory.log("t")
+        assert log.truncate(at) == base
+        assert log.log_end_offset == base
+        assert offsets(log) == [each for each in (*range(5), *range(20, 25)) if each < base]
+        assert log.append(b"next") == base
+
+
+def test_a_cut_between_compacted_records_gives_no_offset_again(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"segment_bytes": 300, "cleanup_policy": ("compact",)}
+    with open_log_dir(tmp_path, **settings) as directory:
+        log = directory.log("t")
+        for number in range(30):
+            log.append(b"%d" % number, b"key")
+        log.roll()
+        log.append(b"active", b"other")
+        log.compact()
+        assert offsets(log) == [29, 30]
+        assert log.truncate(17) == 17
+        assert log.append(b"next") == 17
+    with open_log_dir(tmp_path, **settings) as directory:
+        assert offsets(directory.log("t")) == [17]
+
+
+# -- a disk that fails
+
+
+class FailingFiles(Files):
+    """Fails at one of its next calls."""
+
+    left = -1
+    kills = False
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left == -1 and self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.left == -1:
+            raise OSError(errno.EIO, "no")
+
+    def open_segment(
+        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
+    ) -> Any:
+        if create:
+            self.step()
+        file = FailingFile(path, writable=writable, create=create)
+        file.files = self
+        return file
+
+    def unlink(self, path: str) -> None:
+        self.step()
+        SystemFileSystem.unlink(self, path)
+
+    def replace(self, source: str, target: str) -> None:
+        self.step()
+        super().replace(source, target)
+
+
+class FailingFile(HookedFile):
+    files: FailingFiles
+
+    def read(self, size: int, position: int) -> bytes:
+        self.files.step()
+        return super().read(size, position)
+
+    def truncate(self, size_bytes: int) -> int:
+        self.files.step()
+        return super().truncate(size_bytes)
+
+
+def failing_log(path: Path, files: FailingFiles) -> Log:
+    """Four segments, the second with a gap at its end."""
+    directory = open_log_dir(path, env=SystemEnv(fs=files), index_interval_bytes=150)
+    directory.replicated = True
+    log = directory.log("t")
+    for base in (0, 20, 40, 60):
+        for each in range(8):
+            log.append_at(base + each, [b"value %02d" % (base + each)], leader_epoch=base + each)
+        log.core.set_high_watermark(log.log_end_offset)
+        log.roll()
+    return log
+
+
+def is_prefix(log: Log, expected: list[int]) -> int:
+    """A log has the first of these records; how many."""
+    found = offsets(log)
+    assert found == expected[: len(found)]
+    assert [record.value for record in log.records()] == [b"value %02d" % at for at in found]
+    assert log.core.epochs.as_list() == [(each, each) for each in found]
+    return len(found)
+
+
+ALL = [base + each for base in (0, 20, 40, 60) for each in range(8)]
+
+
+@pytest.mark.parametrize("reopens", [False, True])
+@pytest.mark.parametrize("at", [0, 3, 20, 25, 33, 40, 65])
+def test_a_cut_that_fails_at_any_call_leaves_the_beginning_and_can_be_tried_again(
+    tmp_path: Path, at: int, reopens: bool
+) -> None:
+    kept = [each for each in ALL if each < at]
+    for number in range(100):
+        path = tmp_path / str(number)
+        files = FailingFiles()
+        log = failing_log(path, files)
+        files.left = number
+        failed = False
+        try:
+            log.truncate(at)
+        except OSError:
+            failed = True
+        files.left = -1
+        assert is_prefix(log, ALL) >= len(kept)
+        base = min(log.log_end_offset, log.high_watermark)
+        assert all(Path(segment.path).exists() for segment in log.segments)
+        if reopens:
+            log.log_dir.close()
+            directory = open_log_dir(path, index_interval_bytes=150)
+            directory.replicated = True
+            log = directory.log("t")
+            assert log.recovery.losses == []
+            assert is_prefix(log, ALL) >= len(kept)
+            assert log.log_end_offset >= base
+        with log.log_dir:
+            if log.log_end_offset > at:
+                assert log.truncate(at) == at
+            assert is_prefix(log, ALL) == len(kept)
+            if log.log_end_offset <= at:
+                log.append_at(at, [b"value"])
+        if not failed:
+            break
+    assert 2 < number < 99
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+@pytest.mark.parametrize("at", [3, 20, 33])
+def test_a_kill_while_a_log_is_cut_gives_no_offset_again(
+    tmp_path: Path, at: int, replicated: bool
+) -> None:
+    kept = [each for each in ALL if each < at]
+    for number in range(100):
+        path = tmp_path / str(number)
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                files = FailingFiles()
+                log = failing_log(path, files)
+                files.kills, files.left = True, number
+                log.truncate(at)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in {0, -signal.SIGKILL}
+        with open_log_dir(path, index_interval_bytes=150) as directory:
+            directory.replicated = replicated
+            log = directory.log("t")
+            log.core.set_high_watermark(log.log_end_offset)
+            assert is_prefix(log, ALL) >= len(kept)
+            assert log.recovery.damages == []
+            if log.log_end_offset < at:
+                assert replicated
+                log.skip_lost()  # it is to lead
+                log.core.set_high_watermark(log.log_end_offset)
+            assert log.log_end_offset >= at
+            log.truncate(at)
+            assert (log.log_end_offset, is_prefix(log, ALL)) == (at, len(kept))
+        if status == 0:
+            break
+    assert 2 < number < 99
+
+
+@pytest.mark.parametrize("to", [0, 10, 60, 100])
+def test_a_new_beginning_that_fails_at_any_call_leaves_a_log_that_is_only_shorter(
+    tmp_path: Path, to: int
+) -> None:
+    for number in range(100):
+        path = tmp_path / str(number)
+        files = FailingFiles()
+        log = failing_log(path, files)
+        files.left = number
+        failed = False
+        try:
+            log.restart(to)
+        except OSError:
+            failed = True
+        files.left = -1
+        is_prefix(log, ALL)
+        assert all(Path(segment.path).exists() for segment in log.segments)
+        with log.log_dir:
+            log.restart(to)
+            assert (log.log_start_offset, log.log_end_offset, offsets(log)) == (to, to, [])
+            assert log.append(b"first") == to
+        with open_log_dir(path) as directory:
+            assert offsets(directory.log("t")) == [to]
+        if not failed:
+            break
+    assert 2 < number < 99
+
+
+@pytest.mark.parametrize("to", [0, 20, 100])
+def test_who_reads_while_a_log_begins_elsewhere_finds_less_and_no_damage(
+    tmp_path: Path, to: int
+) -> None:
+    files = Files()
+    log = make(tmp_path, files, roll=8)
+    with log.log_dir:
+        assert read(log) == list(range(END))
+        found: list[list[int]] = []
+        files.when_cut = lambda: found.append(read(log))
+        log.restart(to)
+        assert found == [[]]
+        assert log.log_dir.state.damages == 0
