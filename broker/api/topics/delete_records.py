@@ -2,7 +2,8 @@
 The loop does not wait for the disk.
 
 As in Kafka, a partition is answered once all live replicas have deleted the records. Partitions
-that take longer than the request's timeout get REQUEST_TIMED_OUT; their deletion continues.
+that take longer than the request's timeout get REQUEST_TIMED_OUT; their deletion continues. Retired
+partitions that are empty then may be deleted before the answer: their records are deleted, too.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ PARTITIONS_AT_ONCE = 256
 """Partitions whose records are deleted in one call; other calls of the log dir run between such
 calls.
 """
+_GONE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 POLL_S = 0.02
 """How often followers are checked: their fetches show what they have deleted."""
 
@@ -61,11 +63,15 @@ class DeleteRecordsParts(Protocol):
 class _Waiting(NamedTuple):
     """A partition whose followers have not deleted yet what its leader has deleted."""
 
+    topic: str
     partition: Partition
     offset: int
     partition_epoch: int
     """The partition epoch of the requested partition (KIP-232)."""
     result: DeleteRecordsPartitionResult
+    leader_epoch: int
+    is_retired: bool
+    """It takes no records, and is deleted when the retired ones of its topic are all empty."""
 
 
 async def handle_delete_records(
@@ -105,7 +111,13 @@ def _check(
     elif offset < 0 or offset > partition.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     else:
-        begun.append(_Waiting(partition, offset, asked.partition_epoch, result))
+        is_retired = 0 <= partition.entry.retired_from <= partition.index
+        begun.append(
+            _Waiting(
+                topic, partition, offset, asked.partition_epoch, result,
+                partition.leader_epoch, is_retired,
+            )
+        )  # fmt: skip
     return result
 
 
@@ -145,14 +157,33 @@ async def _delete_piece(
             each.result.error_code = code
             continue
         each.partition.notify()
-        # It may have been deleted by now, or replaced by another of the same name.
-        each.result.error_code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
-        if each.result.error_code == ErrorCode.NONE:
-            each.result.low_watermark = _low_watermark(broker, each.partition)
-            if each.result.low_watermark < each.offset:
-                waiting.append(each)
+        if not _is_over(broker, each):
+            waiting.append(each)
         await slices.breathe()
     return waiting
+
+
+def _is_over(broker: DeleteRecordsParts, each: _Waiting) -> bool:
+    """Set the result of a partition as far as it is known; whether it is final. The partition may
+    have been deleted by now, or replaced by another of the same name.
+    """
+    result = each.result
+    result.error_code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
+    result.low_watermark = -1
+    if result.error_code == ErrorCode.NONE:
+        result.low_watermark = _low_watermark(broker, each.partition)
+        return result.low_watermark >= each.offset
+    if not each.is_retired or result.error_code not in _GONE:
+        return True
+    topic = broker.image.topics.get(each.topic)
+    if topic is None or topic.topic_id.bytes != each.partition.entry.topic_id:
+        return True
+    index = each.partition.index
+    if index >= len(topic.partitions):
+        result.error_code, result.low_watermark = ErrorCode.NONE, each.offset
+        return True
+    # It was stopped here: the metadata will say whether it is deleted or has another leader.
+    return topic.partitions[index].leader_epoch != each.leader_epoch
 
 
 def _low_watermark(broker: DeleteRecordsParts, partition: Partition) -> int:
@@ -174,18 +205,12 @@ async def _when_followed(
 ) -> None:
     deadline = broker.node.loop.time() + timeout_s
     while waiting:
-        left: list[_Waiting] = []
-        for each in waiting:
-            code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
-            low = _low_watermark(broker, each.partition) if code == ErrorCode.NONE else -1
-            each.result.error_code, each.result.low_watermark = code, low
-            if code == ErrorCode.NONE and low < each.offset:
-                left.append(each)
-        waiting = left
+        waiting = [each for each in waiting if not _is_over(broker, each)]
         if waiting and broker.node.loop.time() >= deadline:
             for each in waiting:
-                each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-                each.result.low_watermark = -1
+                if each.result.error_code == ErrorCode.NONE:
+                    each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+                    each.result.low_watermark = -1
             break
         if waiting:
             await asyncio.sleep(POLL_S)

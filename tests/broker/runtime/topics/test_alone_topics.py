@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kstore.broker.api import RequestContext
+from kstore.broker.api.topics.delete_records import handle_delete_records
 from kstore.broker.coordination import own_contractions, znodes
 from kstore.broker.coordination.store import StoreError
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
@@ -21,6 +23,7 @@ from kstore.errors import ErrorCode
 from kstore.types import TopicPartition
 from tests.beside.waiting import reached
 from tests.broker.api.requests.world import World, in_world
+from tests.plain_messages import Ask
 
 ORDERED = {"kstore.partition.count.required": "true", "kstore.ordered.expansion": "true"}
 NARROWER = NewPartitions("t", 1, may_shrink=True)
@@ -222,3 +225,80 @@ def test_a_partition_whose_epoch_is_raised_while_its_log_dir_is_offline_has_a_le
 
     in_world(tmp_path, story)
     in_world(tmp_path, afterwards)
+
+
+async def deleted_records(world: World, when_done: Callable[[], Any]) -> list[tuple[int, int]]:
+    """Error and low watermark of the two retired partitions, whose records are deleted; something
+    else happens before that is noticed.
+    """
+    run = world.broker.node.dirs.run
+
+    async def and_then(deletion: Any) -> Any:
+        result = await deletion
+        await when_done()
+        return result
+
+    def first_run(*arguments: Any) -> Any:
+        patch.undo()
+        return and_then(run(*arguments))
+
+    rows = [{"partition_index": index, "offset": -1} for index in (1, 2)]
+    request = Ask.DeleteRecords(topics=[{"name": "t", "partitions": rows}], timeout_ms=10_000)
+    context = RequestContext(21, 2, 1, "me", "h", "c", "PLAINTEXT", "User:ANONYMOUS")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.broker.node.dirs, "run", first_run)
+        response = await handle_delete_records(world.broker, request, context)
+    return [(row.error_code, row.low_watermark) for row in response.topics[0].partitions]
+
+
+async def shrunk(world: World) -> AloneTopics:
+    """A topic with records in the two partitions that have retired."""
+    topics = await made(world)
+    for index in (1, 2):
+        partition = world.broker.table.partition(b"t", index)
+        assert partition is not None
+        partition.log.append(b"value")
+    await topics.add_partitions(NARROWER)
+    return topics
+
+
+def test_records_of_retired_partitions_are_deleted_even_if_those_go_before_the_answer(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        await shrunk(world)
+
+        async def gone() -> None:
+            await reached(lambda: len(shown(world).partitions) == 1)
+
+        assert await deleted_records(world, gone) == [(0, 1), (0, 1)]
+
+    in_world(tmp_path, story, **OFTEN)
+
+
+def test_the_answer_waits_for_the_metadata_where_a_retired_partition_was_stopped(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        topics = await shrunk(world)
+        image = world.broker.image.topics["t"]
+
+        async def stopped() -> None:
+            world.broker.table.remove_partitions(b"t", 1)
+            left = image._replace(partitions=image.partitions[:1], retirement=None)
+            asyncio.get_running_loop().call_later(0.1, lambda: topics._take(left, None, told=True))
+
+        assert await deleted_records(world, stopped) == [(0, 1), (0, 1)]
+
+    in_world(tmp_path, story)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_unknown(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        topics = await shrunk(world)
+        found = await deleted_records(world, lambda: topics.delete("t"))
+        assert {code for code, _ in found} <= {
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        }  # fmt: skip
+
+    in_world(tmp_path, story)
