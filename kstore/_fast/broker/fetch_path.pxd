@@ -5,7 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t
 from kstore._fast.broker.fetch_session cimport FetchPart, FetchSession
 from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.partition_table cimport PartitionTable
-from kstore._fast.broker.slots cimport AnswerSink, Slot, SlotDeadlines
+from kstore._fast.broker.slots cimport AnswerSink, Gathering, Slot, SlotDeadlines
 from kstore._fast.protocol.wire cimport AnswerBuffer, WireReader
 
 cdef class FetchRequest(Slot):
@@ -29,6 +29,9 @@ cdef class FetchRequest(Slot):
     cdef int64_t found_bytes
     cdef bint urgent                        # something that is answered at once
     cdef bint cold                          # something is being read in from the disk
+    cdef bint partial                       # all that it found will be more at once
+    cdef bint gathering                     # it waits for that
+    cdef bint gathered                      # it has, long enough
     cdef bint overdue                       # it has waited as long as it may, but for that
     cdef dict injected                      # partition -> error code, as in FetchPath
     cdef object rights                      # of who sent it (state.authorizer.Rights); None: all
@@ -36,6 +39,7 @@ cdef class FetchRequest(Slot):
     cdef int take_rights(self, object rights) except -1
     cdef bint look_again(self) except -1
     cdef bint is_ready(self) noexcept
+    cdef bint still_gathers(self) noexcept
     cdef int finish(self) except -1
     cdef int unpark(self) except -1
 
@@ -53,6 +57,7 @@ cdef class FetchPath:
     # the listener that followers come to; None: any. Only where there are rights
     cdef public object peer_listener
     cdef SlotDeadlines waits                # for data
+    cdef Gathering gathering                # for more of it
     # what broker/faults.py has the request at hand answered with: partition -> error code, or None;
     # an error of the whole fetch, or 0
     cdef public dict injected
@@ -71,10 +76,7 @@ cdef class FetchPath:
     cdef int look(self, FetchRequest request) except -1
     cdef int look_part(
         self, FetchRequest request, FetchPart part, int64_t limit, bint min_one) except -1
-    cdef int16_t check_offset(self, FetchPart part) except -1
     cdef int check_follower(self, FetchRequest request, FetchPart part) except -1
-    cdef int check_divergence(self, FetchPart part) except -1
-    cdef int prefer(self, FetchRequest request, FetchPart part) except -1
     cdef int park(self, FetchRequest request) except -1
     cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1
     cdef int write_rows(self, FetchRequest request, list parts, AnswerBuffer out) except -1

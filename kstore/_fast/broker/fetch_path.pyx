@@ -71,15 +71,31 @@ cdef class FetchRequest(Slot):
     """
 
     cdef int check(self) except -1:
-        if not self.done and self.look_again() and self.is_ready():
-            self.finish()
+        if not self.done and not self.still_gathers() and self.look_again():
+            if self.is_ready():
+                self.finish()
+            elif self.partial and not self.gathering:
+                self.gathering = True
+                self.path.gathering.add(self)
         return 0
 
     cdef bint is_ready(self) noexcept:
         """Whether there is enough to answer. What is read in is waited for: it is there."""
         if self.cold and self.found_bytes == 0:
             return self.urgent
-        return self.urgent or self.overdue or self.found_bytes >= self.min_bytes
+        if self.urgent or self.overdue:
+            return True
+        return self.found_bytes >= self.min_bytes and (self.gathered or not self.partial)
+
+    cdef bint still_gathers(self) noexcept:
+        """Whether no look is needed, as it would find that more is to come."""
+        cdef FetchPart part
+        if not self.gathering or self.gathered or self.overdue or self.cold or self.barred:
+            return False
+        for part in self.parts:
+            if not part.still_expects():
+                return False
+        return True
 
     cdef int end_wait(self) except -1:
         self.answer_now()
@@ -88,6 +104,14 @@ cdef class FetchRequest(Slot):
     cdef int expire(self) except -1:
         """The longest wait is over: answer with what there is, once what is cold was read in."""
         self.overdue = True
+        return self.check()
+
+    cdef int end_gathering(self) except -1:
+        """It has waited for more as long as it may."""
+        cdef FetchPart part
+        self.gathered = True
+        for part in self.parts:
+            part.end_gathering(False)
         return self.check()
 
     def resume(self):
@@ -126,7 +150,11 @@ cdef class FetchRequest(Slot):
 
     cdef int finish(self) except -1:
         cdef AnswerBuffer out
+        cdef FetchPart part
         self.unpark()
+        if self.gathering and not self.gathered:
+            for part in self.parts:
+                part.end_gathering(True)
         out = self.sink.open_answer(self)
         try:
             self.path.write_answer(self, out)
@@ -166,6 +194,7 @@ cdef class FetchPath:
         self.cache = cache
         self.sessions = cache.sessions
         self.waits = SlotDeadlines(table.replication, call_later)
+        self.gathering = Gathering(call_later)
         self.report = report
         self.max_bytes = max_bytes
         self.quota_bytes = max_bytes
@@ -294,6 +323,7 @@ cdef class FetchPath:
         cdef bint min_one = True
         request.found_bytes = 0
         request.urgent = request.cold = False
+        request.partial = request.replica_id >= 0
         for part in request.parts:
             if part.follower is not None and not request.barred and part.is_unchanged():
                 continue
@@ -302,8 +332,10 @@ cdef class FetchPath:
                 request.urgent = True
             if part.slice.size_bytes > 0:
                 min_one = False
+                request.partial = request.partial and part.expects_more()
                 request.found_bytes += part.slice.size_bytes
                 left = max(left - part.slice.size_bytes, 0)
+        request.partial = request.partial and request.found_bytes > 0
         return 0
 
     cdef int look_part(
@@ -328,7 +360,7 @@ cdef class FetchPath:
         if part.error == NONE and request.injected is not None:
             part.error = request.injected.get(partition, NONE)
         if part.error == NONE:
-            part.error = self.check_offset(part)
+            part.error = part.check_offset()
         if part.error == NONE and request.replica_id >= 0:
             self.check_follower(request, part)
         if part.error != NONE:
@@ -345,8 +377,8 @@ cdef class FetchPath:
                     request.replica_id, request.replica_epoch))
         elif request.isolation_level == READ_COMMITTED:
             end = part.last_stable_offset
-        if request.rack is not None:
-            self.prefer(request, part)
+        if request.rack is not None and request.replica_id == CONSUMER:
+            part.prefer(self.table.node_id, request.rack)
         limit = min(limit, <int64_t>part.max_bytes)
         if part.fetch_offset >= end or (limit <= 0 and not min_one) or part.preferred_replica >= 0:
             return 0
@@ -357,17 +389,6 @@ cdef class FetchPath:
                 part, end, limit, min_one, request.replica_id, self.report, request):
             request.cold = True
         return 0
-
-    cdef int16_t check_offset(self, FetchPart part) except -1:
-        """Whether the log has the offset, and the same records before it."""
-        cdef LogCore core = part.partition.core
-        if part.last_fetched_epoch >= 0:
-            self.check_divergence(part)
-            if part.error != NONE or part.diverging_epoch >= 0:
-                return part.error
-        if core.log_start_offset <= part.fetch_offset <= core.log_end_offset:
-            return NONE
-        return OFFSET_OUT_OF_RANGE
 
     cdef int check_follower(self, FetchRequest request, FetchPart part) except -1:
         """Refuse who is no replica; note how far one that is has come."""
@@ -389,32 +410,6 @@ cdef class FetchPath:
             request.urgent = True           # DeleteRecords waits for it
         return 0
 
-    cdef int check_divergence(self, FetchPart part) except -1:
-        """KIP-595: tell a reader whose last epoch is not in this log where the two part."""
-        cdef LogCore core = part.partition.core
-        if part.last_fetched_epoch == core.epochs.latest_epoch \
-                and part.fetch_offset <= core.log_end_offset:
-            return 0
-        epoch, end_offset = part.partition.end_offset_for_epoch(part.last_fetched_epoch)
-        if end_offset < 0:
-            part.error = OFFSET_OUT_OF_RANGE
-        elif epoch < part.last_fetched_epoch or end_offset < part.fetch_offset:
-            part.diverging_epoch = epoch
-            part.diverging_end_offset = end_offset
-        return 0
-
-    cdef int prefer(self, FetchRequest request, FetchPart part) except -1:
-        """KIP-392: send a consumer to the replica of its rack."""
-        cdef Partition partition = part.partition
-        cdef int32_t node_id
-        if partition.replication is None or request.replica_id != CONSUMER:
-            return 0
-        node_id = partition.replication.nearest(
-            self.table.node_id, request.rack, part.fetch_offset)
-        if node_id != self.table.node_id:
-            part.preferred_replica = node_id
-        return 0
-
     cdef int park(self, FetchRequest request) except -1:
         cdef FetchPart part
         if request.replica_id >= 0:
@@ -425,6 +420,9 @@ cdef class FetchPath:
                     part.partition.waiters[request] = None
         if request.session is not None:
             request.session.parked = request
+        if request.partial:
+            request.gathering = True
+            self.gathering.add(request)
         return self.waits.add(request, min(request.max_wait_ms, LONGEST_WAIT_MS))
 
     cdef int write_answer(self, FetchRequest request, AnswerBuffer out) except -1:

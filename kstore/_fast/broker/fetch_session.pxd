@@ -44,6 +44,12 @@ cdef class FetchPart:
     cdef bint is_unchanged(self) noexcept
     cdef int set_unchanged(self, Follower follower) except -1
     cdef int resolve(self, PartitionTable table) except -1
+    cdef int16_t check_offset(self) except -1
+    cdef int check_divergence(self) except -1
+    cdef int prefer(self, int32_t here, bytes rack) except -1
+    cdef bint expects_more(self) noexcept
+    cdef bint still_expects(self) noexcept
+    cdef int end_gathering(self, bint come) noexcept
     cdef int16_t check_rights(
         self, object sink, object rights, bint barred, PartitionTable table) except -1
     cdef bint has_news(self) noexcept

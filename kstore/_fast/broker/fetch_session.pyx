@@ -7,10 +7,12 @@ is fetch_path's.
 
 cimport cython
 
-from kstore._fast.error_codes cimport NONE, TOPIC_AUTHORIZATION_FAILED
+from kstore._fast.error_codes cimport NONE, OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED
+from kstore._fast.broker.replica_state cimport ReplicaState
 from kstore._fast.broker.rights cimport (
     CLUSTER, FETCH_REQUEST, MAY_ACT_IN_CLUSTER, MAY_READ, TOPIC, note_denied, topic_rights,
 )
+from kstore._fast.log.log_core cimport LogCore
 
 
 @cython.freelist(256)
@@ -52,6 +54,68 @@ cdef class FetchPart:
         self.follower = follower
         self.seen_epoch = self.partition.leader_epoch
         self.seen_end_offset = self.partition.core.log_end_offset
+        return 0
+
+    cdef int16_t check_offset(self) except -1:
+        """Whether the log has the offset, and the same records before it."""
+        cdef LogCore core = self.partition.core
+        if self.last_fetched_epoch >= 0:
+            self.check_divergence()
+            if self.error != NONE or self.diverging_epoch >= 0:
+                return self.error
+        if core.log_start_offset <= self.fetch_offset <= core.log_end_offset:
+            return NONE
+        return OFFSET_OUT_OF_RANGE
+
+    cdef int check_divergence(self) except -1:
+        """KIP-595: tell a reader whose last epoch is not in this log where the two part."""
+        cdef LogCore core = self.partition.core
+        if self.last_fetched_epoch == core.epochs.latest_epoch \
+                and self.fetch_offset <= core.log_end_offset:
+            return 0
+        epoch, end_offset = self.partition.end_offset_for_epoch(self.last_fetched_epoch)
+        if end_offset < 0:
+            self.error = OFFSET_OUT_OF_RANGE
+        elif epoch < self.last_fetched_epoch or end_offset < self.fetch_offset:
+            self.diverging_epoch = epoch
+            self.diverging_end_offset = end_offset
+        return 0
+
+    cdef int prefer(self, int32_t here, bytes rack) except -1:
+        """KIP-392: send a consumer to the replica of its rack."""
+        cdef ReplicaState replication = self.partition.replication
+        cdef int32_t node_id
+        if replication is not None:
+            node_id = replication.nearest(here, rack, self.fetch_offset)
+            if node_id != here:
+                self.preferred_replica = node_id
+        return 0
+
+    cdef bint expects_more(self) noexcept:
+        """Whether what was found for a follower is a part of what it can get in a moment."""
+        cdef Partition partition = self.partition
+        return (
+            partition.replication is not None
+            and self.slice.next_offset == partition.core.log_end_offset
+            and partition.replication.expects_more(self.slice.size_bytes))
+
+    cdef bint still_expects(self) noexcept:
+        """Whether that holds though the log may have grown; or there was nothing, and is not."""
+        cdef Partition partition = self.partition
+        if self.slice.size_bytes == 0:
+            return self.is_unchanged()
+        return (
+            partition.replication is not None and not partition.deleted
+            and self.current_leader_epoch == partition.leader_epoch
+            and partition.replication.expects_more(self.slice.size_bytes))
+
+    cdef int end_gathering(self, bint come) noexcept:
+        """A follower has waited for more than was found, and that has come or not."""
+        if self.slice.size_bytes > 0 and self.partition.replication is not None:
+            if come:
+                self.partition.replication.note_gathered()
+            else:
+                self.partition.replication.note_missed()
         return 0
 
     cdef int16_t check_rights(

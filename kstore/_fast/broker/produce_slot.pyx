@@ -197,5 +197,6 @@ cdef class ProduceWaits(SlotDeadlines):
         for wait in waits:
             wait.slot = slot
             wait.partition.replication.add_wait(wait)
+            wait.partition.replication.note_pipelined(1 + sink.waiting())
         self.add(slot, timeout_ms)
         return slot

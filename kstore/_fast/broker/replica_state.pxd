@@ -43,6 +43,9 @@ cdef class ReplicaState:
     cdef list followers
     cdef bint alone                         # no follower can hold the high watermark back
     cdef list waits                         # CommitWait, by end offset
+    cdef readonly Py_ssize_t most_waiting   # of one connection's requests at a time, lately
+    cdef readonly int passes                # so many moves no follower waits for more
+    cdef int misses                         # how often that was in vain, one after another
     cdef public tuple lost_parts            # (first, next offset) of damage that no replica has
     cdef Follower find(self, int32_t node_id)
     cdef int32_t nearest(self, int32_t node_id, bytes rack, int64_t offset) except -2
@@ -58,4 +61,8 @@ cdef class ReplicaState:
     cdef int add_wait(self, CommitWait wait) except -1
     cdef int drop_wait(self, CommitWait wait) except -1
     cdef int release(self) except -1
+    cdef int note_pipelined(self, Py_ssize_t depth) noexcept
+    cdef bint expects_more(self, int64_t size_bytes) noexcept
+    cdef int note_gathered(self) noexcept
+    cdef int note_missed(self) noexcept
     cdef int fail(self, int16_t error) except -1

@@ -47,6 +47,10 @@ class ReplicaState:
 
     epoch_start_offset: int
     insync_replicas: int
+    most_waiting: int
+    """How many requests of one connection waited at a time, lately."""
+    passes: int
+    """For so many moves of the high watermark, no follower waits for more; it was in vain."""
     lost_parts: tuple[tuple[int, int], ...]
     """(first offset, next offset) of damage that no replica can repair: followers continue after
     it.

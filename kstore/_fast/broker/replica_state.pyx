@@ -13,6 +13,12 @@ from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 cdef int64_t NEVER = -(1LL << 60)
 
+cdef enum:
+    LARGE_BATCH_BYTES = 4 * 1024    # a follower does not wait for smaller ones to be more,
+    BULK_BYTES = 48 * 1024          # nor for less than this
+    ENOUGH_BYTES = 256 * 1024       # what it gets without waiting
+    MOST_MISSES = 7                 # 2 << 7: the longest pause, in moves of the high watermark
+
 
 cdef class CommitWait:
     """Waits until the high watermark has reached an offset."""
@@ -207,10 +213,46 @@ cdef class ReplicaState:
             return 0
         if self.maximal_replicas < self.min_insync_replicas:
             error = NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        if self.passes > 0:
+            self.passes -= 1
         done = self.waits[:count]
         del self.waits[:count]
         for wait in done:
             (<CommitWait>wait).answer(error)
+        return 0
+
+    cdef int note_pipelined(self, Py_ssize_t depth) noexcept:
+        """So many requests of one connection wait for their answers; some may be of other
+        partitions.
+        """
+        self.most_waiting = max(self.most_waiting, min(depth, <Py_ssize_t>len(self.waits)))
+        return 0
+
+    cdef bint expects_more(self, int64_t size_bytes) noexcept:
+        """Whether a follower that lacks so many bytes had better get them with those that follow
+        at once: a producer that has had its answers sends as many large batches as it had sent
+        before. That is not so where a batch is small, or where nothing has come the last time.
+        """
+        cdef Py_ssize_t waiting = len(self.waits)
+        return (
+            0 < waiting < self.most_waiting and self.passes == 0
+            and waiting * LARGE_BATCH_BYTES <= size_bytes < ENOUGH_BYTES
+            and size_bytes * self.most_waiting >= waiting * BULK_BYTES)
+
+    cdef int note_gathered(self) noexcept:
+        """A follower has waited for more, and gets it."""
+        if len(self.waits) >= self.most_waiting:
+            self.misses = 0
+        return 0
+
+    cdef int note_missed(self) noexcept:
+        """A follower has waited for more in vain: expect less, and nothing for a while, which is
+        longer each time.
+        """
+        if 0 < len(self.waits) < self.most_waiting:
+            self.most_waiting = len(self.waits)
+            self.misses = min(self.misses + 1, <int>MOST_MISSES)
+            self.passes = 2 << self.misses
         return 0
 
     cdef int fail(self, int16_t error) except -1:

@@ -35,6 +35,13 @@ class Slot(Waiter):
     def close_large(self) -> None:
         """The large response is complete: send it when it is next in order, without a copy."""
 
+class Gathering:
+    """Slots that wait a moment for more than there is."""
+
+    def __init__(self, call_later: Callable[..., Any]) -> None: ...
+    def end_period(self) -> None:
+        """Those that have waited for a whole period wait no more."""
+
 class SlotDeadlines:
     """Slots with a deadline, and one timer for all of them."""
 

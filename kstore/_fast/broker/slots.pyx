@@ -15,6 +15,8 @@ cdef enum:
     EXPIRED_PER_TURN = 500                  # requests whose time is over
     REST_MS = 2                             # between two looks at all that wait
 
+cdef double PERIOD_S = 0.002                # of gathering
+
 cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
 
 
@@ -46,6 +48,9 @@ cdef class AnswerSink:
     cdef int abandon(self, Slot slot) except -1:
         raise NotImplementedError("a sink knows where an answer goes")
 
+    cdef Py_ssize_t waiting(self) noexcept:
+        return 0
+
     cdef object listener_name(self):
         return None
 
@@ -66,6 +71,9 @@ cdef class Slot(Waiter):
         return 0
 
     cdef int expire(self) except -1:
+        return 0
+
+    cdef int end_gathering(self) except -1:
         return 0
 
     def give_up(self):
@@ -100,6 +108,39 @@ cdef class Slot(Waiter):
         """The large answer is complete: send it when it is next in order."""
         if not self.done:
             self.sink.close_answer(self)
+
+
+cdef class Gathering:
+    """Slots that wait a moment for more than there is: from one to two periods of a timer that
+    all share, which runs only while there are any.
+    """
+
+    def __init__(self, call_later):
+        self.call_later = call_later
+        self.young = []
+        self.old = []
+
+    cdef int add(self, Slot slot) except -1:
+        self.young.append(slot)
+        if not self.running:
+            self.set_timer()
+        return 0
+
+    cdef int set_timer(self) except -1:
+        self.running = True
+        self.call_later(PERIOD_S, self.end_period)
+        return 0
+
+    def end_period(self):
+        """Those that have waited for a whole period wait no more."""
+        cdef Slot slot
+        self.running = False
+        old, self.old, self.young = self.old, self.young, []
+        if self.old:
+            self.set_timer()
+        for slot in old:
+            if not slot.done:
+                slot.end_gathering()
 
 
 cdef class SlotDeadlines:

@@ -43,6 +43,9 @@ cdef class Outbox(AnswerSink):
         self.slots.append(slot)
         return slot
 
+    cdef Py_ssize_t waiting(self) noexcept:
+        return len(self.slots)
+
     cdef AnswerBuffer buffer_for_answer(self):
         """Where the answer to the request at hand goes: the shared buffer, if it is next."""
         if self.slots:
