@@ -17,7 +17,8 @@ from kstore.cli.arguments import one_of
 from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
-from kstore.cli.pipeline.options import ArchiveFolder, OnLoss, reader
+from kstore.cli.pipeline.archives import ARCHIVE_EXAMPLE, RESTORE_EXAMPLE, archive, restore
+from kstore.cli.pipeline.options import OnLoss, is_committed, names_matching, reader
 from kstore.cli.pipeline.run import (
     Confs,
     Engine,
@@ -80,20 +81,6 @@ ArchivePath = Annotated[
 ]
 
 
-def _pattern(names: list[str], regex: bool) -> re.Pattern[str]:
-    from kstore.clients.replicator.options import names_pattern
-
-    try:
-        return names_pattern(names, regex=regex)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _committed(isolation: str) -> bool:
-    known = ("read_committed", "read_uncommitted")
-    return one_of("--isolation-level", isolation, *known) == known[0]
-
-
 @app.command(epilog="Example: kstore pipeline load --file server.log")
 def load(
     file: Annotated[
@@ -128,114 +115,8 @@ def script() -> None:
     print(Path(__file__).parents[1] / "submit" / "kstore_pipeline.py")
 
 
-@app.command(
-    epilog="Example: kstore pipeline archive orders payments --archive /data/archive -b host:9092"
-)
-@spark_command
-def archive(
-    topics: Topics,
-    path: ArchiveFolder,
-    regex: Regex = False,
-    by: Annotated[str, typer.Option(help="Make one folder per day or per hour.")] = "day",
-    isolation_level: Isolation = "read_committed",
-    on_loss: OnLoss = "fail",
-    bootstrap: Servers = None,
-    properties: Properties = None,
-    profile: ProfileName = None,
-    master: Master = None,
-    conf: Confs = None,
-    spark_output: SparkOutput = False,
-    tasks: Tasks = 0,
-    json: Json = False,
-) -> None:
-    """Archive topics as Parquet by topic and time, with offsets and epochs; the next run continues.
-
-    You can kill it at any time. Files of an unfinished run are ignored and can be deleted.
-    """
-    from dataclasses import asdict
-
-    from kstore.pipeline.jobs.archive import ArchiveOptions
-    from kstore.pipeline.jobs.archive import archive as work
-
-    options = ArchiveOptions(
-        reader(bootstrap, properties, profile),
-        path,
-        _pattern(topics, regex),
-        hourly=one_of("--by", by, "day", "hour") == "hour",
-        read_committed=_committed(isolation_level),
-        on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
-        tasks=tasks,
-    )
-    with job("archive", master, conf, json, options.settings, loud=spark_output) as running:
-        slices = work(running.spark, options, running.say)
-        for each in slices:
-            running.row(asdict(each) | {"configs": None})
-        records = sum(each.records for each in slices)
-        done = {"partitions": len(slices), "records": records, "archive": path}
-        running.done(done, f"{records} records of {len(slices)} partitions archived in {path}")
-
-
-@app.command(
-    epilog="Example: kstore pipeline restore orders --archive /data/archive -b new:9092 "
-    "--rename orders=orders-2024"
-)
-@spark_command
-def restore(
-    topics: Topics,
-    path: ArchiveFolder,
-    regex: Regex = False,
-    rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="Restore under another name.")
-    ] = None,
-    compression: Annotated[
-        str, typer.Option(help="The compression of batches: none, gzip, snappy, lz4, zstd.")
-    ] = "none",
-    replication_factor: Replicas = -1,
-    no_configs: NoConfigs = False,
-    bootstrap: Servers = None,
-    properties: Properties = None,
-    profile: ProfileName = None,
-    master: Master = None,
-    conf: Confs = None,
-    spark_output: SparkOutput = False,
-    json: Json = False,
-) -> None:
-    """Restore topics of an archive to a kstore cluster, each record at its offset.
-
-    It keeps no state: you can kill it at any time and start it again, and no record is written
-    twice. Topics get their configs back, so retention soon deletes records that are too old.
-    """
-    from dataclasses import asdict
-
-    from kstore.cli.client_options import key_values
-    from kstore.pipeline.jobs.restore import RestoreOptions
-    from kstore.pipeline.jobs.restore import restore as work
-    from kstore.record import compression_for
-
-    try:
-        codec = int(compression_for(compression).id)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    options = RestoreOptions(
-        path,
-        reader(bootstrap, properties, profile),
-        _pattern(topics, regex),
-        renamed=key_values(rename, "orders=orders-2024"),
-        replication_factor=replication_factor,
-        copy_configs=not no_configs,
-        compression=codec,
-    )
-    with job("restore", master, conf, json, options.settings, loud=spark_output) as running:
-        found = work(running.spark, options, running.say)
-        for each in found:
-            running.row(asdict(each))
-        written = sum(each.written for each in found)
-        there = sum(each.already_there for each in found)
-        done = {"partitions": len(found), "written": written, "already_there": there}
-        running.done(
-            done,
-            f"{written} records of {len(found)} partitions restored, {there} were there already",
-        )
+app.command(epilog=ARCHIVE_EXAMPLE)(archive)
+app.command(epilog=RESTORE_EXAMPLE)(restore)
 
 
 @app.command(
@@ -280,10 +161,10 @@ def replicate(
 
     if source is None and from_profile is None:
         raise typer.BadParameter("--from or --from-profile says where to copy from")
-    _committed(isolation_level)
+    is_committed(isolation_level)
     copying = ReplicationOptions(
-        topics=_pattern(topics, regex),
-        groups=None if no_groups else _pattern([groups], True),
+        topics=names_matching(topics, regex),
+        groups=None if no_groups else names_matching([groups], True),
         isolation_level=isolation_level,
         on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
         rate_limit=parse_rate(rate_limit),
@@ -392,12 +273,12 @@ def verify(
         (source, source_property, from_profile),
         (target, target_property, to_profile),
         archive,
-        _committed(isolation_level),
+        is_committed(isolation_level),
         tasks,
     )
     if match == "keys" and len(sides) < 2:
         raise typer.BadParameter("--match keys compares two of --from, --to and --archive")
-    pattern = _pattern(topics, regex)
+    pattern = names_matching(topics, regex)
     by_key = match == "keys" or number is not None
     if _is_local(engine, sides, pattern, master, report, by_key=by_key):
         use: AbstractContextManager[Running] = nullcontext(Running(None, json))
@@ -441,13 +322,13 @@ def stats(
     from kstore.cli.pipeline.verify import run_stats
     from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
-    pattern = _pattern(topics, regex)
+    pattern = names_matching(topics, regex)
     side: ClusterSide | ArchiveSide
     if archive:
         side, name = ArchiveSide(archive), f"the archive {archive}"
     else:
         settings = reader(bootstrap, properties, profile)
-        side = ClusterSide(settings, _committed(isolation_level), tasks)
+        side = ClusterSide(settings, is_committed(isolation_level), tasks)
         name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
     if _is_local(engine, [side], pattern, master, report):
         run_stats(Running(None, json), pattern, side, name, top=top, report=report)

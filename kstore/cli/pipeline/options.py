@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
 
+from kstore.cli.arguments import one_of
 from kstore.cli.client_options import client_config
 
-__all__ = ["ArchiveFolder", "Follow", "OnLoss", "reader"]
+__all__ = ["ArchiveFolder", "Follow", "OnLoss", "is_committed", "names_matching", "reader"]
 
 _WAIT = {"client.id": "kstore-pipeline", "default.api.timeout.ms": 60_000}
 
@@ -27,3 +29,19 @@ def reader(
 ) -> dict[str, Any]:
     """The settings of a consumer."""
     return client_config("consumer", servers, properties, profile, _WAIT)
+
+
+def names_matching(names: list[str], regex: bool) -> re.Pattern[str]:
+    """Of topics' names. Raises typer.BadParameter."""
+    from kstore.clients.replicator.options import names_pattern
+
+    try:
+        return names_pattern(names, regex=regex)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def is_committed(isolation: str) -> bool:
+    """Whether only committed records are read. Raises typer.BadParameter."""
+    known = ("read_committed", "read_uncommitted")
+    return one_of("--isolation-level", isolation, *known) == known[0]
