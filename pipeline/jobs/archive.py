@@ -8,8 +8,9 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
@@ -21,6 +22,8 @@ from kstore.pipeline.jobs.layout import (
     read_slices,
     write_slices,
 )
+from kstore.pipeline.jobs.local_files import RunFiles
+from kstore.pipeline.jobs.local_rows import entry_batches, stored_records
 from kstore.pipeline.jobs.scans.brokers import Brokers, Partition, Topic
 from kstore.pipeline.jobs.scans.scan import Range, Scan, scan, split
 from kstore.pipeline.jobs.topics import set_configs
@@ -28,9 +31,14 @@ from kstore.pipeline.jobs.topics import set_configs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveOptions", "archive", "check_alone", "task_count"]
+__all__ = ["FEW", "ArchiveOptions", "Plan", "archive", "check_alone", "plan", "task_count"]
 
 TASKS_PER_CORE = 3
+FEW = 2_000_000
+"""Offsets that one process reads in about the time that Spark takes to start."""
+Sums = dict[tuple[str, int], tuple[int, int, int]]
+"""By topic and partition: records, digest, and offsets without a record."""
+_SUMMED = ("offset", "endOffset", "records", "digest")
 
 
 @dataclass(frozen=True)
@@ -54,14 +62,24 @@ def task_count(spark: SparkSession, asked: int) -> int:
     return asked or TASKS_PER_CORE * max(int(spark.sparkContext.defaultParallelism), 1)
 
 
-def archive(
-    spark: SparkSession, options: ArchiveOptions, report: Callable[[str], None]
-) -> list[Slice]:
-    """Archive the records of the topics that the archive does not have yet. Returns the slices of
-    this run; empty if there was nothing new.
+@dataclass(frozen=True)
+class Plan:
+    """What a run will archive: the ranges of the topics that the archive does not have yet."""
 
-    Raises JobError, and PipelineError from a task.
-    """
+    topics: tuple[Topic, ...]
+    ranges: tuple[Range, ...]
+    cluster_id: str
+
+    @property
+    def offsets(self) -> int:
+        """How many there are, which may be more than records."""
+        return sum(part.size for part in self.ranges)
+
+
+def plan(
+    spark: SparkSession | None, options: ArchiveOptions, report: Callable[[str], None]
+) -> Plan:
+    """Look at the archive and at the cluster. Raises JobError where they do not go together."""
     known = read_slices(spark, options.path, must_exist=False)
     with Brokers(options.settings, read_committed=options.read_committed) as brokers:
         topics = brokers.topics(options.topics)
@@ -75,20 +93,37 @@ def archive(
         for topic in topics
         for part in topic.partitions
     ]
-    ranges = [part for part in parts if part.size]
-    if not ranges:
+    return Plan(tuple(topics), tuple(part for part in parts if part.size), cluster_id)
+
+
+def archive(
+    spark: SparkSession | None,
+    options: ArchiveOptions,
+    report: Callable[[str], None],
+    planned: Plan | None = None,
+) -> list[Slice]:
+    """Archive the records of the topics that the archive does not have yet. Returns the slices of
+    this run; empty if there was nothing new. Without Spark, this process does it, in a folder here.
+
+    Raises JobError, and PipelineError where brokers do not give the records.
+    """
+    planned = planned or plan(spark, options, report)
+    if not planned.ranges:
         return []
     run = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + uuid.uuid4().hex[:8]
-    size = sum(part.size for part in ranges)
-    report(f"run {run}: {size} offsets of {len(ranges)} partitions")
-    _write(spark, options, ranges, run)
-    slices = _slices(spark, options, topics, ranges, run, cluster_id)
-    check_alone(options.path, slices, read_slices(spark, options.path, must_exist=False))
-    write_slices(spark, options.path, slices)
+    report(f"run {run}: {planned.offsets} offsets of {len(planned.ranges)} partitions")
+    reading = Scan(options.settings, read_committed=options.read_committed, hourly=options.hourly)
+    if spark is None:
+        sums = _write_here(options.path, reading, planned.ranges, run)
+    else:
+        _write(spark, options, reading, planned.ranges, run)
+        sums = _sums(spark, options.path, run)
+    slices = _slices(options, planned, run, sums)
+    write_slices(spark, options.path, slices, partial(check_alone, options.path))
     return slices
 
 
-def check_alone(path: str, ours: list[Slice], there: list[Slice]) -> None:
+def check_alone(path: str, ours: Sequence[Slice], there: Sequence[Slice]) -> None:
     """Check that no other run has archived the same offsets in the meantime."""
     ends = {(each.topic, each.partition): each.end for each in there}
     for each in ours:
@@ -142,9 +177,35 @@ def _check_life(topic: Topic, known: Slice, path: str) -> None:
     )
 
 
-def _write(spark: SparkSession, options: ArchiveOptions, ranges: list[Range], run: str) -> None:
-    plan = Scan(options.settings, read_committed=options.read_committed, hourly=options.hourly)
-    found = scan(spark, plan, split(ranges, task_count(spark, options.tasks)))
+def _write_here(path: str, reading: Scan, ranges: Sequence[Range], run: str) -> Sums:
+    """Write the entries by this process. The sums are of what can be read back."""
+    with RunFiles(path, run) as files:
+        for part in ranges:
+            for batch in reading.read(part):
+                files.add(batch)
+    sums: Sums = {}
+    for batch in entry_batches(path, [run], ("block", "hole")):
+        for row in batch.select(["topic", "partition", *_SUMMED]).to_pylist():
+            at = row["topic"], row["partition"]
+            records, digest, missing = sums.get(at, (0, 0, 0))
+            if row["digest"] is None:
+                missing += row["endOffset"] - row["offset"]
+            else:
+                records, digest = records + row["records"], digest ^ row["digest"]
+            sums[at] = records, digest, missing
+    written = stored_records(path, run)
+    if written != sum(records for records, _, _ in sums.values()):
+        raise JobError(
+            f"the files of run {run} hold {written} records, not those that were read; the run was "
+            "not taken into the archive. This is a defect of kstore: please report it"
+        )
+    return sums
+
+
+def _write(
+    spark: SparkSession, options: ArchiveOptions, reading: Scan, ranges: Sequence[Range], run: str
+) -> None:
+    found = scan(spark, reading, split(ranges, task_count(spark, options.tasks)))
     # A format that other programs also read; Spark's default is its own.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     # In this order Spark need not sort again for its folders, and each file is sorted by offset.
@@ -153,19 +214,12 @@ def _write(spark: SparkSession, options: ArchiveOptions, ranges: list[Range], ru
     ).option("compression", "zstd").parquet(data_path(options.path, run))
 
 
-def _slices(
-    spark: SparkSession,
-    options: ArchiveOptions,
-    topics: list[Topic],
-    ranges: list[Range],
-    run: str,
-    cluster_id: str,
-) -> list[Slice]:
+def _sums(spark: SparkSession, path: str, run: str) -> Sums:
     from pyspark.sql.functions import bit_xor, expr
     from pyspark.sql.functions import sum as total
 
-    read = entries(spark, options.path, [run], "block", "hole").groupBy("topic", "partition")
-    sums = {
+    read = entries(spark, path, [run], "block", "hole").groupBy("topic", "partition")
+    return {
         (row.topic, row.partition): (row.records or 0, row.digest or 0, row.missing or 0)
         for row in read.agg(
             total("records").alias("records"),
@@ -173,11 +227,15 @@ def _slices(
             expr("sum(endOffset - offset) filter (where entry = 'hole')").alias("missing"),
         ).collect()
     }
+
+
+def _slices(options: ArchiveOptions, planned: Plan, run: str, sums: Sums) -> list[Slice]:
+    topics = planned.topics
     configs = set_configs(options.settings, [topic.name for topic in topics])
     by_name = {topic.name: topic for topic in topics}
     now = int(time.time() * 1000)
     slices = []
-    for part in ranges:
+    for part in planned.ranges:
         at = (part.topic, part.partition)
         topic = by_name[part.topic]
         records, digest, missing = sums.get(at, (0, 0, 0))
@@ -194,7 +252,7 @@ def _slices(
                 missing=missing,
                 digest=digest,
                 partition_epoch=topic.partitions[part.partition].partition_epoch,
-                cluster_id=cluster_id,
+                cluster_id=planned.cluster_id,
                 read_committed=options.read_committed,
                 configs=json.dumps(configs.get(part.topic, {})),
                 archived_ms=now,

@@ -6,19 +6,22 @@
     <archive>/slices/run=<run>/*.parquet         one row per partition that the run has archived
 
 A run counts when its slices exist: they are written last, in one file. Jobs do not see data/ of a
-killed run; it may be deleted. Everything is read and written through Spark, so the folder may be
-anywhere that Spark can write to.
+killed run; it may be deleted. With Spark, the folder may be anywhere that Spark can write to.
+Without (`spark` is None), it is a folder of this machine: local_files.py and local_rows.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.scans.entries import ENTRY_COLUMNS, spark_schema
-from kstore.pipeline.jobs.session import small_frame
+from kstore.pipeline.jobs.local_files import write_slice_rows
+from kstore.pipeline.jobs.local_rows import slice_rows
+from kstore.pipeline.jobs.scans.entries import ENTRY_COLUMNS, PARTITIONED_BY, spark_schema
+from kstore.pipeline.jobs.session import small_frame, small_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,12 +32,13 @@ __all__ = [
     "Slice",
     "data_path",
     "entries",
+    "is_url",
     "read_slices",
     "write_slices",
 ]
 
 VERSION = 1
-PARTITIONED_BY = ("entry", "topic", "date")
+_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,34 @@ def data_path(path: str, run: str) -> str:
     return f"{path.rstrip('/')}/data/run={run}"
 
 
-def read_slices(spark: SparkSession, path: str, *, must_exist: bool = True) -> list[Slice]:
+def is_url(path: str) -> bool:
+    """Whether it is of another file system than this machine's, which only Spark reaches."""
+    return _URL.match(path) is not None
+
+
+def read_slices(spark: SparkSession | None, path: str, *, must_exist: bool = True) -> list[Slice]:
     """The slices of an archive, by topic, partition and offset; [] if there are none, or if it need
     not exist.
 
     Raises JobError for a folder that is not an archive, or is one of a later version.
     """
+    found = slice_rows(path) if spark is None else _spark_slice_rows(spark, path)
+    if found is None and must_exist:
+        raise JobError(
+            f"{path} is not an archive: it has no folder slices, which the first finished run "
+            "of `kstore pipeline archive` writes"
+        )
+    newest = max((row["version"] for row in found or ()), default=VERSION)
+    if newest > VERSION:
+        raise JobError(
+            f"{path} was written in version {newest} of the layout; this kstore reads up to "
+            f"{VERSION}: install a newer one"
+        )
+    slices = [Slice(**row) for row in found or ()]
+    return sorted(slices, key=lambda each: (each.topic, each.partition, each.start, each.end))
+
+
+def _spark_slice_rows(spark: SparkSession, path: str) -> list[dict[str, Any]] | None:
     from pyspark.errors import AnalysisException
 
     try:
@@ -85,26 +111,29 @@ def read_slices(spark: SparkSession, path: str, *, must_exist: bool = True) -> l
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        if must_exist:
-            raise JobError(
-                f"{path} is not an archive: it has no folder slices, which the first finished run "
-                "of `kstore pipeline archive` writes"
-            ) from None
-        return []
-    slices = [Slice(**row.asDict()) for row in found]
-    newest = max((each.version for each in slices), default=VERSION)
-    if newest > VERSION:
-        raise JobError(
-            f"{path} was written in version {newest} of the layout; this kstore reads up to "
-            f"{VERSION}: install a newer one"
-        )
-    return sorted(slices, key=lambda each: (each.topic, each.partition, each.start, each.end))
+        return None
+    return [row.asDict() for row in found]
 
 
-def write_slices(spark: SparkSession, path: str, slices: Sequence[Slice]) -> None:
-    """Write the slices, so that the run counts."""
-    frame = small_frame(spark, [asdict(each) for each in slices], _SLICE_DDL).coalesce(1)
+def write_slices(
+    spark: SparkSession | None,
+    path: str,
+    slices: Sequence[Slice],
+    check: Callable[[Sequence[Slice], list[Slice]], None],
+) -> None:
+    """Make a run count, if `check` does not object to these and what the archive holds by then."""
     run = slices[0].run
+    rows = [asdict(each) for each in slices]
+
+    def checked() -> None:
+        check(slices, read_slices(spark, path, must_exist=False))
+
+    if spark is None:
+        table = small_table(rows, _SLICE_DDL).drop(["run"])
+        write_slice_rows(path, run, table, checked)
+        return
+    checked()
+    frame = small_frame(spark, rows, _SLICE_DDL).coalesce(1)
     frame.drop("run").write.parquet(f"{path.rstrip('/')}/slices/run={run}")
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from kstore.clients.io.cluster import ClusterClient
 from kstore.config.client.configs import client_settings
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.local_rows import OrderedRows
 from kstore.pipeline.jobs.offset_writer import (
     OffsetWriter,
     Row,
@@ -34,7 +37,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["RestoreOptions", "Restored", "Restorer", "restore"]
+__all__ = ["RestoreOptions", "Restored", "Restorer", "offsets_to_restore", "restore"]
 
 _RESULT = (
     "topic string, partition int, written bigint, alreadyThere bigint, startOffset bigint, "
@@ -70,31 +73,52 @@ class Restored:
 
 
 def restore(
-    spark: SparkSession, options: RestoreOptions, report: Callable[[str], None]
+    spark: SparkSession | None, options: RestoreOptions, report: Callable[[str], None]
 ) -> list[Restored]:
-    """Restore all records of these topics that the target does not have.
+    """Restore all records of these topics that the target does not have. Without Spark, this
+    process does it.
 
-    Raises JobError, and PipelineError from a task.
+    Raises JobError, and PipelineError where records can't be written.
     """
+    slices = _slices(spark, options)
+    _check_given_offsets(options.settings)
+    by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}
+    for name, group in by_topic.items():
+        _make(name, group, options, report)
+    restorer = Restorer(options.settings, options.renamed, options.compression)
+    if spark is None:
+        found = asyncio.run(restorer.run(_rows(_ordered(options.path, slices))))
+    else:
+        frame = entries(spark, options.path, [s.run for s in slices], "record")
+        frame = frame.where(_named(by_topic)).select(*_COLUMNS)
+        found = [tuple(row) for row in _write(frame, restorer, slices).collect()]
+    # Sorted here: to sort in Spark would run the tasks twice.
+    return sorted((Restored(*row) for row in found), key=attrgetter("topic", "partition"))
+
+
+def offsets_to_restore(options: RestoreOptions) -> int:
+    """How many offsets the archive, a folder of this machine, has of these topics. Raises
+    JobError.
+    """
+    return sum(each.end - each.start for each in _slices(None, options))
+
+
+def _slices(spark: SparkSession | None, options: RestoreOptions) -> list[Slice]:
     there = read_slices(spark, options.path)
     slices = [each for each in there if options.topics.fullmatch(each.topic)]
     if not slices:
         names = ", ".join(sorted({each.topic for each in there})[:10])
         raise JobError(
             f"no topic in the archive {options.path} matches {options.topics.pattern!r}: it holds "
-            f"{names}"
+            f"{names or 'nothing'}"
         )
-    _check_given_offsets(options.settings)
-    by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}
-    for name, group in by_topic.items():
-        _make(name, group, options, report)
+    return slices
+
+
+def _named(topics: Iterable[str]) -> Any:
     from pyspark.sql.functions import col
 
-    frame = entries(spark, options.path, [s.run for s in slices], "record")
-    frame = frame.where(col("topic").isin(list(by_topic))).select(*_COLUMNS)
-    found = _write(frame, Restorer(options.settings, options.renamed, options.compression), slices)
-    # Sorted here: a sort in Spark would run the tasks twice.
-    return sorted((Restored(*row) for row in found.collect()), key=attrgetter("topic", "partition"))
+    return col("topic").isin(list(topics))
 
 
 def _write(frame: DataFrame, restorer: Restorer, slices: list[Slice]) -> DataFrame:
@@ -104,6 +128,17 @@ def _write(frame: DataFrame, restorer: Restorer, slices: list[Slice]) -> DataFra
         "topic", "partition", "offset"
     )
     return ordered.mapInArrow(restorer, _RESULT)
+
+
+def _ordered(path: str, slices: Iterable[Slice]) -> Iterator[Any]:
+    """The records of slices, which are in order, as RecordBatches in the order of topic, partition
+    and offset.
+    """
+    rows = OrderedRows(path)
+    for each in slices:
+        for batch in rows.read(each.run, each.topic, each.partition):
+            topics = pa.repeat(pa.scalar(each.topic), batch.num_rows)
+            yield batch.append_column("topic", topics)
 
 
 def _check_given_offsets(settings: Mapping[str, Any]) -> None:
@@ -151,9 +186,7 @@ class Restorer:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """A function for Spark's `mapInArrow`."""
-        import pyarrow as pa
-
-        found = asyncio.run(self._run(_rows(batches)))
+        found = asyncio.run(self.run(_rows(batches)))
         if found:
             columns = [list(column) for column in zip(*found, strict=True)]
             types = [pa.string(), pa.int32(), *[pa.int64()] * 4]
@@ -161,10 +194,11 @@ class Restorer:
             arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
-    async def _run(self, rows: Iterator[tuple[str, int, Row]]) -> list[tuple[object, ...]]:
+    async def run(self, rows: Iterator[tuple[str, int, Row]]) -> list[tuple[Any, ...]]:
+        """Write the rows; topic, partition, records written and there, first and next offset."""
         settings = client_settings("admin", admin_settings(self.settings), {})
         cluster = ClusterClient(settings)
-        found: list[tuple[object, ...]] = []
+        found: list[tuple[Any, ...]] = []
         try:
             for (topic, partition), group in groupby(rows, key=lambda row: row[:2]):
                 tp = TopicPartition(self.renamed.get(topic, topic), partition)

@@ -124,20 +124,22 @@ def require_arrow() -> None:
     missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise JobError(
-            f"this needs Arrow ({' and '.join(missing)} not installed): pip install 'kstore[spark]'"
+            f"this needs Arrow ({' and '.join(missing)} not installed): pip install "
+            "'kstore[spark]', or 'kstore[arrow]' for small topics without --report"
         )
 
 
-def require_spark() -> None:
-    """Raise JobError if Spark or Java is not installed."""
+def require_spark(otherwise: str | None = None) -> None:
+    """Raise JobError if Spark or Java is not installed. ``otherwise``: what does not need it."""
+    otherwise = otherwise or "`kstore replicate` and `kstore verify-order` do without it"
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise JobError(
             f"this needs Spark ({' and '.join(missing)} not installed): pip install "
-            "'kstore[spark]'. `kstore replicate` and `kstore verify-order` do without it"
+            f"'kstore[spark]'. {otherwise}"
         )
     if not _has_java() and "SPARK_REMOTE" not in os.environ:
-        raise JobError("Spark needs Java 17 or newer: install it, or set JAVA_HOME")
+        raise JobError(f"Spark needs Java 17 or newer: install it, or set JAVA_HOME. {otherwise}")
 
 
 def _has_java() -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstore.cli.arguments import one_of
 from kstore.cli.client_options import ProfileName, Properties, Servers
+from kstore.cli.failure import guarded
 from kstore.cli.options import Json
+from kstore.cli.pipeline.engine import Engine, is_local, need_spark
 from kstore.cli.pipeline.options import (
     ArchiveFolder,
     OnLoss,
@@ -16,8 +18,12 @@ from kstore.cli.pipeline.options import (
     names_matching,
     reader,
 )
-from kstore.cli.pipeline.run import Confs, Master, SparkOutput, Tasks, job, spark_command
+from kstore.cli.pipeline.run import Confs, Master, Running, SparkOutput, Tasks, job
 from kstore.cli.records.copy_options import Isolation, NoConfigs, Regex, Replicas, Topics
+
+if TYPE_CHECKING:
+    from kstore.pipeline.jobs.archive import ArchiveOptions, Plan
+    from kstore.pipeline.jobs.restore import RestoreOptions
 
 __all__ = ["ARCHIVE_EXAMPLE", "RESTORE_EXAMPLE", "archive", "restore"]
 
@@ -30,7 +36,7 @@ RESTORE_EXAMPLE = (
 )
 
 
-@spark_command
+@guarded
 def archive(
     topics: Topics,
     path: ArchiveFolder,
@@ -38,6 +44,7 @@ def archive(
     by: Annotated[str, typer.Option(help="Make one folder per day or per hour.")] = "day",
     isolation_level: Isolation = "read_committed",
     on_loss: OnLoss = "fail",
+    engine: Engine = "auto",
     bootstrap: Servers = None,
     properties: Properties = None,
     profile: ProfileName = None,
@@ -51,10 +58,10 @@ def archive(
 
     You can kill it at any time. Files of an unfinished run are ignored and can be deleted.
     """
-    from dataclasses import asdict
+    from kstore.pipeline.jobs.session import require_arrow
 
-    from kstore.pipeline.jobs.archive import ArchiveOptions
-    from kstore.pipeline.jobs.archive import archive as work
+    require_arrow()
+    from kstore.pipeline.jobs.archive import ArchiveOptions, plan
 
     options = ArchiveOptions(
         reader(bootstrap, properties, profile),
@@ -65,16 +72,38 @@ def archive(
         on_loss=one_of("--on-loss", on_loss, "fail", "skip"),
         tasks=tasks,
     )
+    alone = Running(None, json)
+    planned: Plan | None = None
+
+    def offsets() -> int:
+        nonlocal planned
+        planned = plan(None, options, alone.say)
+        return planned.offsets
+
+    if is_local(engine, master, [path], offsets):
+        _archive(alone, options, planned)
+        return
+    need_spark([path])
     with job("archive", master, conf, json, options.settings, loud=spark_output) as running:
-        slices = work(running.spark, options, running.say)
-        for each in slices:
-            running.row(asdict(each) | {"configs": None})
-        records = sum(each.records for each in slices)
-        done = {"partitions": len(slices), "records": records, "archive": path}
-        running.done(done, f"{records} records of {len(slices)} partitions archived in {path}")
+        _archive(running, options, planned)
 
 
-@spark_command
+def _archive(running: Running, options: ArchiveOptions, planned: Plan | None) -> None:
+    """Do it and tell."""
+    from dataclasses import asdict
+
+    from kstore.pipeline.jobs.archive import archive as work
+
+    slices = work(running.spark_or_none, options, running.say, planned)
+    for each in slices:
+        running.row(asdict(each) | {"configs": None})
+    records = sum(each.records for each in slices)
+    done = {"partitions": len(slices), "records": records, "archive": options.path}
+    said = f"{records} records of {len(slices)} partitions archived in {options.path}"
+    running.done(done, said if slices else f"nothing is new: {options.path} has all records")
+
+
+@guarded
 def restore(
     topics: Topics,
     path: ArchiveFolder,
@@ -87,6 +116,7 @@ def restore(
     ] = "none",
     replication_factor: Replicas = -1,
     no_configs: NoConfigs = False,
+    engine: Engine = "auto",
     bootstrap: Servers = None,
     properties: Properties = None,
     profile: ProfileName = None,
@@ -100,12 +130,12 @@ def restore(
     It keeps no state: you can kill it at any time and start it again, and no record is written
     twice. Topics get their configs back, so retention soon deletes records that are too old.
     """
-    from dataclasses import asdict
-
     from kstore.cli.client_options import key_values
-    from kstore.pipeline.jobs.restore import RestoreOptions
-    from kstore.pipeline.jobs.restore import restore as work
+    from kstore.pipeline.jobs.session import require_arrow
     from kstore.record import compression_for
+
+    require_arrow()
+    from kstore.pipeline.jobs.restore import RestoreOptions, offsets_to_restore
 
     try:
         codec = int(compression_for(compression).id)
@@ -120,14 +150,27 @@ def restore(
         copy_configs=not no_configs,
         compression=codec,
     )
+    if is_local(engine, master, [path], lambda: offsets_to_restore(options)):
+        _restore(Running(None, json), options)
+        return
+    need_spark([path])
     with job("restore", master, conf, json, options.settings, loud=spark_output) as running:
-        found = work(running.spark, options, running.say)
-        for each in found:
-            running.row(asdict(each))
-        written = sum(each.written for each in found)
-        there = sum(each.already_there for each in found)
-        done = {"partitions": len(found), "written": written, "already_there": there}
-        running.done(
-            done,
-            f"{written} records of {len(found)} partitions restored, {there} were there already",
-        )
+        _restore(running, options)
+
+
+def _restore(running: Running, options: RestoreOptions) -> None:
+    """Do it and tell."""
+    from dataclasses import asdict
+
+    from kstore.pipeline.jobs.restore import restore as work
+
+    found = work(running.spark_or_none, options, running.say)
+    for each in found:
+        running.row(asdict(each))
+    written = sum(each.written for each in found)
+    there = sum(each.already_there for each in found)
+    done = {"partitions": len(found), "written": written, "already_there": there}
+    running.done(
+        done,
+        f"{written} records of {len(found)} partitions restored, {there} were there already",
+    )

@@ -4,7 +4,6 @@ import it when they run.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,10 +17,10 @@ from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, guarded
 from kstore.cli.options import Bootstrap, Json
 from kstore.cli.pipeline.archives import ARCHIVE_EXAMPLE, RESTORE_EXAMPLE, archive, restore
+from kstore.cli.pipeline.engine import Engine, is_local, need_spark
 from kstore.cli.pipeline.options import OnLoss, is_committed, names_matching, reader
 from kstore.cli.pipeline.run import (
     Confs,
-    Engine,
     Master,
     Running,
     SparkOutput,
@@ -51,9 +50,10 @@ if TYPE_CHECKING:
 __all__ = ["app", "load"]
 
 app = typer.Typer(
-    help="Jobs that copy, archive and check files and topics with Spark: on this machine, or on "
-    "the cluster that --master or spark-submit names. For a few topics, `kstore replicate` and "
-    "`kstore verify-order` need no Spark.",
+    help="Jobs that copy, archive and check files and topics: small ones in this process "
+    "(--engine), others with Spark on this machine, or on the cluster that --master or "
+    "spark-submit names. "
+    "`kstore replicate` and `kstore verify-order` never need Spark.",
     no_args_is_help=True,
 )
 
@@ -263,7 +263,7 @@ def verify(
     Gaps, doubles, changed records, checksums, epochs, order per key. Exit code 0: they do; 1: they
     do not. `kstore verify-order` checks the order of one topic without Spark, while it is written.
     """
-    from kstore.pipeline.jobs.session import require_arrow, require_spark
+    from kstore.pipeline.jobs.session import require_arrow
 
     require_arrow()
     from kstore.cli.pipeline.verify import run_verify
@@ -280,10 +280,10 @@ def verify(
         raise typer.BadParameter("--match keys compares two of --from, --to and --archive")
     pattern = names_matching(topics, regex)
     by_key = match == "keys" or number is not None
-    if _is_local(engine, sides, pattern, master, report, by_key=by_key):
+    if _few(engine, sides, pattern, master, report, by_key=by_key):
         use: AbstractContextManager[Running] = nullcontext(Running(None, json))
     else:
-        require_spark()
+        need_spark(None if by_key else _folders(sides, report))
         use = job("verify", master, conf, json, *_clusters(sides), loud=spark_output)
     with use as running:
         good = run_verify(
@@ -316,7 +316,7 @@ def stats(
     json: Json = False,
 ) -> None:
     """Show keys, sizes, times and skew of topics, and the lag of groups."""
-    from kstore.pipeline.jobs.session import require_arrow, require_spark
+    from kstore.pipeline.jobs.session import require_arrow
 
     require_arrow()
     from kstore.cli.pipeline.verify import run_stats
@@ -330,15 +330,15 @@ def stats(
         settings = reader(bootstrap, properties, profile)
         side = ClusterSide(settings, is_committed(isolation_level), tasks)
         name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
-    if _is_local(engine, [side], pattern, master, report):
+    if _few(engine, [side], pattern, master, report):
         run_stats(Running(None, json), pattern, side, name, top=top, report=report)
         return
-    require_spark()
+    need_spark(_folders([side], report))
     with job("stats", master, conf, json, *_clusters([side]), loud=spark_output) as running:
         run_stats(running, pattern, side, name, top=top, report=report)
 
 
-def _is_local(
+def _few(
     engine: str,
     sides: Sequence[ClusterSide | ArchiveSide],
     topics: re.Pattern[str],
@@ -348,19 +348,31 @@ def _is_local(
     by_key: bool = False,
 ) -> bool:
     """Whether this process runs the job without Spark. Raises typer.BadParameter if it can't."""
-    from kstore.pipeline.jobs.reports.local_stats import is_small
-    from kstore.pipeline.jobs.verification.sides import ClusterSide
+    from kstore.pipeline.jobs.archive import FEW
 
-    one_of("--engine", engine, "auto", "local", "spark")
-    if engine == "local" and by_key:
+    if by_key and engine == "local":
         raise typer.BadParameter("--match keys and --number need Spark, not --engine local")
-    clusters = [side for side in sides if isinstance(side, ClusterSide)]
-    here = len(clusters) == len(sides) and not by_key and (report is None or "://" not in report)
-    if engine == "local" and not here:
-        raise typer.BadParameter("--engine local is for topics of clusters, and a report on disk")
-    if engine != "auto" or not here or master or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return engine == "local"
-    return all(is_small(side.extents(topics)) for side in clusters)
+    if by_key:
+        engine = "spark" if engine == "auto" else engine
+
+    def offsets() -> int:
+        found = 0
+        for side in sides:
+            extents = side.covers(None, topics)
+            found = max(found, sum(extent.end - extent.start for extent in extents.values()))
+            if found > FEW:
+                break
+        return found
+
+    return is_local(engine, master, _folders(sides, report), offsets)
+
+
+def _folders(sides: Sequence[ClusterSide | ArchiveSide], report: str | None) -> list[str]:
+    """What is read or written, beside clusters."""
+    from kstore.pipeline.jobs.verification.sides import ArchiveSide
+
+    folders = [side.path for side in sides if isinstance(side, ArchiveSide)]
+    return folders if report is None else [*folders, report]
 
 
 app.command(epilog=EXAMPLE)(table)

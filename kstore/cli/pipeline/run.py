@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Confs",
-    "Engine",
     "Master",
     "Running",
     "SparkOutput",
@@ -45,13 +44,6 @@ Master = Annotated[
 Confs = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
-]
-Engine = Annotated[
-    str,
-    typer.Option(
-        help="spark, local (one process, without Spark), or auto: local for at most two million "
-        "offsets of each cluster, unless --master or a folder elsewhere asks for Spark."
-    ),
 ]
 SparkOutput = Annotated[
     bool,

@@ -5,7 +5,7 @@ started. Arrow adds up the sums of stats.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.reports.stats import (
     SUMMED,
+    Fold,
     KeyStats,
     PartitionStats,
     Stats,
@@ -21,12 +22,10 @@ from kstore.pipeline.jobs.reports.stats import (
     take_sums,
 )
 from kstore.pipeline.jobs.scans.scan import Range
-from kstore.pipeline.jobs.verification.sides import ClusterSide, Extent, Place
+from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 
-__all__ = ["FEW", "gather_here", "is_small"]
+__all__ = ["gather_here"]
 
-FEW = 2_000_000
-"""The number of offsets that one process reads in about the time that Spark takes to start."""
 PIECES = 64
 """The number of sums that are added up at a time."""
 _BY = ["entry", "topic", "partition", "number"]
@@ -36,16 +35,15 @@ _AGGREGATES: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 
-def is_small(extents: dict[Place, Extent]) -> bool:
-    """Whether one process is enough."""
-    return sum(extent.end - extent.start for extent in extents.values()) <= FEW
-
-
 def gather_here(
-    side: ClusterSide, wanted: re.Pattern[str], report: Callable[[str], None], *, top: int = 20
+    side: ClusterSide | ArchiveSide,
+    wanted: re.Pattern[str],
+    report: Callable[[str], None],
+    *,
+    top: int = 20,
 ) -> Stats:
-    """As `stats.gather`, of a cluster. Raises JobError, PipelineError, KafkaError."""
-    extents = side.extents(wanted)
+    """As `stats.gather`. Raises JobError, PipelineError, KafkaError."""
+    extents = side.covers(None, wanted)
     if not extents:
         raise JobError(f"no topic matches {wanted.pattern!r}")
     ranges = [Range(*place, extent.start, extent.end) for place, extent in extents.items()]
@@ -53,13 +51,21 @@ def gather_here(
     found = Stats()
     parts = {place: PartitionStats(*place, *extent) for place, extent in extents.items()}
     found.partitions = [parts[place] for place in sorted(parts)]
-    plan = StatsScan(side.settings, read_committed=side.read_committed)
-    sums = _added(batch for each in ranges if each.size for batch in plan.read(each))
+    sums = _added(_folded(side, [each for each in ranges if each.size]))
     rows = [] if sums is None else sums.to_pylist()
     take_sums([row for row in rows if row["entry"] != "key"], found, parts)
     _keys([row for row in rows if row["entry"] == "key"], found, top)
-    found.lags = group_lags(side.settings, parts)
+    if isinstance(side, ClusterSide):
+        found.lags = group_lags(side.settings, parts)
     return found
+
+
+def _folded(side: ClusterSide | ArchiveSide, ranges: list[Range]) -> Iterator[Any]:
+    """The sums of what is read at a time."""
+    if isinstance(side, ClusterSide):
+        plan = StatsScan(side.settings, read_committed=side.read_committed)
+        return (batch for each in ranges for batch in plan.read(each))
+    return Fold()(side.records_here(ranges))
 
 
 def _added(batches: Iterable[Any]) -> Any:

@@ -26,6 +26,7 @@ __all__ = [
     "BLOCK",
     "ENTRY_COLUMNS",
     "ENTRY_SCHEMA",
+    "PARTITIONED_BY",
     "Chunk",
     "Hole",
     "blocks_of",
@@ -64,6 +65,8 @@ ENTRY_COLUMNS: dict[str, tuple[Any, str]] = {
 }
 """Name -> Arrow's type and Spark's."""
 ENTRY_SCHEMA = pa.schema([(name, kind) for name, (kind, _) in ENTRY_COLUMNS.items()])
+PARTITIONED_BY = ("entry", "topic", "date")
+"""The columns that are folders in an archive, in this order."""
 _NO_BYTES = pa.py_buffer(b"")
 
 

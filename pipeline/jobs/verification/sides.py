@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kstore.pipeline.jobs.archive import task_count
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.local_rows import entry_batches
 from kstore.pipeline.jobs.scans.brokers import Brokers
 from kstore.pipeline.jobs.scans.entries import (
     BLOCK,
@@ -59,8 +60,14 @@ class Side(Protocol):
     def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
         """Entries: blocks (`kind` has their zone), holes and faults."""
 
+    def sums_here(self, inside: Mapping[Place, Extent]) -> Iterator[Any]:
+        """The same as RecordBatches, read by this process."""
+
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records at these offsets, as entries."""
+
+    def records_here(self, ranges: Sequence[Range]) -> Iterator[Any]:
+        """The same as RecordBatches, read by this process."""
 
 
 def zoned(extent: Extent, inside: Extent | None) -> list[tuple[str, Extent]]:
@@ -85,10 +92,6 @@ class ClusterSide:
 
     def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
         """See Side."""
-        return self.extents(wanted)
-
-    def extents(self, wanted: re.Pattern[str]) -> dict[Place, Extent]:
-        """As `covers`: it needs no Spark."""
         with Brokers(self.settings, read_committed=self.read_committed) as brokers:
             for topic in brokers.topics(wanted):
                 self._lives[topic.name] = brokers.cluster_id, topic.topic_id
@@ -106,7 +109,7 @@ class ClusterSide:
         return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
 
     def sums_here(self, inside: Mapping[Place, Extent]) -> Iterator[Any]:
-        """The same as RecordBatches, read by this process."""
+        """See Side."""
         plan, ranges = self._to_sum(inside)
         return (batch for each in ranges for batch in plan.read(each))
 
@@ -130,7 +133,7 @@ class ClusterSide:
         return scan(spark, self._to_compare(), split(ranges, task_count(spark, self.tasks)))
 
     def records_here(self, ranges: Sequence[Range]) -> Iterator[Any]:
-        """The same as RecordBatches, read by this process."""
+        """See Side."""
         plan = self._to_compare()
         return (batch for each in ranges for batch in plan.read(each))
 
@@ -152,7 +155,6 @@ class ArchiveSide:
 
     def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
         """See Side."""
-        assert spark is not None
         self.slices = [s for s in read_slices(spark, self.path) if wanted.fullmatch(s.topic)]
         found: dict[Place, Extent] = {}
         for each in self.slices:
@@ -171,9 +173,18 @@ class ArchiveSide:
         found = read.mapInArrow(Sums(dict(inside)), spark_schema())
         return found.unionByName(self._read(spark, "hole").drop("run"))
 
+    def sums_here(self, inside: Mapping[Place, Extent]) -> Iterator[Any]:
+        """See Side."""
+        yield from Sums(dict(inside))(self._read_here("record"))
+        yield from self._read_here("hole")
+
     def stored(self, spark: SparkSession) -> DataFrame:
         """The blocks as they were archived."""
         return self._read(spark, "block")
+
+    def stored_here(self) -> Iterator[Any]:
+        """The same as RecordBatches, read by this process."""
+        return self._read_here("block")
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """See Side."""
@@ -190,6 +201,30 @@ class ArchiveSide:
             "leftsemi",
         )
         return joined.drop("run")
+
+    def records_here(self, ranges: Sequence[Range]) -> Iterator[Any]:
+        """See Side."""
+        wanted: dict[Place, list[Range]] = {}
+        for each in ranges:
+            wanted.setdefault((each.topic, each.partition), []).append(each)
+        spans = {
+            place: (min(each.start for each in listed), max(each.end for each in listed))
+            for place, listed in wanted.items()
+        }
+        for batch in self._read_here("record", spans):
+            for place, rows in by_place(batch):
+                offsets = rows.column("offset").to_numpy(zero_copy_only=False)
+                inside = np.zeros(len(offsets), bool)
+                for each in wanted.get(place, ()):
+                    inside |= (offsets >= each.start) & (offsets < each.end)
+                if inside.any():
+                    yield rows.filter(pa.array(inside))
+
+    def _read_here(
+        self, kind: str, offsets: Mapping[Place, tuple[int, int]] | None = None
+    ) -> Iterator[Any]:
+        runs, topics = ({getattr(s, name) for s in self.slices} for name in ("run", "topic"))
+        return entry_batches(self.path, runs, [kind], topics, offsets)
 
     def _read(self, spark: SparkSession, *kinds: str) -> DataFrame:
         from pyspark.sql.functions import col

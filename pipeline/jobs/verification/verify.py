@@ -33,7 +33,6 @@ from kstore.pipeline.jobs.verification.compare import (
 from kstore.pipeline.jobs.verification.local_verify import by_block, summed
 from kstore.pipeline.jobs.verification.sides import (
     ArchiveSide,
-    ClusterSide,
     Extent,
     Side,
     block_ranges,
@@ -91,7 +90,7 @@ class _Read:
 def verify(
     spark: SparkSession | None, options: VerifyOptions, report: Callable[[str], None]
 ) -> Verification:
-    """Compare; in this process if `spark` is None, which needs two clusters.
+    """Compare; in this process if `spark` is None.
 
     Raises JobError if there is nothing to compare, PipelineError from a task.
     """
@@ -125,8 +124,7 @@ def verify(
         found.findings += _records(spark, options, unequal, inside)
     for name, one, read in (("left", options.left, ours), ("right", options.right, theirs)):
         if isinstance(one, ArchiveSide):
-            assert spark is not None
-            found.findings += _archive_findings(spark, one, name, read)
+            found.findings += _archive_findings(_stored(spark, one), one, name, read)
     _finish(found)
     return found
 
@@ -150,7 +148,6 @@ def _sums(spark: SparkSession | None, side: Side, inside: dict[Place, Extent]) -
     """One pass over a side: a row per block, fault and kind of hole, with the fields of a Sum."""
     if spark is not None:
         return _collected(side.sums(spark, inside))
-    assert isinstance(side, ClusterSide)
     return summed(side.sums_here(inside))
 
 
@@ -308,7 +305,7 @@ def _records(
         for each in block_ranges(place, numbers, inside[place])
     ]
     if spark is None:
-        sides = [s for s in (options.left, options.right) if isinstance(s, ClusterSide)]
+        sides = options.left, options.right
         found: list[Finding] = []
         for at in range(0, len(ranges), BLOCKS_AT_ONCE):  # their hashes are in memory
             left, right = (_hashed(s.records_here(ranges[at : at + BLOCKS_AT_ONCE])) for s in sides)
@@ -359,25 +356,31 @@ def _differences(left: Any, right: Any) -> Any:
 # ---- archives ----
 
 
-def _archive_findings(
-    spark: SparkSession, side: ArchiveSide, name: str, read: _Read
-) -> Iterator[Finding]:
-    """Blocks that differ from what was archived, and offsets between runs that were never
-    archived.
-    """
+def _stored(spark: SparkSession | None, side: ArchiveSide) -> Sequence[Any]:
+    """The sums of an archive's blocks as they were archived, with a Sum's fields."""
+    if spark is None:
+        return summed(side.stored_here())
     from pyspark.sql.functions import bit_xor, expr
     from pyspark.sql.functions import max as greatest
     from pyspark.sql.functions import min as least
     from pyspark.sql.functions import sum as total
 
     blocks = side.stored(spark).groupBy("topic", "partition", expr(f"offset div {BLOCK} AS block"))
-    seen = set()
-    for row in blocks.agg(
+    rows: Sequence[Any] = blocks.agg(
         total("records").alias("records"),
         bit_xor("digest").alias("digest"),
         least("offset").alias("first"),
         greatest("endOffset").alias("until"),
-    ).collect():
+    ).collect()
+    return rows
+
+
+def _archive_findings(
+    stored: Sequence[Any], side: ArchiveSide, name: str, read: _Read
+) -> Iterator[Finding]:
+    """Blocks that are not as they were archived, and offsets between runs that never were."""
+    seen = set()
+    for row in stored:
         at = row.topic, row.partition, row.block
         seen.add(at)
         records, digest = read.whole.get(at, (0, 0))

@@ -1,0 +1,228 @@
+"""An archive's files, written by this process without Spark; layout.py says how they lie. A run's
+files are below data/_unfinished-<run>, which no reader looks into, until all of them are on the
+disk. How they are read again is in local_rows.py.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, PARTITIONED_BY
+
+__all__ = ["RunFiles", "write_slice_rows"]
+
+UNFINISHED = "_unfinished-"
+"""How a folder's name begins that is not complete: Spark and Arrow leave out such names."""
+GROUP_BYTES = 32 << 20
+"""Of one row group, in memory."""
+HELD_BYTES = 128 << 20
+"""Of all rows that are not written yet."""
+OPEN_FILES = 64
+_STORED = pa.schema([field for field in ENTRY_SCHEMA if field.name not in PARTITIONED_BY])
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the system says when it can't write leaves as JobError."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise JobError(
+            f"the archive {path} can't be written: {error.strerror or error}{where}. Start the job "
+            "again when that is no longer so: it continues where the archive ends"
+        ) from error
+
+
+class RunFiles:
+    """The files of one run below the archive at `path`, in a with block: they are there when the
+    block ends, and nothing of them is if it fails.
+    """
+
+    def __init__(self, path: str, run: str) -> None:
+        self._path = Path(path)
+        self._done = self._path / "data" / f"run={run}"
+        self._folder = self._path / "data" / f"{UNFINISHED}{run}"
+        self._run = run
+        self._files: dict[tuple[str, str, str], _File] = {}
+
+    def __enter__(self) -> Self:
+        with _writing(self._path):
+            self._folder.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                with _writing(self._path):
+                    self._finish()
+        finally:
+            for file in self._files.values():
+                file.abandon()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, batch: Any) -> None:
+        """Write entries of one kind and topic: a RecordBatch in ENTRY_SCHEMA. Raises JobError."""
+        if not batch.num_rows:
+            return
+        entry, topic = (batch.column(name)[0].as_py() for name in ("entry", "topic"))
+        with _writing(self._path):
+            for date, rows in _by_date(batch):
+                file = self._file((entry, topic, date))
+                file.add(rows)
+                if file.held >= GROUP_BYTES:
+                    self._write(file)
+            while sum(file.held for file in self._files.values()) > HELD_BYTES:
+                self._write(max(self._files.values(), key=lambda file: file.held))
+
+    def _file(self, at: tuple[str, str, str]) -> _File:
+        file = self._files.get(at)
+        if file is None:
+            parts = (f"{name}={value}" for name, value in zip(PARTITIONED_BY, at, strict=True))
+            file = self._files[at] = _File(self._folder.joinpath(*parts), self._run)
+        return file
+
+    def _write(self, file: _File) -> None:
+        """Write what it holds; who has not written for the longest time makes room for it."""
+        others = [each for each in self._files.values() if each.is_open and each is not file]
+        if len(others) >= OPEN_FILES:
+            min(others, key=lambda each: each.last_write).close()
+        file.write(1 + max((each.last_write for each in others), default=0))
+
+    def _finish(self) -> None:
+        for file in self._files.values():
+            file.write(0)
+            file.close()
+        for below, _, _ in os.walk(self._folder, topdown=False):
+            _sync(below)
+        self._folder.rename(self._done)
+        for folder in (self._done.parent, self._path, self._path.parent):
+            _sync(folder)
+
+
+class _File:
+    """The entries of one folder: usually one Parquet file, another one if it had to make room."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.held = 0
+        """Bytes of the rows that wait."""
+        self.last_write = 0
+        self._folder = folder
+        self._run = run
+        self._rows: list[Any] = []
+        self._count = 0
+        self._file: Any = None
+        self._writer: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is being written."""
+        return self._writer is not None
+
+    def add(self, rows: Any) -> None:
+        """Keep rows to be written."""
+        self._rows.append(rows)
+        self.held += rows.nbytes
+
+    def write(self, number: int) -> None:
+        """Write the rows that wait as one row group; `number` rises with each write."""
+        if not self._rows:
+            return
+        if self._writer is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            name = f"part-{self._count:05}-{self._run}.zstd.parquet"
+            self._file = open(self._folder / name, "xb")  # noqa: SIM115 - see close
+            self._writer = pq.ParquetWriter(self._file, _STORED, compression="zstd")
+            self._count += 1
+        table = pa.Table.from_batches(self._rows)
+        self._rows, self.held, self.last_write = [], 0, number
+        self._writer.write_table(table, row_group_size=table.num_rows)
+
+    def close(self) -> None:
+        """End the file and have it on the disk."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Close without an error what is open after one."""
+        if self._writer is not None:
+            with suppress(Exception):  # there is an error already
+                self._writer.close()
+            with suppress(OSError):
+                self._file.close()
+            self._writer = None
+
+
+def _by_date(batch: Any) -> Iterator[tuple[str, Any]]:
+    """The rows of each date in their order, with the columns that are stored."""
+    dates = batch.column("date").dictionary_encode()
+    stored = batch.select(_STORED.names)
+    if len(dates.dictionary) == 1:
+        yield dates.dictionary[0].as_py(), stored
+        return
+    for code, date in enumerate(dates.dictionary.to_pylist()):
+        yield date, stored.filter(pc.equal(dates.indices, code))
+
+
+def write_slice_rows(path: str, run: str, rows: Any, check: Callable[[], None]) -> None:
+    """Make a run count: its slices, a pyarrow.Table, get their name at once, after `check`. Of
+    several processes of this machine, one does so at a time.
+    """
+    folder = Path(path, "slices")
+    unfinished = folder / f"{UNFINISHED}{run}"
+    with _writing(Path(path)):
+        try:
+            unfinished.mkdir(parents=True)
+            with open(unfinished / f"part-00000-{run}.zstd.parquet", "xb") as file:
+                pq.write_table(rows, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+            _sync(unfinished)
+            with _locked(folder):
+                check()
+                unfinished.rename(folder / f"run={run}")
+            _sync(folder)
+            _sync(path)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Alone among the processes that ask so; the lock ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync(folder: str | Path) -> None:
+    """Have the names in a folder on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,428 @@
+"""archive, restore, verify and stats of an archive in this process, without Spark: the same files,
+rows and findings as with Spark, and the same behaviour of runs that are killed or come twice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import kstore
+from kstore.cli.app import run
+from kstore.clients import AdminClient, NewTopic
+from kstore.pipeline.jobs import archive as archiving
+from kstore.pipeline.jobs.archive import ArchiveOptions, archive, plan
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.local_rows import entry_batches
+from kstore.pipeline.jobs.reports.local_stats import gather_here
+from kstore.pipeline.jobs.reports.stats import gather
+from kstore.pipeline.jobs.restore import Restored, RestoreOptions, restore
+from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
+from kstore.pipeline.jobs.verification.verify import VerifyOptions, verify
+from kstore.testing.brokers import Broker
+from tests.pipeline.jobs.killed_jobs import Jobs
+from tests.pipeline.jobs.test_archive import KEEP, Look, settings, silent, transactions, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+KINDS = ("record", "hole", "block")
+
+
+@pytest.fixture
+def topic(admin: AdminClient) -> str:
+    """A new one of three partitions."""
+    name = f"local-{uuid.uuid4().hex[:8]}"
+    admin.create_topics([NewTopic(name, 3, configs=KEEP)])
+    return name
+
+
+def options(broker: Broker, folder: Path, topics: str, **more: Any) -> ArchiveOptions:
+    return ArchiveOptions(settings(broker), str(folder), re.compile(topics), **more)
+
+
+def restored(folder: Path, broker: Broker, **more: Any) -> list[Restored]:
+    more.setdefault("topics", re.compile(".*"))
+    return restore(None, RestoreOptions(str(folder), settings(broker), **more), silent)
+
+
+def test_a_topic_comes_back_from_its_archive_as_it_was(
+    broker: Broker, target: Broker, topic: str, look: Look, tmp_path: Path
+) -> None:
+    write(broker, topic, 0, 300)
+    transactions(broker, topic)
+    first = archive(None, options(broker, tmp_path, topic), silent)
+    write(broker, topic, 300, 60)
+    second = archive(None, options(broker, tmp_path, topic), silent)
+    assert archive(None, options(broker, tmp_path, topic), silent) == []
+
+    assert [(s.start, s.end, s.records, s.missing) for s in first] == [(0, 106, 101, 5)] * 3
+    assert [(s.start, s.end, s.records, s.missing) for s in second] == [(106, 126, 20, 0)] * 3
+    assert read_slices(None, str(tmp_path)) == sorted(
+        first + second, key=lambda each: (each.partition, each.start)
+    )
+    holes = [
+        (row["offset"], row["endOffset"], row["kind"])
+        for batch in entry_batches(str(tmp_path), [first[0].run], ["hole"])
+        for row in batch.to_pylist()
+        if row["partition"] == 0
+    ]
+    assert holes == [
+        (100, 101, "aborted"), (101, 102, "abort"), (103, 104, "commit"), (104, 105, "aborted"),
+        (105, 106, "abort"),
+    ]  # fmt: skip
+    days = {p.name for p in tmp_path.glob(f"data/*/entry=record/topic={topic}/*")}
+    assert len(days) > 10
+
+    columns = ["partition", "offset", "timestamp", "key", "value", "headers"]
+    scanned = kstore.scan(tmp_path, topic, columns=columns).to_arrow()
+    by_brokers = kstore.scan(
+        topic=topic, bootstrap_servers=broker.bootstrap_servers, columns=columns,
+        isolation="read_committed",
+    ).to_arrow()  # fmt: skip
+    order = [("partition", "ascending"), ("offset", "ascending")]
+    assert scanned.sort_by(order) == by_brokers.combine_chunks()
+
+    results = restored(tmp_path, target)
+    assert look(target, topic) == look(broker, topic)
+    assert [(r.partition, r.written, r.already_there) for r in results] == [
+        (0, 121, 0), (1, 121, 0), (2, 121, 0),
+    ]  # fmt: skip
+    again = restored(tmp_path, target)
+    assert [(r.written, r.start_offset, r.end_offset) for r in again] == [(0, 126, 126)] * 3
+
+
+def test_an_archive_refuses_what_would_mix_or_lose_records(
+    broker: Broker, admin: AdminClient, topic: str, tmp_path: Path
+) -> None:
+    with pytest.raises(JobError, match="no topic of the cluster matches 'gone'"):
+        archive(None, options(broker, tmp_path, "gone"), silent)
+    assert os.listdir(tmp_path) == []
+    write(broker, topic, 0, 60)
+    archive(None, options(broker, tmp_path, topic), silent)
+    write(broker, topic, 60, 60)
+    admin.delete_records({(topic, 0): 30})
+    with pytest.raises(JobError, match="the cluster has deleted offsets 20 to 29, which are not"):
+        archive(None, options(broker, tmp_path, topic), silent)
+    said: list[str] = []
+    skipped = archive(None, options(broker, tmp_path, topic, on_loss="skip"), said.append)
+    assert [(each.start, each.end) for each in skipped] == [(30, 40), (20, 40), (20, 40)]
+    assert any("going on at 30" in text for text in said)
+
+    admin.delete_topics([topic])
+    admin.create_topics([NewTopic(topic, 1)])
+    with pytest.raises(JobError, match=r"it was deleted and created again .* another folder"):
+        archive(None, options(broker, tmp_path, topic), silent)
+
+
+def test_of_runs_at_once_only_one_counts(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(broker, topic, 0, 90)
+    ready = threading.Barrier(4)
+    write_slices, check = archiving.write_slices, archiving.check_alone
+
+    def together(*arguments: Any) -> None:
+        ready.wait(60)
+        write_slices(*arguments)
+
+    def slow(*arguments: Any) -> None:
+        check(*arguments)
+        time.sleep(0.3)  # in which others would look, too, if they were let
+
+    monkeypatch.setattr(archiving, "write_slices", together)
+    monkeypatch.setattr(archiving, "check_alone", slow)
+    done: list[Any] = []
+
+    def work() -> None:
+        try:
+            done.append(archive(None, options(broker, tmp_path, topic), silent))
+        except JobError as error:
+            done.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counted = [each for each in done if isinstance(each, list)]
+    assert len(counted) == 1, done
+    assert all("another run has archived" in each for each in done if isinstance(each, str))
+    assert read_slices(None, str(tmp_path)) == counted[0]
+
+
+def test_verify_finds_in_an_archive_what_is_damaged_or_lacking(
+    broker: Broker, admin: AdminClient, topic: str, tmp_path: Path
+) -> None:
+    write(broker, topic, 0, 300)
+    (one, *_) = archive(None, options(broker, tmp_path, topic), silent)
+    names = re.compile(topic)
+    cluster, side = ClusterSide(settings(broker)), ArchiveSide(str(tmp_path))
+    assert verify(None, VerifyOptions(names, cluster, side), silent).is_good
+    write(broker, topic, 300, 3)
+    behind = verify(None, VerifyOptions(names, ClusterSide(settings(broker)), side), silent)
+    assert [(f.kind, f.partition, f.start, f.records) for f in behind.findings] == [
+        ("behind", number, 100, 1) for number in range(3)
+    ]
+    folder = tmp_path / f"data/run={one.run}/entry=record/topic={topic}"
+    file = sorted(folder.glob("date=*/*.parquet"))[3]
+    table = pq.ParquetFile(file).read()
+    changed = table.set_column(
+        table.schema.get_field_index("value"), "value",
+        pa.array([b"another", *table["value"].to_pylist()[1:]], pa.binary()),
+    )  # fmt: skip
+    pq.write_table(changed, file)
+    row = table.slice(0, 1).to_pylist()[0]
+    compared = VerifyOptions(names, ClusterSide(settings(broker)), side, behind_allowed=True)
+    found = verify(None, compared, silent).findings
+    assert {(f.kind, f.partition, f.side) for f in found} == {
+        ("different", row["partition"], "both"), ("damaged", row["partition"], "right"),
+    }  # fmt: skip
+    assert [f.start for f in found if f.kind == "different"] == [row["offset"]]
+    alone = verify(None, VerifyOptions(names, ArchiveSide(str(tmp_path))), silent)
+    assert [f.kind for f in alone.findings] == ["damaged"]
+
+
+def test_commands_need_no_spark_for_a_small_archive(
+    broker: Broker,
+    target: Broker,
+    topic: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    write(broker, topic, 0, 90)
+    folder, servers = str(tmp_path / "a"), broker.bootstrap_servers
+    assert run(["pipeline", "archive", topic, "--archive", folder, "-b", servers]) == 0
+    assert "90 records of 3 partitions archived in" in capfd.readouterr().out
+    assert run(["pipeline", "archive", topic, "--archive", folder, "-b", servers]) == 0
+    assert "nothing is new" in capfd.readouterr().out
+    assert run(["pipeline", "verify", topic, "--archive", folder, "--from", servers]) == 0
+    assert "90 records in 3 partitions: nothing was found" in capfd.readouterr().out
+    assert run(["pipeline", "stats", topic, "--archive", folder]) == 0
+    assert "90 records in 1 topics" in capfd.readouterr().out
+    there = ["-b", target.bootstrap_servers]
+    assert run(["pipeline", "restore", topic, "--archive", folder, *there]) == 0
+    assert "90 records of 3 partitions restored" in capfd.readouterr().out
+    more = ["--engine", "spark"]
+    assert run(["pipeline", "archive", topic, "--archive", folder, "-b", servers, *more]) == 1
+    assert "--engine local does it in this process" in capfd.readouterr().err
+
+
+# ---- beside Spark ----
+
+
+def content(path: Path, run: str, kind: str) -> list[dict[str, Any]]:
+    found = [r for b in entry_batches(str(path), [run], [kind]) for r in b.to_pylist()]
+    return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def merged(blocks: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[int]]:
+    """Blocks are cut where fetched buffers end: their sums count."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for row in blocks:
+        at = row["topic"], row["partition"], row["offset"] // 10_000
+        sums = found.setdefault(at, [row["offset"], 0, 0, 0])
+        sums[1] = row["endOffset"]
+        sums[2] += row["records"]
+        sums[3] ^= row["digest"]
+    return found
+
+
+def layout(path: Path, run: str) -> set[str]:
+    """The folders of a run."""
+    base = path / "data" / f"run={run}"
+    return {str(file.parent.relative_to(base)) for file in base.rglob("*.parquet")}
+
+
+def plain(slices: list[Slice]) -> list[Slice]:
+    return [replace(each, run="", archived_ms=0) for each in slices]
+
+
+@pytest.mark.java
+@pytest.mark.thorough
+@pytest.mark.parametrize("hourly", [False, True])
+def test_both_engines_write_and_read_the_same(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, hourly: bool
+) -> None:
+    write(broker, topic, 0, 60 if hourly else 700)  # an hour has a folder of its own
+    transactions(broker, topic)
+    here, there = tmp_path / "here", tmp_path / "there"
+    kept: dict[str, list[Slice]] = {"here": [], "there": []}
+    for _ in range(2):  # a run, and one that continues
+        for engine, folder in ((None, here), (spark, there)):
+            wanted = options(broker, folder, topic, hourly=hourly, tasks=3)
+            kept[folder.name] += archive(engine, wanted, silent)
+        write(broker, topic, 700, 30)
+    assert plain(kept["here"]) == plain(kept["there"])
+    for one, other in zip(kept["here"][::3], kept["there"][::3], strict=True):
+        assert layout(here, one.run) == layout(there, other.run)
+        for kind in ("record", "hole"):
+            assert content(here, one.run, kind) == content(there, other.run, kind)
+        blocks = [content(p, r, "block") for p, r in ((here, one.run), (there, other.run))]
+        assert merged(blocks[0]) == merged(blocks[1])
+        files = [next((p / "data").rglob("entry=record/**/*.parquet")) for p in (here, there)]
+        schemas = [pq.read_schema(file).remove_metadata() for file in files]
+        assert schemas[0] == schemas[1]
+    # Each reads what the other has written.
+    for folder in (here, there):
+        runs = {each.run for each in kept[folder.name]}
+        by_spark = read_slices(spark, str(folder))
+        assert by_spark == read_slices(None, str(folder))
+        for kind in KINDS:
+            frame = entries(spark, str(folder), runs, kind).drop("run").toArrow()
+            order = [(name, "ascending") for name in ("topic", "partition", "offset")]
+            mine = pa.Table.from_batches(entry_batches(str(folder), runs, [kind]))
+            assert frame.sort_by(order).to_pylist() == mine.sort_by(order).to_pylist()
+        names, side = re.compile(topic), ArchiveSide(str(folder))
+        assert gather(spark, side, names, silent) == gather_here(side, names, silent)
+        for engine in (spark, None):
+            compared = VerifyOptions(names, ClusterSide(settings(broker)), side, True)
+            assert verify(engine, compared, silent).is_good
+    # Runs of both in one archive.
+    wanted = options(broker, here, topic, hourly=hourly)
+    assert [s.records for s in archive(spark, wanted, silent)] == [10] * 3
+    write(broker, topic, 760, 30)
+    assert [s.records for s in archive(None, wanted, silent)] == [10] * 3
+    assert plan(spark, wanted, silent).offsets == plan(None, wanted, silent).offsets == 0
+
+
+# ---- killed, and no room ----
+
+
+@pytest.fixture
+def full(broker: Broker, topic: str) -> str:
+    """With more records, and transactions."""
+    for number in range(4):
+        write(broker, topic, number * 900, 900)
+        transactions(broker, topic)
+    return topic
+
+
+def counted(folder: Path) -> dict[int, list[int]]:
+    """The offsets of the records that count, by partition."""
+    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for each in read_slices(None, str(folder)):
+        data = ds.dataset(folder / f"data/run={each.run}/entry=record", partitioning="hive")
+        mine = data.to_table(filter=ds.field("partition") == each.partition)
+        found[each.partition] += sorted(mine["offset"].to_pylist())
+    return found
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_a_run_that_is_killed_is_done_again(
+    broker: Broker, target: Broker, full: str, look: Look, tmp_path: Path
+) -> None:
+    jobs, folder = Jobs(tmp_path), tmp_path / "archive"
+    command = (
+        "archive", full, "--archive", str(folder), "-b", broker.bootstrap_servers,
+        "--engine", "local",
+    )  # fmt: skip
+    expected = look(broker, full)
+    offsets = {p: [row[0] for row in rows] for p, rows in expected.items()}
+    for number in range(6):
+        wanted, late_s = random.choice(["data", "files", "done", "slices"]), random.random() * 0.3
+        reached = reaching(folder, wanted, late_s)
+        print(f"killed {late_s:.3f} s after {wanted}")
+        job = jobs.start(*command)
+        try:
+            deadline = time.monotonic() + 120
+            while job.process.poll() is None and not reached():
+                assert time.monotonic() < deadline, jobs.said()
+                time.sleep(0.001)
+        finally:
+            job.end()
+        if number % 3 == 2:
+            write(broker, full, 3600 + number, 3)
+        # What counts is whole at any time.
+        if (folder / "slices").exists():
+            found = counted(folder)
+            for partition, rows in found.items():
+                assert rows == offsets[partition][: len(rows)] or number
+            for each in read_slices(None, str(folder)):
+                assert each.records + each.missing == each.end - each.start
+    jobs.finish(*command)
+    expected = look(broker, full)
+    assert counted(folder) == {p: [row[0] for row in rows] for p, rows in expected.items()}
+
+    name = f"back-{full}"
+    back = (
+        "restore", full, "--archive", str(folder), "-b", target.bootstrap_servers,
+        "--engine", "local", "--rename", f"{full}={name}",
+    )  # fmt: skip
+    for _ in range(2):
+        job = jobs.start(*back)
+        time.sleep(0.8 + random.random())
+        job.end()
+    jobs.finish(*back)
+    assert look(target, name) == expected
+
+
+def reaching(folder: Path, what: str, late_s: float) -> Callable[[], bool]:
+    """Whether a run has come so far, and some time more has gone by."""
+    patterns = {
+        "data": "data/_unfinished-*", "files": "data/_unfinished-*/*/*/*/*.parquet",
+        "done": "data/run=*", "slices": "slices/*",
+    }  # fmt: skip
+    there = len(list(folder.glob(patterns[what])))
+    began: list[float] = []
+
+    def reached() -> bool:
+        if not began and len(list(folder.glob(patterns[what]))) > there:
+            began.append(time.monotonic())
+        return bool(began) and time.monotonic() > began[0] + late_s
+
+    return reached
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own in memory; skips where it can't be mounted (SKIPPED.md)."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can't be mounted by this user here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.thorough
+def test_a_full_disk_ends_a_run_and_the_next_one_continues(
+    broker: Broker, full: str, look: Look, small_disk: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = small_disk / "archive"
+    command = [
+        "pipeline", "archive", full, "--archive", str(folder), "-b", broker.bootstrap_servers,
+        "--engine", "local",
+    ]  # fmt: skip
+    assert run(command) == 1
+    error = capfd.readouterr().err
+    assert f"the archive {folder} can't be written: No space left on device" in error
+    assert "Traceback" not in error
+    assert [each for each in folder.rglob("*") if each.is_file()] == []
+    subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
+    assert run(command) == 0
+    expected = look(broker, full)
+    assert counted(folder) == {p: [row[0] for row in rows] for p, rows in expected.items()}

@@ -1,0 +1,224 @@
+"""An archive's files without Spark: what was written is read again, whatever the order of dates,
+and however often files make room for others; a run that fails leaves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kstore.pipeline.jobs import local_files, local_rows
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.layout import Slice, read_slices, write_slices
+from kstore.pipeline.jobs.local_files import RunFiles
+from kstore.pipeline.jobs.local_rows import OrderedRows, entry_batches, stored_records
+from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, entry_batch
+
+DATES = [f"2026-01-{day:02}" for day in range(1, 9)] + ["none"]
+
+
+def records(topic: str, partition: int, first: int, dates: list[str]) -> Any:
+    """One record for each date, with values that say where they are."""
+    count = len(dates)
+    offsets = np.arange(first, first + count)
+    columns = {
+        "partition": pa.array(np.full(count, partition, np.int32)),
+        "offset": pa.array(offsets),
+        "timestampMillis": pa.array(offsets),
+        "value": pa.array([b"%d " % n * 9 for n in offsets], pa.binary()),
+    }
+    return entry_batch("record", topic, columns, pa.array(dates, pa.string()))
+
+
+def rows(batches: Any) -> list[dict[str, Any]]:
+    """By place, with nothing of how they were cut."""
+    found = [row for batch in batches for row in batch.to_pylist()]
+    return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows are many."""
+    monkeypatch.setattr(local_files, "GROUP_BYTES", 200)
+    monkeypatch.setattr(local_files, "HELD_BYTES", 400)
+    monkeypatch.setattr(local_files, "OPEN_FILES", 2)
+    monkeypatch.setattr(local_rows, "ROWS", 3)
+    monkeypatch.setattr(local_rows, "KEPT_BYTES", 3000)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+drawn = st.lists(
+    st.tuples(
+        st.sampled_from(["t", "u.v-w"]),
+        st.integers(0, 2),
+        st.lists(st.sampled_from(DATES), min_size=0, max_size=9),
+    ),
+    max_size=5,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn=drawn)
+def test_what_is_written_is_read_in_the_order_of_offsets(
+    drawn: list[tuple[str, int, list[str]]],
+    small: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = str(tmp_path_factory.mktemp("archive"))
+    ends: dict[tuple[str, int], int] = {}
+    written = []
+    with RunFiles(path, "r") as files:
+        for topic, partition, dates in sorted(drawn, key=lambda each: each[:2]):
+            first = ends.get((topic, partition), 5)
+            batch = records(topic, partition, first, dates)
+            ends[topic, partition] = first + len(dates)
+            written.append(batch)
+            files.add(batch)
+        assert list(entry_batches(path, ["r"], ["record"])) == []  # nothing is there yet
+    assert rows(entry_batches(path, ["r"], ["record"])) == rows(written)
+    assert stored_records(path, "r") == len(rows(written))
+    ordered = OrderedRows(path)
+    for (topic, partition), end in ends.items():
+        found = [n for b in ordered.read("r", topic, partition) for n in b["offset"].to_pylist()]
+        assert found == list(range(5, end))
+    for file in Path(path).rglob("*.parquet"):
+        places = pq.ParquetFile(file).read(["partition", "offset"]).to_pylist()
+        assert [tuple(row.values()) for row in places] == sorted(
+            tuple(row.values()) for row in places
+        )
+
+
+def test_only_row_groups_with_the_wanted_offsets_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunFiles(str(tmp_path), "r") as files:
+        for day, date in enumerate(DATES):
+            files.add(records("t", 0, day * 10, [date] * 10))
+    read: list[Any] = []
+    table = local_rows._Group.table
+
+    def counted(group: Any, columns: Any = None) -> Any:
+        read.append(group)
+        return table(group, columns)
+
+    monkeypatch.setattr(local_rows._Group, "table", counted)
+    found = entry_batches(str(tmp_path), ["r"], ["record"], ["t"], {("t", 0): (15, 30)})
+    assert [row["offset"] for row in rows(found)] == list(range(10, 30))
+    assert len(read) == 2
+
+
+def _fail_after(files: RunFiles) -> None:
+    files.add(records("t", 0, 0, DATES))
+    raise ZeroDivisionError
+
+
+def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    files = RunFiles(str(tmp_path), "r")
+    with pytest.raises(ZeroDivisionError), files:
+        _fail_after(files)
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_folder_that_can_t_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JobError, match=r"archive .*file can't be written: (Not a dir|File exists)"):
+        RunFiles(str(tmp_path / "file"), "r").__enter__()
+
+
+FULL = """
+import resource, signal, sys
+from kstore.pipeline.jobs.failure import JobError
+from kstore.pipeline.jobs.local_files import RunFiles
+from tests.pipeline.jobs.test_local_files import DATES, records
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+try:
+    with RunFiles(sys.argv[1], "r") as files:
+        files.add(records("t", 0, 0, DATES * 9))
+except JobError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_write_that_fails_is_told_and_takes_its_files_away(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True,
+        cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert "can't be written: File too large. Start the job again" in done.stdout
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def a_slice(run: str, start: int, end: int) -> Slice:
+    """Of one partition."""
+    return Slice(run, "t", "id", 0, 1, start, end, end - start, 0, -7, -1, "c", True, "{}", 9)
+
+
+def test_slices_come_at_once_or_not_at_all(tmp_path: Path) -> None:
+    path, seen = str(tmp_path), []
+
+    def check(ours: Any, there: Any) -> None:
+        seen.append((list(ours), there))
+        assert read_slices(None, path, must_exist=False) == there
+        if len(seen) == 2:
+            raise JobError("no")
+
+    first = a_slice("r1", 0, 5)
+    write_slices(None, path, [first], check)
+    assert read_slices(None, path) == [first]
+    with pytest.raises(JobError, match="no"):
+        write_slices(None, path, [a_slice("r2", 5, 7)], check)
+    assert seen == [([first], []), ([a_slice("r2", 5, 7)], [first])]
+    assert os.listdir(tmp_path / "slices") == ["run=r1"]
+    # A run whose folder is empty was killed.
+    (tmp_path / "slices" / "run=r3").mkdir()
+    (tmp_path / "slices" / "run=r3" / "_temporary").mkdir()
+    assert read_slices(None, path) == [first]
+
+
+def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
+    assert read_slices(None, str(tmp_path), must_exist=False) == []
+    with pytest.raises(JobError, match="not an archive: it has no folder slices"):
+        read_slices(None, str(tmp_path))
+    folder = tmp_path / "slices" / "run=r"
+    folder.mkdir(parents=True)
+    (folder / "a.parquet").write_bytes(b"PAR1 no PAR1")
+    with pytest.raises(JobError, match=r"archive file .*a\.parquet can't be read"):
+        read_slices(None, str(tmp_path))
+
+
+def test_later_versions_are_refused(tmp_path: Path) -> None:
+    write_slices(None, str(tmp_path), [replace(a_slice("r", 0, 1), version=9)], lambda *_: None)
+    with pytest.raises(JobError, match="written in version 9 of the layout"):
+        read_slices(None, str(tmp_path))
+
+
+def test_entries_keep_all_columns(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    columns = {
+        "partition": [1, 1], "offset": [3, 2**40], "endOffset": [None, 9],
+        "timestamp": [0, 253402300799999000], "timestampMillis": [-1, 2**62],
+        "timestampType": [0, 1], "leaderEpoch": [-1, 7], "key": [None, b""],
+        "value": [draw.randbytes(9), None], "headers": [[], [{"key": "h", "value": None}]],
+        "kind": ["commit", None], "records": [None, 4], "digest": [-(2**63), 2**63 - 1],
+    }  # fmt: skip
+    batch = entry_batch("hole", "t", columns)
+    with RunFiles(str(tmp_path), "r") as files:
+        files.add(batch)
+    (found,) = entry_batches(str(tmp_path), ["r"], ["hole"])
+    assert found.schema == ENTRY_SCHEMA
+    assert found.to_pylist() == batch.to_pylist()
