@@ -159,7 +159,7 @@ def archive_batches(path: str, wanted: Selected, schema: Any, batch_rows: int) -
     from kstore.pipeline.segments.archive_reader import ArchiveTopics, read_archive
 
     topics = ArchiveTopics(path, wanted.options())
-    tasks = topics.tasks(wanted.ranges(topics, path))
+    tasks = topics.tasks(wanted.ranges(topics, path), wanted.limits)
 
     def read() -> Batches:
         for task in tasks:

@@ -28,6 +28,7 @@ __all__ = ["ArchiveRange", "ArchiveTopics", "read_archive"]
 VERSION = 1
 """The layout's version, as in pipeline/jobs/layout.py."""
 _MAX_MILLIS = (2**63 - 1) // 1000
+_ALWAYS = (-(2**63), 2**63 - 1)
 _SLICE_COLUMNS = ("topic", "topic_id", "partition", "start", "end", "partition_epoch", "version")
 
 
@@ -40,13 +41,15 @@ class ArchiveRange(OffsetRange):
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, with its partitions and offsets from its statistics."""
+    """A row group, with its partitions, offsets and times (ms) from its statistics: the smallest
+    and the largest of each.
+    """
 
     path: str
     number: int
     partitions: tuple[int, int]
     offsets: tuple[int, int]
-    size_bytes: int
+    times: tuple[int, int]
 
 
 class ArchiveTopics(TopicClient):
@@ -117,6 +120,8 @@ class ArchiveTopics(TopicClient):
 
     def _first_since(self, group: _Group, tp: TopicPartition, timestamp: int) -> int:
         """The first offset of a row group with a record at or after a time; -1 if there is none."""
+        if group.times[1] < timestamp:
+            return -1
         columns = ["partition", "offset", "timestampMillis"]
         table = pq.ParquetFile(group.path).read_row_group(group.number, columns=columns)
         late = pc.greater_equal(table["timestampMillis"], timestamp)
@@ -126,15 +131,19 @@ class ArchiveTopics(TopicClient):
 
     # ---- tasks ----
 
-    def tasks(self, ranges: list[OffsetRange]) -> list[ArchiveRange]:
-        """The ranges with their row groups."""
+    def tasks(
+        self, ranges: list[OffsetRange], times: tuple[int, int] | None = None
+    ) -> list[ArchiveRange]:
+        """The ranges with their row groups; only those with some of `times`."""
         options = self._options
         cut = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [self._task(each) for each in cut]
+        return [self._task(each, times or _ALWAYS) for each in cut]
 
-    def _task(self, wanted: OffsetRange) -> ArchiveRange:
+    def _task(self, wanted: OffsetRange, times: tuple[int, int]) -> ArchiveRange:
         by_file: dict[str, list[int]] = {}
         for group in self._groups(TopicPartition(wanted.topic, wanted.partition)):
+            if not (group.times[0] < times[1] and group.times[1] >= times[0]):
+                continue
             if group.offsets[0] < wanted.end and group.offsets[1] >= wanted.start:
                 by_file.setdefault(group.path, []).append(group.number)
         return ArchiveRange(
@@ -169,20 +178,15 @@ def _row_groups(path: str, tp: TopicPartition) -> Iterator[_Group]:
     place = {meta.schema.column(i).path: i for i in range(meta.num_columns)}
     for number in range(meta.num_row_groups):
         group = meta.row_group(number)
-        partition = group.column(place["partition"]).statistics
-        offset = group.column(place["offset"]).statistics
-        whole = (0, 2**63 - 1)
-        yield _Group(
-            path,
-            number,
-            (partition.min, partition.max) if _is_known(partition) else whole,
-            (offset.min, offset.max) if _is_known(offset) else whole,
-            group.total_byte_size,
-        )
+        names = ("partition", "offset", "timestampMillis")
+        yield _Group(path, number, *(_span(group.column(place[n]).statistics) for n in names))
 
 
-def _is_known(statistics: Any) -> bool:
-    return statistics is not None and bool(statistics.has_min_max)
+def _span(statistics: Any) -> tuple[int, int]:
+    """The smallest and the largest value, as far as they are known."""
+    if statistics is None or not statistics.has_min_max:
+        return _ALWAYS
+    return statistics.min, statistics.max
 
 
 def _unreadable(path: str, tp: TopicPartition, error: Exception, offset: int = -1) -> PipelineError:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+import kstore
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.layout import VERSION
 from kstore.pipeline.schema import source_schema
@@ -117,6 +118,32 @@ def test_values_as_text_are_bytes_as_they_are(tmp_path: Path) -> None:
 def test_times_choose_offsets(archive: Path) -> None:
     reader = _reader(archive, startingTimestamp="1050", endingTimestamp="1055")
     assert _rows(reader) == [(p, n) for p in (0, 1) for n in range(50, 55)]
+
+
+def test_only_row_groups_with_records_of_the_time_are_read(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    batches, group = pq.ParquetFile.iter_batches, pq.ParquetFile.read_row_group
+
+    def counted(file: Any, size: int, *, row_groups: list[int], columns: list[str]) -> Any:
+        read.extend(row_groups)
+        return batches(file, size, row_groups=row_groups, columns=columns)
+
+    def counted_group(file: Any, number: int, **more: Any) -> Any:
+        read.append(number)
+        return group(file, number, **more)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted_group)
+    found = kstore.scan(archive, "t", start_time=1045, end_time=1047, columns=["offset"])
+    assert [row for batch in found for row in batch["offset"].to_pylist()] == [45, 46] * 2
+    # The second run's: twice those that may begin the time, and then those with these records.
+    assert sorted(read) == sorted([1, 2, 4, 5] * 2 + [1, 4])
+    read.clear()
+    late = kstore.scan(archive, "t", start_time=1058, columns=["offset"])
+    assert [row for batch in late for row in batch["offset"].to_pylist()] == [58, 59] * 2
+    assert sorted(set(read)) == [2, 5]
 
 
 def test_a_damaged_file_is_named(archive: Path) -> None:
