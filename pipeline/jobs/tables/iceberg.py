@@ -454,7 +454,7 @@ class Table:
                 return
             said = _said(error) if isinstance(error, Py4JJavaError) else str(error)
             if said.startswith(DEFINITELY_NOT):
-                raise ConflictError(_FASTER) from error
+                raise ConflictError(f"{_FASTER} ({said})") from error
             raise JobError(
                 f"the commit to table {self.name} failed: {said}. The table does not have it: "
                 "start the job again"

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    """A new catalog."""
+def jars() -> list[Path]:
+    """Iceberg's library."""
     try:
-        iceberg_jars()
+        return iceberg_jars()
     except KafkaUnavailableError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def lake(spark: SparkSession, jars: list[Path], tmp_path: Path) -> Lake:
+    """A new catalog."""
     return Lake(spark, tmp_path / "lake", f"lake_{uuid.uuid4().hex[:8]}")
