@@ -124,7 +124,7 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
     said: list[str] = []
     skipped = archive(None, options(broker, tmp_path, topic, on_loss="skip"), said.append)
     assert [(each.start, each.end) for each in skipped] == [(30, 40), (20, 40), (20, 40)]
-    assert any("going on at 30" in text for text in said)
+    assert any("at 30" in text for text in said)
 
     admin.delete_topics([topic])
     admin.create_topics([NewTopic(topic, 1)])
@@ -216,7 +216,7 @@ def test_commands_need_no_spark_for_a_small_archive(
     assert run(["pipeline", "archive", topic, "--archive", folder, "-b", servers]) == 0
     assert "nothing is new" in capfd.readouterr().out
     assert run(["pipeline", "verify", topic, "--archive", folder, "--from", servers]) == 0
-    assert "90 records in 3 partitions: nothing was found" in capfd.readouterr().out
+    assert "90 records in 3 partitions: no problems" in capfd.readouterr().out
     assert run(["pipeline", "stats", topic, "--archive", folder]) == 0
     assert "90 records in 1 topics" in capfd.readouterr().out
     there = ["-b", target.bootstrap_servers]
