@@ -10,6 +10,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.groups.behind_commits import answer_behind_commits
 from kstore.broker.api.security.access import (
     HasAuthorizer,
     allowed,
@@ -158,8 +159,10 @@ async def handle_leave_group(
     if single:
         request = request.replaced(members=[MemberIdentity(member_id=request.member_id)])
     try:
-        answer = await broker.groups().handle(request.group_id, request, ctx)
-        response = cast(LeaveGroupResponse, answer)
+        answer = answer_behind_commits(broker, request.group_id, request, ctx)
+        response = cast(
+            LeaveGroupResponse, await answer if isinstance(answer, Awaitable) else answer
+        )
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     if single:

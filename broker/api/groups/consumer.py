@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.groups.behind_commits import answer_behind_commits
 from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.security.access import HasAuthorizer, permitted
 from kstore.broker.api.security.permissions import no_right
@@ -63,7 +64,10 @@ def handle_consumer_group_heartbeat(
         request.group_id, request.subscribed_topic_regex, ctx.principal, ctx.client_host
     )
     try:
-        answer = coordinator.answer(request.group_id, request, ctx)
+        if request.member_epoch < 0:  # it leaves
+            answer = answer_behind_commits(broker, request.group_id, request, ctx)
+        else:
+            answer = coordinator.answer(request.group_id, request, ctx)
     except KafkaError as error:
         return _failed(error)
     if broker.authorizer is None and isinstance(answer, ConsumerGroupHeartbeatResponse):

@@ -69,6 +69,10 @@ class GroupProtocolParts(HasAuthorizer, HasFeatures, Protocol):
     """For a group protocol that settings and a feature turn on."""
 
     @property
+    def partition_news(self) -> Lazy[PartitionNews] | None:
+        """Who hears of partitions; None where this broker makes them all."""
+
+    @property
     def config(self) -> BrokerConfig:
         """The broker's settings."""
 

@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import pytest
 
+from kstore.broker.api.groups.classic import handle_leave_group
 from kstore.broker.api.groups.offsets import handle_offset_commit
 from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
 from kstore.broker.coordination import znodes
@@ -26,12 +27,14 @@ from kstore.broker.state.work import each
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from tests.broker.runtime.coordinators.cluster_host import GROUPS, HERE, Host, run
+from tests.broker.runtime.groups.group_requests import stable_member
 from tests.plain_messages import Ask
 
 OLD = PartitionImage(HERE, 0, (HERE,), (HERE,))
 LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL = 9, 10, 3
 ABSENT, LATER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 Row = tuple[str, UUID, int]
+T = TypeVar("T")
 
 
 class Cluster:
@@ -87,11 +90,25 @@ class Cluster:
         await self.groups().wait_loaded()
         self.tell(self.make("heard-of", 1))
 
-    def begin(self, version: int, *rows: Row, offset: int = 5) -> asyncio.Task[list[int]]:
-        """Commit; the error codes."""
-        return asyncio.get_running_loop().create_task(self._commit(version, rows, offset))
+    def begin(
+        self, version: int, *rows: Row, offset: int = 5, member_id: str = ""
+    ) -> asyncio.Task[list[int]]:
+        """Commit; the error codes. A member does so in generation 1."""
+        return asyncio.get_running_loop().create_task(
+            self._commit(version, rows, offset, member_id)
+        )
 
-    async def _commit(self, version: int, rows: tuple[Row, ...], offset: int) -> list[int]:
+    async def ends(self, asking: Awaitable[T]) -> T:
+        """What is awaited, while followers copy what is written."""
+        waiting = asyncio.ensure_future(asking)
+        while not waiting.done():
+            self.host.places[GROUPS].advance()
+            await asyncio.sleep(0)
+        return await waiting
+
+    async def _commit(
+        self, version: int, rows: tuple[Row, ...], offset: int, member_id: str
+    ) -> list[int]:
         topics = [
             {"name": name, "partitions": [{"partition_index": index, "committed_offset": offset}]}
             | ({} if version == TRANSACTIONAL else {"topic_id": topic_id})
@@ -106,16 +123,11 @@ class Cluster:
             request = Ask.TxnOffsetCommit(group_id="g", topics=topics, producer_id=7)
             answer = handle_txn_offset_commit(broker, request, ctx)
         else:
-            answer = handle_offset_commit(
-                broker, Ask.OffsetCommit(group_id="g", topics=topics), ctx
-            )
+            member = {"member_id": member_id, "generation_id_or_member_epoch": 1}
+            request = Ask.OffsetCommit(group_id="g", topics=topics, **(member if member_id else {}))
+            answer = handle_offset_commit(broker, request, ctx)
         if isinstance(answer, Awaitable):
-            partition = self.host.places[GROUPS]
-            waiting = asyncio.ensure_future(answer)
-            while not waiting.done():
-                partition.advance()
-                await asyncio.sleep(0)
-            answer = await waiting
+            answer = await self.ends(answer)
         return [row.error_code for topic in answer.topics for row in topic.partitions]
 
     async def committed(self, topic: str, index: int) -> int | None:
@@ -319,5 +331,54 @@ def test_the_store_is_not_searched_for_an_id_by_who_has_heard_of_everything(tmp_
         cluster.tell(cluster.make("new", 1))
         cluster.store.children = None  # type: ignore[method-assign, assignment]
         assert await cluster.partition_news().hear([NamedPartition("", uuid4(), 0)])
+
+    in_cluster(tmp_path, story)
+
+
+@pytest.mark.parametrize("known_before", [True, False])
+def test_a_member_that_leaves_does_not_overtake_its_commit(
+    tmp_path: Path, known_before: bool
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        member = await cluster.ends(stable_member(cluster.groups()))
+        topic = cluster.make("new", 1)
+        if known_before:
+            cluster.tell(topic)
+        rows = ("new", topic.topic_id, 0)
+        first = cluster.begin(LAST_BY_NAME, rows, offset=5, member_id=member)
+        broker: Any = cluster
+        ctx: Any = SimpleNamespace(api_version=4, client_id="c", client_host="h", extended=False)
+        leave = Ask.LeaveGroup(group_id="g", members=[{"member_id": member}])
+        await asyncio.sleep(0)  # the commit has its place
+        left = asyncio.ensure_future(handle_leave_group(broker, leave, ctx))
+        await some_turns()
+        if not known_before:
+            assert not left.done()
+            cluster.tell(topic)
+        assert await first == [ErrorCode.NONE]
+        answer = await cluster.ends(left)
+        assert [row.error_code for row in answer.members] == [ErrorCode.NONE]
+        assert await cluster.committed("new", 0) == 5
+
+    in_cluster(tmp_path, story)
+
+
+def test_a_member_leaves_though_a_commit_waits_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        member = await cluster.ends(stable_member(cluster.groups()))
+        monkeypatch.setattr(partition_news, "LINE_S", 0.05)
+        topic = cluster.make("new", 1)
+        first = cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0), member_id=member)
+        broker: Any = cluster
+        ctx: Any = SimpleNamespace(api_version=4, client_id="c", client_host="h", extended=False)
+        leave = Ask.LeaveGroup(group_id="g", members=[{"member_id": member}])
+        await some_turns()
+        answer = await cluster.ends(handle_leave_group(broker, leave, ctx))
+        assert [row.error_code for row in answer.members] == [ErrorCode.NONE]
+        assert await first == [LATER]
 
     in_cluster(tmp_path, story)

@@ -1,0 +1,51 @@
+"""Requests that must not overtake the commits of their group: a commit can wait until this broker
+has heard of a partition. If its member left in the meantime, it would be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+    from kstore.broker.runtime.groups.group_partition import Asker
+    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.lazy import Lazy
+    from kstore.protocol.schema import Message
+
+__all__ = ["answer_behind_commits"]
+
+
+class _Parts(Protocol):
+    @property
+    def groups(self) -> Lazy[GroupCoordinator]:
+        """The group coordinator."""
+
+    @property
+    def partition_news(self) -> Lazy[PartitionNews] | None:
+        """The part that hears of partitions; None on a broker that creates them all."""
+
+
+def answer_behind_commits(
+    broker: _Parts, group_id: str, request: Message, ctx: Asker
+) -> Message | Awaitable[Message]:
+    """The group coordinator's answer; after earlier commits of the group that wait, which takes at
+    most LINE_S. Raises KafkaError.
+    """
+    news = broker.partition_news
+    if news is not None and news.made is not None and news.made.has_line(group_id):
+        return _behind(broker, news.made, group_id, request, ctx)
+    return broker.groups().answer(group_id, request, ctx)
+
+
+async def _behind(
+    broker: _Parts, news: PartitionNews, group_id: str, request: Message, ctx: Asker
+) -> Message:
+    try:
+        async with news.line(group_id):
+            answer = broker.groups().answer(group_id, request, ctx)
+    except TimeoutError:
+        answer = broker.groups().answer(group_id, request, ctx)
+    # Its place is decided: later commits do not wait for its replicas.
+    return await answer if isinstance(answer, Awaitable) else answer
