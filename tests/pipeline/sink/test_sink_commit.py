@@ -152,7 +152,7 @@ def test_a_repeated_task_of_a_planned_batch_stages_nothing(sink: Sink) -> None:
 def test_a_task_that_outlives_its_job_creates_no_topic(sink: Sink) -> None:
     rows = pa.RecordBatch.from_pydict({"value": [b"a row"]})
     sink.settings = SinkSettings(
-        sink.settings.clients | {"max.block.ms": "500"}, sink.topic, exactly_once=True
+        sink.settings.clients | {"delivery.timeout.ms": "1000"}, sink.topic, exactly_once=True
     )
     prepare(sink.settings, sink.name)
     task = Task(sink.settings, sink.name, 0, creates=False)
