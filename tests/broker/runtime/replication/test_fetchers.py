@@ -274,8 +274,10 @@ def test_with_flush_always_the_leader_hears_of_what_is_on_the_disk(tmp_path: Pat
     async def story(a: Node, b: Node) -> None:
         a.lead(0, 0, (1, 2), (1, 2))
         b.follow(1, 0)
+        led = a.partition().log
         for number in range(20):
             a.append(b"%d" % number)
+            a.commits.wait([(led, led.core.log_end_offset)], lambda _: None)  # as Produce does
             await caught_up(a, b)
             told = a.partition().high_watermark
             assert b.partition().log.core.durable_offset >= told
