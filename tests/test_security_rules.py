@@ -27,16 +27,17 @@ TEXT_FILES = ("Makefile", ".ci/run", ".ci/prepare", ".ci/folder", ".gitignore", 
 
 SECRETS = {
     "a private key": re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{64}"),
-    "a key of AWS": re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    "a token of GitHub": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{22,})"),
-    "a token of GitLab": re.compile(r"\bglpat-[\w-]{20,}"),
-    "a token of Slack": re.compile(r"\bxox[abposr]-[\w-]{10,}"),
-    "a key of Google": re.compile(r"\bAIza[\w-]{35}\b"),
-    "a token of PyPI": re.compile(r"\bpypi-[\w-]{50,}"),
-    "a token of npm": re.compile(r"\bnpm_[A-Za-z0-9]{36}\b"),
-    "a signed JWT": re.compile(r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}"),
-    "a password in a URL": re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@{}$<]+:[^\s/:@{}$<]{3,}@"),
+    "a key of AWS": re.compile(r"A(?:KIA|SIA)[0-9A-Z]{16}\b"),
+    "a token of GitHub": re.compile(r"g(?:h[pousr]_[A-Za-z0-9]{36,}|ithub_pat_\w{22,})"),
+    "a token of GitLab": re.compile(r"glpat-[\w-]{20,}"),
+    "a token of Slack": re.compile(r"xox[abposr]-[\w-]{10,}"),
+    "a key of Google": re.compile(r"AIza[\w-]{35}\b"),
+    "a token of PyPI": re.compile(r"pypi-[\w-]{50,}"),
+    "a token of npm": re.compile(r"npm_[A-Za-z0-9]{36}\b"),
+    "a signed JWT": re.compile(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}"),
+    "a password in a URL": re.compile(r"://[^\s/:@{}$<]+:[^\s/:@{}$<]{3,}@"),
 }
+"""Each begins with letters, not with \\b: the search for those is ten times as fast."""
 NAMED = re.compile(
     r"""(?ix)(?:password|passwd|secret|token|api_?key|private_?key)\w*["']?\s*[:=]\s*
     ["']([\w+/=.-]{16,})["']"""
