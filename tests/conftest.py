@@ -8,6 +8,7 @@ twice at most. And the fixtures of more than one folder.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import tempfile
@@ -19,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.order import FilesAndOneSpark, long_files_first
-from tests.times import TestTimes
+from tests.times import QUICK_S, TestTimes
 
 if TYPE_CHECKING:
     from tests.broker.runtime.security.sasl_harness import Signer
@@ -137,11 +138,12 @@ def zookeeper_server(zookeeper_jars: None, tmp_path: Path) -> Iterator[ZooKeeper
 
 def pytest_configure(config: pytest.Config) -> None:
     """Who leaves out the slow tests (`make check`) has properties tried on fewer examples, too."""
-    if "not slow" in config.option.markexpr:
+    is_quick = "not slow" in config.option.markexpr
+    if is_quick:
         settings.load_profile("quick")
     if "TEST_TIMES" in os.environ:
-        written = Path(os.environ["TEST_TIMES"])
-        config.pluginmanager.register(TestTimes(written), "test-times")
+        times = TestTimes(Path(os.environ["TEST_TIMES"]), QUICK_S if is_quick else math.inf)
+        config.pluginmanager.register(times, "test-times")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -163,16 +165,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 definition.finish(item._request)  # type: ignore[arg-type]
 
 
+def try_fewer_examples(items: list[pytest.Item]) -> None:
+    """The properties that name their own number of examples: the profile has no say in it."""
+    functions = [item for item in items if isinstance(item, pytest.Function)]
+    owners: dict[Any, str] = {}
+    for item in functions:
+        owners[item.cls] = "settings"  # of a state machine
+        owners[item.function] = "_hypothesis_internal_use_settings"
+    for owner, name in owners.items():
+        wanted = getattr(owner, name, None)
+        if isinstance(wanted, settings):
+            few = max(wanted.max_examples // 4, min(wanted.max_examples, 5))
+            setattr(owner, name, settings(wanted, max_examples=few))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real processes (JVMs, brokers that are killed) share few cores with each other. One
     that fails is run again, twice at most, and listed among the reruns of pytest's summary: it has
     to be fixed. What is pure, or seeded, has no second chance.
     """
     if "not slow" in config.option.markexpr:
-        for cls in {item.cls for item in items if isinstance(item, pytest.Function)}:
-            wanted = getattr(cls, "settings", None)  # of a state machine, which has its own
-            if isinstance(wanted, settings):
-                cls.settings = settings(wanted, max_examples=max(wanted.max_examples // 4, 5))
+        try_fewer_examples(items)
     long_files_first(items)
     gc.freeze()  # thousands of items stay to the end: the collector need not walk them again
     if not config.pluginmanager.hasplugin("rerunfailures"):

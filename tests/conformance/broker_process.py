@@ -170,7 +170,7 @@ class BrokerProcess(ABC):
             try:
                 # In short spells, so that a broker that died at once is noticed at once.
                 spell = min(deadline, time.monotonic() + 0.5)
-                return wire.wait_for_answer(self.host, self.port, spell)
+                return wire.wait_for_answer(self.host, self.port, spell, pause_s=0.01)
             except wire.WireError:
                 if time.monotonic() > deadline:
                     raise

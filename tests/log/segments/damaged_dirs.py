@@ -27,7 +27,8 @@ from kstore.log import CorruptLogError, Log, OffsetOutOfRangeError
 from kstore.log.settings import LogConfig
 
 SEEDS = [
-    pytest.param(range(5), id="some"),
+    pytest.param(range(2), id="few"),
+    pytest.param(range(2, 5), id="some", marks=pytest.mark.slow),
     pytest.param(range(5, 17), id="more", marks=pytest.mark.thorough),
 ]
 """Of the directories of one test."""

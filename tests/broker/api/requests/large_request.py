@@ -61,7 +61,7 @@ def wide_request(
                 setattr(request, name, value)
         return request  # type: ignore[no-any-return]
 
-    sample = 400
+    sample = 100
     each = (len(build(sample).encode(version)) - len(build(1).encode(version))) / (sample - 1)
     return build(int(size / each))
 

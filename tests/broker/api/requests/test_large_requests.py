@@ -102,21 +102,24 @@ JUDGED_AS_A_WHOLE = [
 ]
 
 
+@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), PARTS])
 @pytest.mark.parametrize(("key", "path"), JUDGED_AS_A_WHOLE)
 def test_what_is_judged_as_a_whole_gives_others_their_turns_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: int, path: Fields
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: int, path: Fields, parts: int
 ) -> None:
+    step = large_requests.STEP_ELEMENTS // parts
+    monkeypatch.setattr(large_requests, "STEP_ELEMENTS", step)
     for module in ("kstore.broker.api.requests.turns", "kstore.broker.runtime.slices"):
         monkeypatch.setattr(f"{module}.SLICE_S", 0)  # each piece takes a whole slice
     version = API_TABLE[key].max_version
-    request = wide_request(key, version, path, SIZE, **FIXED)
+    request = wide_request(key, version, path, SIZE // parts, **FIXED)
     count = elements(request)
 
     async def ask(world: World) -> None:
         connection, transport = world.connect()
         feed(connection, encode_request(request, version, 1, "me"))
         assert len(await asyncio.wait_for(world.answers(transport, 1), 60)) == 1
-        assert world.turns >= count // large_requests.STEP_ELEMENTS + count // ROWS_BETWEEN
+        assert world.turns >= count // step + count // ROWS_BETWEEN
 
     settings = AUTHORIZER if key in (30, 31) else {}
     in_world(tmp_path, ask, **settings)
