@@ -114,11 +114,10 @@ works-with: build-test
 times: build-test
 	$(PY) -m tests.times $(if $(RECORD),--record)
 
-check: build-test lint types
-	TMPDIR=$$(.ci/folder) $(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
+check: build-test lint types quick
 
 quick: build-test
-	TMPDIR=$$(.ci/folder) $(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
+	TMPDIR=$$(.ci/folder) TEST_TIMES=build/check-times.json $(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
 
 lint: build-test
 	$(PY) -m ruff check .

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import times
 
 CORES, MINUTES = 2, 12
@@ -24,6 +26,17 @@ def test_a_file_over_its_budget_is_named_the_worst_first() -> None:
     assert over[0] == "worst.py: 90.0 CPU seconds, its budget is 35.0"
 
 
+def test_quick_tests_that_take_too_much_together_are_warned_of() -> None:
+    used = {f"{number}.py": float(number) for number in range(1, 13)}
+    assert times.over_limit(used, 78.0) == []
+    warning, *worst = times.over_limit(used, 77.0)
+    assert warning.startswith("WARNING: 78 CPU seconds are more than the 77 ")
+    assert [line.split() for line in worst] == [
+        [f"{number}.0", f"{number}.py"] for number in range(12, 2, -1)
+    ]
+
+
+@pytest.mark.slow
 def test_the_costs_of_processes_that_a_test_starts_count(tmp_path: Path) -> None:
     written = tmp_path / "build" / "times.json"
     (tmp_path / "conftest.py").write_text(

@@ -1,6 +1,7 @@
 """What each test file costs, in CPU seconds of the test process and all processes that it starts,
 and the budget of each file. `make test` writes build/test-times.json and names the files that are
-over their budget; tests/times.json is the recorded copy that budgets are taken from.
+over their budget; tests/times.json is the recorded copy that budgets are taken from. `make check`
+writes build/check-times.json, and warns if its tests together take more than they may.
 
     python -m tests.times            compare the last `make test` with the recorded times
     python -m tests.times --record   record the last `make test`
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import sys
@@ -28,6 +30,10 @@ SMALL_S = 5.0
 """What a file may cost that is not recorded; cheaper files are not recorded."""
 SLACK = 1.5
 """A file may cost this many times what was recorded, and SMALL_S more: machines differ."""
+QUICK_S = 260.0
+"""What the tests of `make check` may cost together, so that it ends within 3 minutes on 2 cores:
+their collection, lint and types take 60 more.
+"""
 TICK = 0.01
 """Seconds of one clock tick in /proc (USER_HZ is 100 on every Linux platform)."""
 
@@ -42,8 +48,8 @@ class Cost(NamedTuple):
 class TestTimes:
     """The pytest plugin: a test's cost travels with its last report, from xdist's workers too."""
 
-    def __init__(self, written: Path) -> None:
-        self._written = written
+    def __init__(self, written: Path, limit_s: float = math.inf) -> None:
+        self._written, self._limit_s = written, limit_s
         self._files: dict[str, Counter[str]] = {}
         self._tests: dict[str, Counter[str]] = {}
         self._before, self._living = now(), 0.0
@@ -96,7 +102,7 @@ class TestTimes:
         used = {name: cost["cpu"] for name, cost in self._files.items()}
         if self._tests:
             terminalreporter.section(f"test files took {sum(used.values()):.0f} CPU seconds")
-            for line in over_budget(used, recorded()):
+            for line in [*over_budget(used, recorded()), *over_limit(used, self._limit_s)]:
                 terminalreporter.line(line)
 
 
@@ -123,6 +129,19 @@ def over_budget(used: Mapping[str, float], known: Mapping[str, float]) -> list[s
     return [
         f"{name}: {used[name]:.1f} CPU seconds, its budget is {budgets[name]:.1f}"
         for _, name in over
+    ]
+
+
+def over_limit(used: Mapping[str, float], limit_s: float) -> list[str]:
+    """A warning and the most expensive files, if all together used more CPU seconds than this."""
+    total = sum(used.values())
+    if total <= limit_s:
+        return []
+    worst = sorted(used, key=lambda name: -used[name])[:10]
+    return [
+        f"WARNING: {total:.0f} CPU seconds are more than the {limit_s:.0f} that these tests may "
+        "take. Make the most expensive cheaper, or mark them slow:",
+        *(f"    {used[name]:.1f} {name}" for name in worst),
     ]
 
 
