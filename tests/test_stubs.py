@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWLIST = Path(__file__).with_name("stubtest_allowlist.txt")
 

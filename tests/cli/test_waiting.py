@@ -56,10 +56,10 @@ def first_line(process: subprocess.Popen[str], stream: str = "stderr") -> str:
     "arguments",
     [
         ("topic", "list", "-b", NOBODY),
-        ("group", "list", "-b", NOBODY),
-        ("consume", "t", "-b", NOBODY),
-        ("replicate", "t", "--from", NOBODY, "--to", NOBODY),
-        ("verify-order", "t", "-b", NOBODY),
+        pytest.param(("group", "list", "-b", NOBODY), marks=pytest.mark.slow),
+        pytest.param(("consume", "t", "-b", NOBODY), marks=pytest.mark.slow),
+        pytest.param(("replicate", "t", "--from", NOBODY, "--to", NOBODY), marks=pytest.mark.slow),
+        pytest.param(("verify-order", "t", "-b", NOBODY), marks=pytest.mark.slow),
     ],
 )
 def test_a_command_without_a_broker_says_what_it_waits_for(arguments: tuple[str, ...]) -> None:

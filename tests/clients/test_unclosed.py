@@ -17,6 +17,7 @@ from kstore.clients import AdminClient, Consumer
 from kstore.types import TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
 
+pytestmark = pytest.mark.slow
 LIMIT_S = 120
 COUNT = 50
 _numbers = itertools.count()

@@ -8,6 +8,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.sim.__main__ import each_in_processes
 from tests.sim.progress import Progress
 from tests.sim.run import Report
@@ -44,6 +46,7 @@ def _dies_at_three(seed: int) -> Report:
     return report(seed)
 
 
+@pytest.mark.slow
 def test_a_seed_whose_process_dies_has_failed_and_the_others_run() -> None:
     """The pool of multiprocessing waits for ever for what a dead process has not given back."""
     dies = importlib.import_module("tests.sim.test_progress")._dies_at_three  # theirs by that name

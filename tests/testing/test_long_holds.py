@@ -54,6 +54,7 @@ def test_not_held():
 """
 
 
+@pytest.mark.slow
 def test_a_test_whose_broker_held_its_loop_fails_and_says_what_held_it(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def kill(child: int) -> None:
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [KILLS // 5, pytest.param(KILLS, marks=pytest.mark.thorough)])
 def test_killed_workers_lose_and_double_nothing(tmp_path: Path, kills: int) -> None:
     messages = kills * MESSAGES_A_KILL

@@ -56,6 +56,7 @@ def test_an_executor_in_the_place_of_another_waits_for_none_of_its_calls(loop: S
     loop.run_until_complete(story())
 
 
+@pytest.mark.slow
 def test_a_step_that_computes_for_a_second_is_a_finding(loop: SimLoop) -> None:
     async def story() -> None:
         end = time.thread_time() + 1.1 * HOLD_S
@@ -68,6 +69,7 @@ def test_a_step_that_computes_for_a_second_is_a_finding(loop: SimLoop) -> None:
     assert "story" in problem
 
 
+@pytest.mark.slow
 def test_a_step_that_waits_for_a_core_is_none_and_neither_is_a_thread(loop: SimLoop) -> None:
     def compute() -> None:
         end = time.thread_time() + 1.1 * HOLD_S

@@ -230,6 +230,7 @@ def test_an_expired_token_lets_nobody_in(broker: Broker) -> None:
 # ---- what is kept ----
 
 
+@pytest.mark.slow
 def test_tokens_survive_a_restart_and_expired_ones_are_removed(tmp_path: Path) -> None:
     with Broker(tmp_path, SETTINGS) as broker, alices(sasl(broker)) as client:
         kept = client.create_delegation_token(max_lifetime_ms=HOUR_MS)
@@ -243,6 +244,7 @@ def test_tokens_survive_a_restart_and_expired_ones_are_removed(tmp_path: Path) -
         assert not logs_in(sasl(broker), kept)
 
 
+@pytest.mark.slow
 def test_who_writes_to_the_store_without_the_key_makes_no_token(tmp_path: Path) -> None:
     with Broker(tmp_path, SETTINGS) as broker, alices(sasl(broker)) as client:
         token = client.create_delegation_token()
@@ -260,6 +262,7 @@ def test_who_writes_to_the_store_without_the_key_makes_no_token(tmp_path: Path) 
         assert not logs_in(sasl(broker), token)
 
 
+@pytest.mark.slow
 def test_a_broker_with_another_key_says_which_tokens_it_cant_open(tmp_path: Path) -> None:
     with Broker(tmp_path, SETTINGS) as broker, alices(sasl(broker)) as client:
         token = client.create_delegation_token()
