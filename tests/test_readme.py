@@ -75,6 +75,7 @@ def test_the_readmes_broker(tmp_path: Path) -> None:
     assert run_with_a_broker(code, tmp_path) == ["created payments", "paid"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_broker_example(tmp_path: Path) -> None:
     created, consumed, *again = run_with_a_broker(block("docs/broker.md", "sh"), tmp_path)

@@ -125,6 +125,7 @@ def test_with_users_the_broker_names_the_mechanisms_that_logins_try(secured: Bro
     assert "User:alice" in answer.text
 
 
+@pytest.mark.slow
 def test_a_console_that_does_not_start_is_told_and_tried_again(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     settings = {"kstore.console.client.config": str(config), "kstore.console.read.only": "true"}

@@ -129,6 +129,7 @@ def test_who_comes_later_reads_what_has_retired_first(start_broker: Start) -> No
     assert held(client.beat("m", answer.member_epoch)) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_what_is_prepared_when_the_broker_is_killed_goes_on(start_broker: Start) -> None:
     broker = start_broker(SETTINGS)
     client = TopicClient(broker)
@@ -177,6 +178,7 @@ def test_what_is_decided_stays_so(start_broker: Start) -> None:
     until(lambda: len(list(broker.log_dir.glob("t-*"))) == 1, "so are their logs")
 
 
+@pytest.mark.slow
 def test_logs_that_a_broker_had_to_delete_when_it_ended_are_gone(start_broker: Start) -> None:
     broker = start_broker(SETTINGS)
     made(TopicClient(broker))

@@ -96,6 +96,7 @@ def test_a_commit_of_the_predecessor_is_refused(client: TopicClient) -> None:
     assert client.commit("a", {0: 2}) == [0], "who knows no epochs is not checked"
 
 
+@pytest.mark.slow
 def test_epochs_outlive_kill_9(start_broker: Start) -> None:
     broker = start_broker()
     client = TopicClient(broker)
@@ -111,6 +112,7 @@ def test_epochs_outlive_kill_9(start_broker: Start) -> None:
     assert client.epochs("b") == [6]
 
 
+@pytest.mark.slow
 def test_a_stop_between_the_store_and_the_logs(start_broker: Start) -> None:
     """The store has the successor; the log dir still has the predecessor's log."""
     broker = start_broker()
@@ -133,6 +135,7 @@ def test_a_stop_between_the_store_and_the_logs(start_broker: Start) -> None:
     assert len(strays) == 1, "but nothing is lost"
 
 
+@pytest.mark.slow
 def test_the_predecessors_folder_does_not_come_back(start_broker: Start) -> None:
     """Somebody put a copy of the old folder in the place of the new one."""
     broker = start_broker()

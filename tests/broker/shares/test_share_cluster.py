@@ -7,6 +7,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
 from tests.broker.harness.share_state_client import MOVING, ShareStateClient
@@ -54,6 +56,7 @@ class Clients:
         self._clients.clear()
 
 
+@pytest.mark.slow
 def test_what_was_answered_survives_the_kill_of_its_coordinator(cluster: KstoreCluster) -> None:
     clients = Clients(cluster)
     topic_id = clients.any().make_topic("t", 6, replicas=3)

@@ -53,6 +53,7 @@ def test_the_first_question_makes_the_topic_as_kafka_does(start_broker: Start) -
     client.close()
 
 
+@pytest.mark.slow
 def test_what_was_answered_is_there_after_kill_9(start_broker: Start) -> None:
     settings = {"share.coordinator.snapshot.update.records.per.snapshot": "7"}
     broker = start_broker(settings | {"share.coordinator.state.topic.num.partitions": "3"})

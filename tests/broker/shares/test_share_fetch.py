@@ -351,6 +351,7 @@ def test_read_committed_leaves_out_aborted_records_and_waits_for_open_ones(
     assert acquired((7, 8, 1))(answer) or acquired((7, 7, 1))(answer)
 
 
+@pytest.mark.slow
 def test_after_kill_9_nothing_accepted_comes_again_and_nothing_is_lost(tmp_path: Path) -> None:
     running = KstoreBroker(tmp_path, overrides=SETTINGS)
     running.start()

@@ -236,6 +236,7 @@ def test_a_marker_that_can_not_be_written_is_tried_again(
 # ---- crashes ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
 def test_a_transaction_that_a_crash_left_prepared_is_completed(
     start_broker: Start, state: int
@@ -271,6 +272,7 @@ def test_a_transaction_that_a_crash_left_prepared_is_completed(
     assert again.offset("g") == (5 if committed else -1, ErrorCode.NONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("committed", [True, False])
 def test_an_ongoing_transaction_goes_on_after_a_crash(start_broker: Start, committed: bool) -> None:
     broker = start_broker(SETTINGS)
@@ -293,6 +295,7 @@ def test_an_ongoing_transaction_goes_on_after_a_crash(start_broker: Start, commi
     assert again.offset("g") == (3 if committed else -1, ErrorCode.NONE)
 
 
+@pytest.mark.slow
 def test_with_every_write_on_the_disk_transactions_end_in_order(start_broker: Start) -> None:
     producer = Producer(start_broker(SETTINGS | {"kstore.flush.policy": "always"}))
     producer.create_topic()

@@ -255,6 +255,7 @@ def test_a_denial_beats_what_is_allowed(peer: SecuredPeer, units: Units) -> None
     assert errors_in(asked(peer, there)) == {DENIED[AclResourceType.TOPIC]}
 
 
+@pytest.mark.slow
 def test_a_pattern_finds_only_topics_that_its_member_may_describe(peer: SecuredPeer) -> None:
     give(peer, [(3, AclResourceType.GROUP)])
     for topic in ("seen-a", "seen-b", "unseen-c"):
