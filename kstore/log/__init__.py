@@ -1,6 +1,6 @@
-"""The embedded log: a durable log of records in a directory, laid out as Kafka's log dirs are, so
-that the same directory can be served by ``kstore serve``. It knows no topic beyond its name, no
-request and no replica.
+"""The embedded log: a durable log of records in a directory with the layout of Kafka's log dirs, so
+that ``kstore serve`` can serve the same directory. It knows no topic beyond its name, no requests
+and no replicas.
 
 May import: kstore._fast.disk, kstore._fast.log, kstore._fast.record, kstore._fast.shared,
     kstore.env, kstore.errors, kstore.items, kstore.log.cursors, kstore.log.index,

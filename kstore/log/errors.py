@@ -1,5 +1,5 @@
-"""The errors of the embedded log, each an exception of its own. The log can be used after any of
-them, except that a closed log stays closed. Each message says what was wrong, and what to do.
+"""The errors of the embedded log, each with its own exception class. The log can be used after any
+of them, except that a closed log stays closed. Each message says what was wrong, and what to do.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class ReadOnlyLogError(LogError):
 
 
 class LogDirLockedError(LogError):
-    """Another process writes to this log dir; ``holder`` says which."""
+    """Another process writes to this log dir; ``holder`` identifies it."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def __init__(self, path: str, holder: str, *, shared: bool = False) -> None:
         super().__init__(
-            f"the log directory {path} is in use by {holder}, which did not open it as shared: "
+            f"the log dir {path} is in use by {holder}, which did not open it as shared: "
             "close it there, or open it with shared=True in both processes"
             if shared
-            else f"the log directory {path} is in use by {holder}: close it there, open it with "
+            else f"the log dir {path} is in use by {holder}: close it there, open it with "
             "shared=True in all of them, or open it here with read_only=True"
         )
         self.path = path
@@ -70,8 +70,8 @@ class NotKeeperError(LogError):
 
     def __init__(self, name: str, keeper: str) -> None:
         super().__init__(
-            f"{name} is shared, and {keeper} does its maintenance: cut, compact and delete there, "
-            "or here once it has closed the log directory"
+            f"{name} is shared, and {keeper} does its maintenance: truncate, compact and delete "
+            "there, or here once it has closed the log dir"
         )
 
 
@@ -82,7 +82,7 @@ class OffsetOutOfRangeError(LogError):
 
     def __init__(self, name: str, offset: int, log_start_offset: int, log_end_offset: int) -> None:
         super().__init__(
-            f"offset {offset} of {name} is out of range: the log holds offsets "
+            f"offset {offset} of {name} is out of range: the log has offsets "
             f"{log_start_offset} to {log_end_offset} (exclusive)"
         )
         self.offset = offset
@@ -109,7 +109,7 @@ class InvalidTimestampError(LogError):
 
 
 class ProducerStateError(LogError):
-    """A producer's sequence, epoch or transaction does not match what the log knows of it."""
+    """A producer's sequence, epoch or transaction does not match the log's state of it."""
 
     error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -124,7 +124,7 @@ class InvalidProduceOffsetError(LogError):
     def __init__(self, name: str, log_end_offset: int) -> None:
         super().__init__(
             f"the given offset is below the end of {name}: "
-            f"append at {log_end_offset} or later, records before it are in the log already"
+            f"append at {log_end_offset} or later; earlier records are already in the log"
         )
         self.log_end_offset = log_end_offset
 
@@ -135,7 +135,7 @@ class CursorInUseError(LogError):
     def __init__(self, name: str, tp: str, process: int) -> None:
         who = "this process" if process == os.getpid() else f"process {process}"
         super().__init__(
-            f"cursor {name!r} of {tp} is in use by {who}: close it there, take another name, or "
+            f"cursor {name!r} of {tp} is in use by {who}: close it there, use another name, or "
             "wait for your turn with cursor(..., wait=seconds)"
         )
         self.process = process
@@ -149,8 +149,8 @@ class LeaseLostError(LogError):
     def __init__(self, name: str, offsets: Sequence[int]) -> None:
         shown = ", ".join(map(str, offsets[:5])) + (", ..." if len(offsets) > 5 else "")
         super().__init__(
-            f"the lease of offset {shown} of queue {name!r} has ended, or the message was settled "
-            "before: work faster, extend() it, or raise lease_s"
+            f"the lease of offset {shown} of queue {name!r} has expired, or the message was "
+            "settled before: work faster, extend() it, or raise lease_s"
         )
         self.offsets = tuple(offsets)
 
@@ -207,7 +207,7 @@ class CorruptLogError(LogStorageError):
     """A part of a segment is damaged; the records before and after it can be read.
 
     The damage hides the offsets from ``first_offset`` to just below ``next_offset``: continue to
-    read at ``next_offset``. Both are -1 if they are unknown.
+    read at ``next_offset``. Both are -1 if unknown.
     """
 
     error_code = ErrorCode.CORRUPT_MESSAGE
@@ -224,7 +224,7 @@ class CorruptLogError(LogStorageError):
         advice = "records before it can be read"
         if next_offset >= 0:
             advice = (
-                f"offsets {first_offset} to {next_offset - 1} cannot be read; read on at "
+                f"offsets {first_offset} to {next_offset - 1} cannot be read; continue at "
                 f"{next_offset}, and see `kstore log verify --repair`"
             )
         super().__init__(errno.EIO, f"{segment} is damaged at byte {position}: {reason}; {advice}")
@@ -249,11 +249,11 @@ _SENTENCES: dict[int, tuple[type[LogError], str]] = {
     ),
     ErrorCode.INVALID_PRODUCER_EPOCH: (
         ProducerStateError,
-        "the producer's epoch is older than one that has written since",
+        "the producer's epoch is older than its latest one",
     ),
     ErrorCode.INVALID_TXN_STATE: (
         ProducerStateError,
-        "the producer has an open transaction and wrote outside of it",
+        "the producer has an open transaction and wrote outside it",
     ),
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: (
         ProducerStateError,
@@ -305,7 +305,7 @@ def lost_sync(error: OSError, name: str) -> LogStorageError:
     """A LogStorageError for a log whose data could not be forced to disk."""
     return LogStorageError(
         error.errno,
-        f"flushing {name} failed ({error.strerror}): acknowledged records are on the disk, and "
+        f"flushing {name} failed ({error.strerror}): acknowledged records are on disk, and "
         "no more are acknowledged; check the disk, close the log and open it again",
         error.filename,
     )
@@ -313,7 +313,7 @@ def lost_sync(error: OSError, name: str) -> LogStorageError:
 
 @contextlib.contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Turn every OSError in this block into a LogStorageError that says what was being done."""
+    """Turn every OSError in this block into a LogStorageError that describes the operation."""
     try:
         yield
     except LogStorageError:
@@ -343,7 +343,7 @@ _ADVICE = {
 
 
 def storage_error(error: OSError, doing: str) -> LogStorageError:
-    """A LogStorageError (or DiskFullError) that says what was being done when ``error``
+    """A LogStorageError (or DiskFullError) that describes the operation in which ``error``
     occurred.
     """
     if isinstance(error, LogStorageError):

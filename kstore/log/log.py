@@ -1,5 +1,5 @@
-"""One topic-partition's log, as its users see it: the facade that puts the parts of kstore.log
-together. What runs per batch is the LogCore's, what the parts share is LocalLog.
+"""The log of one topic-partition for its users: the facade that combines the parts of kstore.log.
+LogCore has the code that runs per batch, LocalLog the shared state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CURRENT_EPOCH = -1  # of the newest batch; 0 in an empty log
 
 
 class Directory(Protocol):
-    """The log dir that a log was opened in, as the log and its users see it: a ``LogDir``."""
+    """The log dir of a log, as the log and its users see it: a ``LogDir``."""
 
     path: str
     read_only: bool
@@ -76,19 +76,19 @@ class Directory(Protocol):
         """The topic id in the partition's metadata file."""
 
     def note_error(self, problem: BaseException) -> None:
-        """An operation on one of the logs has failed, which may mean that the disk is gone."""
+        """An operation on one of the logs has failed, which may mean that the disk has failed."""
 
     def count_lost(self, offsets: int) -> None:
         """A replica found that so many offsets are lost."""
 
     def transaction(self) -> Transaction:
-        """Appends to several logs of it that are made together."""
+        """Appends to several of its logs that are made together."""
 
     def close_log(self, log: Log) -> None:
         """Sync and checkpoint one log and close its files."""
 
     def close(self) -> None:
-        """Sync and checkpoint all logs, close them, and give the lock back."""
+        """Sync and checkpoint all logs, close them, and release the lock."""
 
 
 class Log(ReadableLog, Appender):
@@ -284,7 +284,7 @@ class Log(ReadableLog, Appender):
         return end
 
     def _cut_queues(self, end_offset: int) -> None:
-        # Not by importing what most logs have no use for.
+        # Imported here, because most logs do not use it.
         if any(name.startswith(QUEUE_PREFIX) for name in self.local.env.fs.listdir(self.path)):
             from kstore.log.queue.queue_files import cut_queues
 
@@ -332,7 +332,7 @@ class Log(ReadableLog, Appender):
         return self.local.hole_from >= 0
 
     def cut_at_hole(self) -> None:
-        """Remove everything behind records that were lost in a power cut: another replica is the
+        """Remove everything after records that were lost in a power loss: another replica is the
         leader and has all of it.
         """
         self.local.check_keeper()
@@ -356,7 +356,7 @@ class Log(ReadableLog, Appender):
         self.core.set_high_watermark(offset)
 
     def forget_empty_epochs(self) -> None:
-        """Forget the leader epochs that no record of the log has."""
+        """Remove the leader epochs without records in the log."""
         self.core.epochs.truncate_from_end(self.core.log_end_offset)
 
     def damaged_parts(self) -> list[Damage]:
@@ -366,31 +366,31 @@ class Log(ReadableLog, Appender):
         return rewrite.damaged_parts(self.local)
 
     def rewrite(self, damage: Damage, data: bytes) -> str | None:
-        """Replace a damaged part by another replica's batches, which are on disk when this returns.
-        Returns why that is impossible (nothing has changed then), or None.
+        """Replace a damaged part by another replica's batches, which are durable on return. Returns
+        why that is impossible (then nothing has changed), or None.
         """
         from kstore.log.repair import rewrite
 
         return rewrite.rewrite(self.local, damage, data)
 
     def lost_parts(self) -> list[Loss]:
-        """What is lost between the segments that exist."""
+        """The lost parts between the existing segments."""
         from kstore.log.repair import refill
 
         return refill.lost_parts(self.local)
 
     def refill(self, loss: Loss, data: bytes) -> str | None:
-        """Put another replica's batches in the place of a lost part; they are on disk when this
-        returns. Returns why that is impossible (nothing has changed then), or None.
+        """Replace a lost part by another replica's batches; they are durable on return. Returns why
+        that is impossible (then nothing has changed), or None.
         """
         from kstore.log.repair import refill
 
         return refill.refill(self.local, loss, data)
 
-    # -- the end
+    # -- close
 
     def own_directory(self) -> Log:
-        """Let ``close`` close the log dir too."""
+        """Make ``close`` also close the log dir."""
         self._owns_dir = True
         return self
 

@@ -1,6 +1,6 @@
-"""A directory of logs, laid out as Kafka's: one directory per topic-partition, one lock, one index
-environment. One process writes to it, or several that share it; any number read. It does not know
-topics beyond their names.
+"""A directory of logs with Kafka's layout: one directory per topic-partition, one lock, one index
+environment. One process writes to it, or several that share it; any number may read. It knows
+topics only by name.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LogDir"]
 
-REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being removed
+REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being deleted
 DRAIN_SECONDS = 30.0  # for appends that wait for the disk when the directory is closed
-STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may hold what somebody wants
+STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may contain something useful
 STEP_BYTES = 64 << 20
-"""What is freed at once of a file that is removed."""
+"""How much of a deleted file is freed at once."""
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
 
 
 def _corrupt(log: LocalLog, segment: LogSegment, position: int) -> errors.CorruptLogError:
-    from kstore.log.recovery.corruption import examine  # where nothing is damaged, nobody needs it
+    from kstore.log.recovery.corruption import examine  # needed only if something is damaged
 
     return examine(log, segment, position)
 
@@ -86,8 +86,8 @@ class LogDir(LogDirFacts):
         self.env: Env = env or SystemEnv()
         self.config = config
         self.replicated = False
-        """Whether logs opened from now on have their high watermark from whoever replicates them:
-        it begins at the last one that was written down, not at the log's end.
+        """Whether the replication sets the high watermark of logs that are opened from now on: it
+        starts at the last stored one, not at the log's end.
         """
         self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.RLock()
@@ -141,8 +141,8 @@ class LogDir(LogDirFacts):
         return None if self._lock is None else self._lock.members
 
     def _look_after(self) -> None:
-        """Of a shared directory, now and then: do its maintenance if nobody else does, for the logs
-        that others have open as well.
+        """For a shared directory, periodically: do its maintenance if no other process does, for
+        the logs that others have open as well.
         """
         members = self.members
         if members is None or self._lock is None or not self._mutex.acquire(blocking=False):
@@ -162,7 +162,7 @@ class LogDir(LogDirFacts):
             self._mutex.release()
 
     def _adopt(self, members: Membership) -> None:
-        """Open what other processes have open."""
+        """Open the logs that other processes have open."""
         self._pages_seen = members.pages
         for key in in_use(self.path, members):
             self.adopt(key)
@@ -175,8 +175,8 @@ class LogDir(LogDirFacts):
             return self._logs[key]
 
     def transaction(self) -> Transaction:
-        """Appends to several logs, made together when the ``with`` block ends: after a crash all of
-        them are there, or none.
+        """Appends to several logs, made together when the ``with`` block ends: after a crash either
+        all or none exist.
         """
         self._check_open()
         if self.read_only:
@@ -202,7 +202,7 @@ class LogDir(LogDirFacts):
         return IndexStore(self.path, read_only=True)
 
     def _finish_deletions(self) -> None:
-        """Remove the directories of partitions that a crash left half deleted."""
+        """Delete the directories of partitions that a crash left half deleted."""
         for name in self.env.fs.listdir(self.path):
             if name.endswith(REMOVED_SUFFIX):
                 self.remove_taken(os.path.join(self.path, name))
@@ -292,8 +292,8 @@ class LogDir(LogDirFacts):
         return log
 
     def _make_folder(self, path: str, topic_id: uuid.UUID) -> None:
-        """A folder with the topic's id, or none at all: the next try would take a folder without
-        an id as it is.
+        """Write a folder with the topic's id, or no folder: the next attempt would accept a folder
+        without an id as it is.
         """
         fs = self.env.fs
         self.state.unsynced_names = True
@@ -308,7 +308,7 @@ class LogDir(LogDirFacts):
             raise
 
     def _found_topic_id(self, path: str, given: uuid.UUID | None) -> uuid.UUID | None:
-        """The id in a directory that was there; one without an id is given one."""
+        """The id in an existing directory; one without an id gets one."""
         found = read_topic_id(self.env.fs, path)
         if found is None and given is not None and not self.read_only:
             write_topic_id(self.env.fs, path, given, durable=True)
@@ -329,14 +329,14 @@ class LogDir(LogDirFacts):
                 self.remove_taken(taken)
 
     def take_away(self, *keys: TopicPartition) -> list[str]:
-        """The quick part of `delete`: the logs no longer exist. Returns the folders that are left
-        for `remove_taken`; the next start removes what nobody has removed.
+        """The quick part of `delete`: the logs no longer exist. Returns the remaining folders for
+        `remove_taken`; the next start deletes those that were not deleted.
         """
         keys = tuple(partitions_of("keys", keys))
         with self._mutex:
             self.state.check_keeper(self.path)
             if self.members is not None:
-                self._adopt(self.members)  # so that the others are told
+                self._adopt(self.members)  # so that the others learn of it
             for key in keys:
                 log = self._logs.pop(key, None)
                 if log is not None:
@@ -346,7 +346,7 @@ class LogDir(LogDirFacts):
             self.state.index.forget_logs(names)
             taken = []
             for name in names:
-                # A new log of this name may come at once: the files go under another name.
+                # A new log with this name may be created at once: rename the files.
                 path = os.path.join(self.path, name)
                 removed = f"{path}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
                 with contextlib.suppress(FileNotFoundError):
@@ -361,7 +361,7 @@ class LogDir(LogDirFacts):
         fs = self.env.fs
         for name in fs.listdir(path):
             file = os.path.join(path, name)
-            # In steps: to free much at once keeps the file system's journal, and others, for long.
+            # In steps: freeing much at once blocks the file system's journal, and others, for long.
             for size_bytes in range(fs.file_size(file) - STEP_BYTES, 0, -STEP_BYTES):
                 fs.truncate(file, size_bytes)
             fs.unlink(file)

@@ -1,4 +1,4 @@
-"""What is set of a log dir, and what was counted and found in it. A LogDir has all this."""
+"""The settings, counters and findings of a log dir. LogDir inherits all of this."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["LogDirFacts"]
 
 
 class LogDirFacts:
-    """Of one log dir."""
+    """The facts of one log dir."""
 
     state: LogDirState
     path: str
@@ -46,7 +46,7 @@ class LogDirFacts:
         return sorted(key for key in found if key is not None)
 
     def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
-        """The topic id in the partition's metadata file, None where none was written."""
+        """The topic id in the partition's metadata file, None if there is none."""
         with errors.told(f"reading the topic id of {key}"):
             return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
 
@@ -61,12 +61,12 @@ class LogDirFacts:
 
     @property
     def flush_policy(self) -> FlushPolicy:
-        """When what is appended is on the disk."""
+        """When appended data is durable."""
         return self.state.flush_policy
 
     @property
     def retention_check_ms(self) -> int:
-        """How often old segments are looked for (log.retention.check.interval.ms)."""
+        """How often to check for old segments (log.retention.check.interval.ms)."""
         return self.state.retention_check_ms
 
     @retention_check_ms.setter
@@ -89,59 +89,57 @@ class LogDirFacts:
 
     @property
     def write_back(self) -> WriteBack | None:
-        """What has the system write early what is written here; None where nothing is."""
+        """Makes the system write early what is written here; None if nothing does."""
         return self.state.write_back
 
     @property
     def pages(self) -> PageReader:
-        """What reads what is not in the page cache."""
+        """Reads what is not in the page cache."""
         return self.state.pages
 
     @property
     def index(self) -> IndexStore:
-        """The index environment; what is written there is maintenance's affair."""
+        """The index environment; maintenance writes to it."""
         return self.state.index
 
     @property
     def damages(self) -> int:
-        """Damaged parts of segments that became known."""
+        """The number of damaged parts of segments that were found."""
         return self.state.damages
 
     @property
     def repaired_parts(self) -> int:
-        """Damaged parts that were written again from another replica."""
+        """The number of damaged parts that were rewritten from another replica."""
         return self.state.repaired_parts
 
     @property
     def lost_offsets(self) -> int:
-        """Offsets that were in logs and were found lost."""
+        """The number of offsets that were found to be lost."""
         return self.state.lost_offsets
 
     @property
     def index_damages(self) -> int:
-        """How often the index, or a part of it, was damaged and created again."""
+        """How often the index, or a part of it, was damaged and rebuilt."""
         index = self.state.index
         return index.replaced + index.damaged_values + self.state.wrong_indexes
 
     def count_lost(self, offsets: int) -> None:
-        """So many offsets were found lost by who replicates a log."""
+        """The replication of a log found that so many offsets are lost."""
         self.state.lost_offsets += offsets
 
     def when_damaged(self, tell: Callable[[TopicPartition], object]) -> None:
-        """Have ``tell`` called, in any thread, with the partition of which a damaged part became
-        known.
-        """
+        """Call ``tell``, in any thread, with the partition in which damage was found."""
         self.state.on_damage = tell
 
     def note_error(self, problem: BaseException) -> None:
-        """An operation on one of the logs has failed, which may mean that the disk is gone."""
+        """An operation on one of the logs has failed, which may mean that the disk has failed."""
         self.state.note_error(problem)
 
     @property
     def failed(self) -> str | None:
-        """Why the disk is taken for gone; None while it is not."""
+        """Why the disk is considered failed; None if it is not."""
         return self.state.failed
 
     def when_failed(self, tell: Callable[[], object]) -> None:
-        """Have ``tell`` called, in any thread, when the disk is taken for gone."""
+        """Call ``tell``, in any thread, when the disk is considered failed."""
         self.state.on_failed = tell

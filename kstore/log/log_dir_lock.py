@@ -1,5 +1,5 @@
-"""The lock of a log dir: one process writes to it, or several that all know of each other. The file
-says who.
+"""The lock of a log dir: one process writes to it, or several that know each other. The file names
+the holder.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["LOCK_NAME", "LogDirLock"]
 
 
 class LogDirLock:
-    """Taken when it is made; LogDirLockedError where another process has it.
+    """The constructor takes the lock. Raises LogDirLockedError if another process has it.
 
-    With ``shared`` others may have it, too, and one of them is the keeper.
+    With ``shared`` other processes may also have it, and one of them is the keeper.
     """
 
     def __init__(self, directory: str, *, shared: bool = False, always: bool = False) -> None:
         self._path = os.path.join(directory, LOCK_NAME)
         self.was_closed = True
-        """Whether the last one who had it gave it back: who is killed leaves the name behind."""
+        """Whether the last holder released it: a process that is killed leaves its name behind."""
         self.members = Membership(directory, always=always) if shared else None
         """The processes that share it; None: it is for this one alone."""
         self._descriptor = -1
@@ -55,7 +55,7 @@ class LogDirLock:
         return self.members is None or self.members.is_keeper
 
     def holder(self) -> str:
-        """Who does the maintenance."""
+        """The process that does the maintenance."""
         descriptor = self._descriptor if self.members is None else self.members.descriptor
         return holder_of(descriptor)
 
@@ -69,7 +69,7 @@ class LogDirLock:
 
     def _sign(self, descriptor: int) -> None:
         self.was_closed = not os.pread(descriptor, 1, 0)
-        # Not what follows an option: that may be a password.
+        # Not the values of options, which may be passwords.
         words = takewhile(lambda word: not word.startswith("-"), sys.argv)
         holder = f"pid {os.getpid()} ({' '.join(words) or 'python'})\n"
         try:
@@ -79,7 +79,7 @@ class LogDirLock:
             raise errors.storage_error(error, f"writing to {self._path}") from error
 
     def give_back(self) -> None:
-        """Others may have the log dir."""
+        """Release the log dir."""
         if self.members is not None:
             self.members.leave()
         elif self._descriptor >= 0:
@@ -87,8 +87,8 @@ class LogDirLock:
             self._close()
 
     def after_fork(self) -> None:
-        """In a child process: only close the file, or the lock would be held as long as the child
-        lives.
+        """In a child process: only close the file; otherwise the lock would be held as long as the
+        child lives.
         """
         if self.members is not None:
             self.members.after_fork()

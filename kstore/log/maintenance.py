@@ -1,6 +1,6 @@
-"""What a log dir does beside appends and reads, in threads that mostly wait without the GIL: write
-checkpoints, flush by interval, sync sealed segments, enforce retention, remove deleted files. The
-thread starts with the first append and sleeps while nothing is to be done.
+"""The background work of a log dir, in threads that mostly wait without the GIL: write checkpoints,
+flush by interval, sync sealed segments, enforce retention, delete files. The thread starts with the
+first append and sleeps when there is nothing to do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Maintenance"]
 
 TICK_SECONDS = 1.0
-# Between so many logs the other threads of the process get their turn.
+# After so many logs the other threads of the process get a turn.
 LOGS_AT_ONCE = 16
 SYNCS_AT_ONCE = 16
 _UNLIMITED = 2**63 - 1
@@ -42,7 +42,7 @@ class Maintenance:
         if directory.flush_policy is FlushPolicy.INTERVAL:
             self._interval = min(TICK_SECONDS, directory.flush_interval_ms / 1000)
         self._dirty: dict[LocalLog, None] = {}
-        """In the order in which they were noted; changed by single operations, without a lock."""
+        """In the order in which they were noted; changed by atomic operations, without a lock."""
         self._unlinks: list[tuple[float, str]] = []
         self._sync_waits: dict[LocalLog, list[tuple[int, Callable[[], object]]]] = {}
         self._wake = threading.Event()
@@ -55,10 +55,10 @@ class Maintenance:
         self._index_lost = False
         self._without_index: deque[tuple[LocalLog, LogSegment]] = deque()
         self.look_after: Callable[[], None] | None = None
-        """Of a shared log dir: sees to it that somebody does the maintenance."""
-        self.at_exit = False  # the interpreter ends: no more threads can be started
+        """For a shared log dir: makes sure that one process does the maintenance."""
+        self.at_exit = False  # the interpreter exits: no more threads can be started
 
-    # -- told by others, from any thread, some of them holding a log's lock
+    # -- called from any thread, sometimes with a log's lock held
 
     def note_dirty(self, log: LocalLog) -> None:
         """A log has something for the index environment, or for the disk."""
@@ -68,7 +68,7 @@ class Maintenance:
             self._wake.set()
 
     def unlink_later(self, path: str, delay_ms: int) -> None:
-        """Remove a file after a while: readers may still want to open it."""
+        """Delete a file after a while: readers may still want to open it."""
         if not self._dir.keeper:
             return
         self._unlinks.append((time.monotonic() + delay_ms / 1000, path))
@@ -76,13 +76,13 @@ class Maintenance:
         self._wake.set()
 
     def note_index_lost(self) -> None:
-        """The index was damaged and is empty now: write what is in memory, make the rest again."""
+        """The index was damaged and is empty now: write what is in memory, rebuild the rest."""
         self._index_lost = True
         self._start("kstore-maintenance", self._run)
         self._wake.set()
 
     def sync_for(self, log: LocalLog, offset: int, callback: Callable[[], object]) -> None:
-        """Sync a log in a thread of its own and call back; calls meanwhile share the next sync."""
+        """Sync a log in a separate thread and call back; calls meanwhile share the next sync."""
         with self._guard:
             self._sync_waits.setdefault(log, []).append((offset, callback))
         self._start("kstore-flush", self._run_syncs)
@@ -102,14 +102,14 @@ class Maintenance:
         while not self._stop.is_set():
             if self.look_after is None:
                 self._wake.wait(self._dir.retention_check_ms / 1000)
-            # What comes within one interval is written together.
+            # Everything that arrives within one interval is written together.
             if self._stop.wait(self._interval):
                 return
             self._wake.clear()
             try:
                 self.tick()
             except (OSError, LogError) as error:
-                self.last_error = error  # a full disk, say: the next tick tries again
+                self.last_error = error  # a full disk, for example: the next tick tries again
                 self._dir.note_error(error)
             if self._unlinks or self._dirty or self._without_index:
                 self._wake.set()
@@ -146,12 +146,12 @@ class Maintenance:
         self._make_indexes(now)
 
     def share(self, look_after: Callable[[], None]) -> None:
-        """Other processes write to the log dir as well: look after it now and then."""
+        """Other processes also write to the log dir: check on it periodically."""
         self.look_after = look_after
         self._start("kstore-maintenance", self._run)
 
     def _flush_own(self) -> None:
-        """Where another process does the rest: what this one wrote is flushed here."""
+        """If another process does the rest: flush what this one wrote."""
         noted, self._dirty = self._dirty, {}
         for log in noted:
             log.core.take_dirty()
@@ -159,14 +159,14 @@ class Maintenance:
                 durability.sync_until(log, log.core.log_end_offset)
 
     def _make_indexes(self, began: float) -> None:
-        """Make lost indexes again, for a while: reads make those that they need themselves."""
+        """Rebuild lost indexes, for a while: reads rebuild those that they need."""
         while self._without_index and time.monotonic() - began < TICK_SECONDS / 2:
             log, segment = self._without_index.popleft()
             if not log.closed and segment in log.core.segments:
                 segment_index.load_whole(log, segment)
 
     def save(self, logs: Iterable[LocalLog], *, closing: bool = False) -> None:
-        """Sync what the flush policy wants synced, then write checkpoints."""
+        """Sync what the flush policy requires, then write checkpoints."""
         points = []
         logs = list(logs)
         if not self._dir.keeper:
@@ -188,7 +188,7 @@ class Maintenance:
             checkpoint.write(self._dir.index, points)
 
     def _sync_together(self, logs: list[LocalLog]) -> None:
-        """Sync many logs: the file system commits what is asked for at the same time at once."""
+        """Sync many logs: the file system commits simultaneous requests at once."""
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(SYNCS_AT_ONCE, "kstore-sync") as pool:
@@ -234,10 +234,10 @@ class Maintenance:
                 for _offset, callback in rows:
                     callback()
 
-    # -- the end
+    # -- close
 
     def stop(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._stop.set()
         self._wake.set()
         self._sync_wake.set()
@@ -246,13 +246,13 @@ class Maintenance:
                 thread.join()
 
     def remove_rest(self) -> None:
-        """Remove now what was to be removed later. After the last checkpoint: files that the index
-        still names would seem to be lost.
+        """Delete now what was to be deleted later. After the last checkpoint: otherwise files that
+        the index still names would seem to be lost.
         """
         self._unlink(float("inf"))
 
     def after_fork(self) -> None:
-        """In a child process: there are no threads, and nothing is this process's to do."""
+        """In a child process: there are no threads, and nothing belongs to this process."""
         self._stop.set()
         self._threads.clear()
         self._unlinks.clear()

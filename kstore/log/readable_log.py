@@ -1,4 +1,4 @@
-"""A log as its readers see it: offsets, records by offset or time, and the wait for more."""
+"""A log for its readers: offsets, records by offset or time, and waiting for more."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["ReadableLog"]
 
 _READ_BYTES = 1 << 20
-LOOK_SECONDS = 0.25  # how long a thread waits on after its coroutine was cancelled
-_ITERATE_BYTES = 128 * 1024  # what fits in a processor's cache
+LOOK_SECONDS = 0.25  # how long a thread continues to wait after its coroutine was cancelled
+_ITERATE_BYTES = 128 * 1024  # fits in a CPU cache
 VISIBLE_STEP = 16
 
 
 class ReadableLog:
-    """What a log can answer without being changed; ``Log`` is one."""
+    """Reads of a log; ``Log`` inherits this."""
 
     def __init__(self, local: LocalLog) -> None:
         self.local = local
-        """What the parts of kstore.log see of it; not for its users."""
+        """The internal state for the parts of kstore.log; not for users."""
         self.core: LogCore = local.core
         self.topic_partition: TopicPartition = local.topic_partition
         self.path = local.path
@@ -46,7 +46,7 @@ class ReadableLog:
         self._is_shared = local.read_only or local.directory.shared
         self._tail: Tail | None = None
 
-    # -- what it is
+    # -- state
 
     @property
     def closed(self) -> bool:
@@ -214,9 +214,9 @@ class ReadableLog:
             offset = next_offset
 
     def visible_end(self, end: int) -> int | None:
-        """The offset behind the last record below ``end`` that a read_committed reader is given:
-        who has read to there has read all of them. 0: none is left. None: not known, since a
-        transaction is open below it, or followers lack records.
+        """The offset after the last record below ``end`` that a read_committed reader gets: a
+        reader at this position has read all of them. 0: none is left. None: unknown, because a
+        transaction is open below it, or followers do not have all records.
         """
         if self.last_stable_offset < end:
             return None

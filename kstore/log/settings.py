@@ -1,5 +1,5 @@
-"""A log's settings: Kafka's topic configs in snake_case, with Kafka's defaults. How often a log is
-flushed is in FlushPolicy. Nothing here reads a file.
+"""A log's settings: Kafka's topic configs in snake_case, with Kafka's defaults. FlushPolicy says
+when a log is flushed. Nothing here reads a file.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ class FlushPolicy(Enum):
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Kafka's topic configs, as far as a log or its writer uses them; sizes in bytes, times
-    in ms.
-    """
+    """Kafka's topic configs that a log or its writer uses; sizes in bytes, times in ms."""
 
     segment_bytes: int = 2**30
     segment_ms: int = 7 * _DAY_MS
@@ -75,7 +73,7 @@ class LogConfig:
             raise ValueError(f"segment_bytes is {self.segment_bytes}: use 14 to 2147483647")
         for name in ("segment_ms", "index_interval_bytes", "max_message_bytes"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: it may not be negative")
+                raise ValueError(f"{name} is {getattr(self, name)}: it must not be negative")
 
     @property
     def compacts(self) -> bool:
@@ -89,7 +87,7 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int:
-        """The level of the codec that compression.type names; -1 is its own default."""
+        """The level of the codec of compression.type; -1 is its default."""
         return int(getattr(self, f"compression_{self.compression_type}_level", -1))
 
     def with_changes(self, **changes: Any) -> LogConfig:

@@ -1,10 +1,10 @@
 """Wait for a log to grow, in the process that writes it or in another one.
 
-In the writer's process an append wakes the waiters through the core's ``on_append``, which is only
-set while somebody waits; with flush="always" the log does it once the disk has the records. In
-another process that writes as well, appends and syncs wake them through the shared page; for one
-that only reads, inotify tells that the partition's directory changed,
-and the log is looked at again; where inotify can't be had, it is looked at every few milliseconds.
+In the writer's process an append wakes the waiters through the core's ``on_append``, which is set
+only while there are waiters; with flush="always" the log does it when the records are durable. In
+another process that also writes, appends and syncs wake them through the shared page. In one that
+only reads, inotify reports that the partition's directory changed, and the log is checked again;
+without inotify, it is checked every few milliseconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Tail"]
 
 POLL_SECONDS = 0.02
-# inotify may miss a change (a network file system, a queue overflow): look now and then even so.
+# inotify may miss a change (a network file system, a queue overflow): also check periodically.
 LOOK_SECONDS = 1.0
 KEPT_WATCHES = 4
 
@@ -34,7 +34,7 @@ class Tail:
     """The waiters of one log. Any number of threads may call ``wait``."""
 
     def __init__(self, log: LocalLog, refresh: Callable[[], object]) -> None:
-        """``refresh`` looks for what another process has written."""
+        """``refresh`` looks for records that another process has written."""
         self._log = log
         self._refresh = refresh
         self._changed = threading.Condition()
@@ -74,7 +74,7 @@ class Tail:
         watch = self._watch()
         try:
             while True:
-                # After the watch began: what is written from here on wakes it.
+                # After the watch began: writes from here on wake it.
                 left = min(due(), deadline - time.monotonic())
                 pause = min(left, POLL_SECONDS) if watch is None else 0
                 if self.wait(offset, pause, committed=committed):
@@ -88,7 +88,7 @@ class Tail:
                 self._put_back(watch)
 
     def wake(self) -> None:
-        """Let every waiter look again: after a truncation, a deletion, a raised high watermark."""
+        """Let every waiter check again: after a truncation, a deletion, a higher high watermark."""
         page = self._log.core.page
         if page is not None:
             page.wake()
@@ -97,7 +97,7 @@ class Tail:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Wake all waiters for good; they raise LogClosedError."""
+        """Wake all waiters permanently; they raise LogClosedError."""
         self._closed = True
         self.wake()
         while self._watches:
@@ -163,7 +163,7 @@ class Tail:
         watch = self._watch()
         try:
             while True:
-                # After the watch began: what is written from here on wakes it.
+                # After the watch began: writes from here on wake it.
                 self._refresh()
                 if self._there(offset, committed):
                     return True
@@ -184,11 +184,11 @@ class Tail:
         try:
             return Watch(self._log.path)
         except OSError:
-            # No inotify here, or its instances are used up.
+            # inotify is not available, or its instances are used up.
             return None
 
     def _put_back(self, watch: Watch) -> None:
-        """Keep it for the next wait: to close one takes the kernel some 10 ms."""
+        """Keep it for the next wait: closing one takes the kernel some 10 ms."""
         if self._closed or self._log.closed or len(self._watches) >= KEPT_WATCHES:
             watch.close()
         else:

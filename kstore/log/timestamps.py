@@ -1,5 +1,5 @@
-"""The look-up of an offset by time: first the segment, then the stretch between two index entries,
-then the batches and records in it.
+"""Finds an offset by time: first the segment, then the range between two index entries, then the
+batches and records in it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = [
 _READ_BYTES = 128 * 1024
 BATCH_HEADER_SIZE = 61
 LARGE_BYTES = 1 << 20
-"""Of decompressed records: with more a batch is looked into through a window, in a broker by a
+"""A limit on decompressed records: larger batches are searched through a window, in a broker by a
 thread.
 """
 GZIP, GZIP_RATIO = 1, 1032
 
 
 class Look(NamedTuple):
-    """A large compressed batch, which may have the record that a search is for: `find` looks into
-    it, in any thread. If it has none, the search continues behind it.
+    """A large compressed batch that may contain the record of a search: `find` looks into it, in
+    any thread. If it has none, the search continues after it.
     """
 
     batch: bytes
@@ -45,13 +45,13 @@ class Look(NamedTuple):
 
 
 class Index(NamedTuple):
-    """A step of a search: what ``find`` returns, which brings a segment's index into memory."""
+    """A step of a search: the result of ``find``, which loads a segment's index into memory."""
 
     find: Callable[[], int]
 
 
 class Read(NamedTuple):
-    """A step of a search: what the log's read with these arguments returns."""
+    """A step of a search: the result of the log's read with these arguments."""
 
     offset: int
     end_offset: int
@@ -59,7 +59,7 @@ class Read(NamedTuple):
 
 
 Search = Generator[Index | Read, Any, tuple[int, int] | Look | None]
-"""A search that leaves to who drives it what may have to wait for the disk."""
+"""A search that leaves to its caller whatever may have to wait for the disk."""
 
 
 def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> tuple[int, int] | None:
@@ -71,7 +71,7 @@ def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> tuple[int, int] | 
 
 
 def search(log: LocalLog, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | Look | None:
-    """As `offset_for_timestamp`, from an offset on, or a batch that is to be looked into."""
+    """As `offset_for_timestamp`, from an offset on, or a batch to look into."""
     steps = search_steps(log, timestamp_ms, from_offset)
     given: Any = None
     while True:
@@ -84,7 +84,7 @@ def search(log: LocalLog, timestamp_ms: int, from_offset: int = 0) -> tuple[int,
 
 
 def search_steps(log: LocalLog, timestamp_ms: int, from_offset: int = 0) -> Search:
-    """`search`, step by step: each is sent what it asks for."""
+    """`search`, step by step: each step is sent its result."""
     core = log.core
     start = max(from_offset, core.log_start_offset)
     for segment in tuple(core.segments):
@@ -104,10 +104,10 @@ def largest_timestamp(log: LocalLog) -> tuple[int, int] | None:
 
 
 def largest_ms(log: LocalLog) -> int:
-    """The largest timestamp of those that may be seen; below 0 without any."""
+    """The largest timestamp of visible records; below 0 if there are none."""
     largest = max((segment.max_timestamp for segment in log.core.segments), default=-1)
     if log.core.shows_durable and not log.read_only:
-        largest = min(largest, log.disk.timestamp)  # not of what nobody may see yet
+        largest = min(largest, log.disk.timestamp)  # not of invisible records
     return largest
 
 
@@ -136,17 +136,17 @@ def _find(log: LocalLog, segment: LogSegment, timestamp_ms: int, start: int) -> 
 
 
 def _is_large(batch: BatchView) -> bool:
-    """Whether its records may take more memory and time than others can do without."""
+    """Whether its records may take more memory and time than acceptable here."""
     size = batch.size_bytes - BATCH_HEADER_SIZE
     if not batch.compression:
         return False
-    if batch.compression == GZIP:  # what it says of itself is of its last member alone
+    if batch.compression == GZIP:  # its size field is only that of its last member
         return size * GZIP_RATIO > LARGE_BYTES
     return claim(batch.compression, batch.data[BATCH_HEADER_SIZE:]) > LARGE_BYTES
 
 
 def _indexed_offset(log: LocalLog, segment: LogSegment, timestamp_ms: int) -> int:
-    """An offset of the segment before which nothing has this timestamp or a later one."""
+    """An offset of the segment before which no record has this timestamp or a later one."""
     segment_index.load_whole(log, segment)
     offset = segment.offset_before_timestamp(timestamp_ms)
     return max(offset, segment.base_offset)

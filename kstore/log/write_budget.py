@@ -1,8 +1,8 @@
-"""How much may be written to files before the system throttles who writes on, by what Linux says
-of this machine and of the control group that the process is in.
+"""How much may be written to files before the system throttles the writer, from Linux's settings of
+this machine and of the process's control group.
 
-The kernel lets writers alone up to the middle between vm.dirty_background_* and vm.dirty_*; those
-are shares of the memory that file data could have. Half of that leaves room for others.
+The kernel does not throttle writers up to the middle between vm.dirty_background_* and vm.dirty_*;
+those are shares of the memory that file data could have. Half of that leaves room for others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["machine_budget"]
 
 LEAST_BYTES = 16 << 20
 _DEFAULT_BYTES = 256 << 20
-"""Where the system does not say."""
+"""The default if the system does not report it."""
 _VM = "/proc/sys/vm/"
 _GROUP_FILES = (
     # root of the hierarchy, its mark in /proc/self/cgroup, limit, use, row of file data
@@ -26,8 +26,8 @@ _GROUP_FILES = (
 
 
 def machine_budget(shares: int = 1, root: str = "/") -> int:
-    """Bytes that may be unwritten, of each of so many log dirs. ``root``: where /proc and /sys
-    are.
+    """The number of bytes that may be unwritten, of each of so many log dirs. ``root``: the parent
+    of /proc and /sys.
     """
     memory = _available_bytes(root)
     if memory is None:
@@ -55,7 +55,9 @@ def _available_bytes(root: str) -> int | None:
 
 
 def _group_bytes(root: str) -> int | None:
-    """What file data could have under the tightest limit of the process's control groups."""
+    """The memory that file data could have within the tightest limit of the process's control
+    groups.
+    """
     found = []
     for line in _lines(root, "/proc/self/cgroup"):
         for mount, mark, limit, use, rows in _GROUP_FILES:
@@ -81,7 +83,7 @@ def _rows(root: str, path: str) -> dict[str, int]:
 
 
 def _number(root: str, path: str) -> int | None:
-    """The number in a file; None where there is none, or no limit."""
+    """The number in a file; None if there is none, or no limit."""
     lines = _lines(root, path)
     return int(lines[0]) if lines and lines[0].isdigit() else None
 
@@ -91,4 +93,4 @@ def _lines(root: str, path: str) -> list[str]:
         with open(root.rstrip("/") + path, encoding="ascii") as file:
             return file.read().splitlines()
     except OSError:
-        return []  # of another system, or of one that shows no control groups
+        return []  # of another system, or of one without control groups

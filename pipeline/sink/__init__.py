@@ -1,5 +1,5 @@
-"""The Spark sink: rows as batches, versions planned once, batches at given offsets. No batch passes
-the driver without need; it knows no reader.
+"""The Spark sink: encodes rows as batches, plans each version once, and writes batches at given
+offsets. It passes batches through the driver only if necessary; it does not read topics.
 
 May import: kstore._fast.clients, kstore._fast.record, kstore.clients, kstore.config,
     kstore.errors, kstore.pipeline, kstore.protocol.logs, kstore.protocol.transactions,

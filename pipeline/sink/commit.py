@@ -1,5 +1,5 @@
-"""The driver's side of a sink: one plan of a version, carried out once. See sink.py for the whole
-story, staging.py for the journal, placing.py for the writing.
+"""The driver's side of a sink: makes one plan per version, and carries it out once. sink.py
+describes the design, staging.py the journal, placing.py the writes.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 __all__ = ["commit", "forget", "prepare"]
 
 MOST_RECORDS = 0x7FFFFFFF
-"""Of one version in one partition: sequence numbers are 32 bits wide."""
+"""The limit of one version in one partition: sequence numbers have 32 bits."""
 LOOK_AGAIN_S = 0.05
 DONE = b'{"done":true}'
 
 
 def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = False) -> None:
-    """Write what the tasks have staged, once. ``is_last``: the sink has no other version."""
+    """Write what the tasks have staged, once. ``is_last``: the sink has no further version."""
     if not messages or not settings.exactly_once:
         return  # a job has at least one task
     sink, version = messages[0].sink, messages[0].version
@@ -64,7 +64,7 @@ def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = F
 
 
 def prepare(settings: SinkSettings, sink: str) -> None:
-    """Create a sink's own topic, if the brokers take what the sink writes."""
+    """Create a sink's own topic, if the brokers support what the sink writes."""
     with AdminClient(admin_settings(settings)) as admin:
         try:
             check_brokers(admin)
@@ -85,7 +85,7 @@ def _delete(admin: AdminClient, topic: str) -> None:
 
 
 def _trim(admin: AdminClient, topic: str, version: int, messages: Iterable[Written]) -> None:
-    """Delete what is written. The journal's end stays, which tells how far the sink is."""
+    """Delete what was written. The journal's end stays, because it shows the sink's progress."""
     before: dict[TopicPartition, int] = {}
     for each in messages:
         for run in each.staged.values():
@@ -162,7 +162,7 @@ class _Commit:
         )
 
     async def _finish(self, version: int, ours: Plan | None) -> None:
-        """Carry out the plan of a version, and put the mark behind it."""
+        """Carry out the plan of a version, and write the mark after it."""
         plan = ours or await self._journal.plan(version)
         if plan is not None:
             try:
@@ -175,6 +175,6 @@ class _Commit:
                 )
             except PipelineError:
                 if await self._journal.end() > 2 * version + 1:
-                    return  # another driver has done it meanwhile, and cleared away what it needed
+                    return  # another driver has done it meanwhile, and deleted what it needed
                 raise
             await self._journal.put(2 * version + 1, DONE)

@@ -173,7 +173,7 @@ async def copy(
 
 
 def failure(error: KafkaError, *, topic: str, partition: int | None = None) -> PipelineError:
-    """What the user is told of an error of the brokers."""
+    """The error for the user for an error of the brokers."""
     remedy = "Start the query again: it continues where it stopped"
     if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         remedy = "Given offsets need REPLICATOR_WRITE on the cluster: allow it"
@@ -309,7 +309,7 @@ class _Writer:
             raise PipelineError(
                 f"the log ends at {end} now, though it went up to {target.seen}",
                 topic=tp.topic, partition=tp.partition, offset=target.seen,
-                remedy="The topic was created again, or lost records: take a new checkpoint",
+                remedy="The topic was created again, or lost records: use a new checkpoint",
             )  # fmt: skip
         while target.seen < end:
             rows = await fetch(
@@ -330,7 +330,7 @@ class _Writer:
                 f"records before offset {target.seen} were deleted before it could be seen which "
                 "of the query's they were",
                 topic=tp.topic, partition=tp.partition, offset=target.seen,
-                remedy="Begin with a new checkpoint, behind what was written, or write it again",
+                remedy="Start with a new checkpoint after what was written, or write it again",
             )  # fmt: skip
         target.leader_epoch, target.is_known = epoch, True
 

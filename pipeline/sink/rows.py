@@ -1,6 +1,6 @@
-"""Rows of Arrow become encoded record batches, one partition each: what the producer's C code makes
-of records, without a producer. The sink puts them where they belong later; nothing here knows of
-brokers, but asks how many partitions a topic has.
+"""Encodes Arrow rows as record batches of one partition each, with the producer's C code but
+without a producer. The sink writes them later; this module knows no brokers, and only asks for the
+number of partitions of a topic.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "partition": ("int",),
 }
-"""The columns that a sink looks at, and which types they may have; others are left alone."""
+"""The columns of a sink, with their allowed types; other columns are ignored."""
 OBSTACLE_MEMORY = 2
 TO_ENCODE = ("value", "key", "headers")
 
 
 class RowGroup(NamedTuple):
-    """Rows for one topic, and for one partition if their column says so; else -1."""
+    """Rows for one topic, and for one partition if their column has one; otherwise -1."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class RowGroup(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """One record batch for a partition; its first offset is 0 and no producer has signed it."""
+    """A record batch for a partition; its base offset is 0, and it has no producer id yet."""
 
     topic: str
     partition: int
@@ -61,7 +61,7 @@ class Encoded(NamedTuple):
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Raises PipelineError where the columns are not those of Spark's Kafka connector."""
+    """Raise PipelineError if the columns are not those of Spark's Kafka connector."""
     types = {field.name.lower(): field.dataType for field in schema.fields}
     if topic is None and "topic" not in types:
         raise PipelineError(
@@ -118,7 +118,7 @@ def groups(batch: Any, topic: str | None) -> Iterator[RowGroup]:
 
 
 def _split(rows: Any, by: Any, along: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """(value, rows, rows of another column) for each value of a column; null is one, too."""
+    """(value, rows, rows of another column) for each value of a column, including null."""
     import pyarrow.compute as pc
 
     values = [None] if by is None else pc.unique(by).to_pylist()
@@ -131,9 +131,9 @@ def _split(rows: Any, by: Any, along: Any) -> Iterator[tuple[Any, Any, Any]]:
 
 
 class RowEncoder:
-    """Takes rows, gives batches once they are full; `finish` gives the rest.
+    """Takes rows, and returns batches when they are full; `finish` returns the rest.
 
-    ``partitions`` tells how many partitions a topic has, or raises.
+    ``partitions`` returns the number of partitions of a topic, or raises.
     """
 
     def __init__(self, settings: ClientSettings, partitions: Callable[[str], int]) -> None:
@@ -143,7 +143,7 @@ class RowEncoder:
         self._partitions = partitions
 
     def add(self, group: RowGroup) -> Iterator[Encoded]:
-        """Encode rows; yields what is full."""
+        """Encode rows; yields full batches."""
         if not self._accumulator.partition_count(group.topic):
             count = self._partitions(group.topic)
             self._accumulator.set_partitions(group.topic, count)
@@ -156,7 +156,7 @@ class RowEncoder:
                     yield from self.finish()  # memory is full of open batches
 
     def _append(self, group: RowGroup, run: ColumnRun, start: int) -> int:
-        """The index of the first row that there was no room for."""
+        """The index of the first row that did not fit."""
         try:
             if run.headers is None:
                 return self._path.append_columns(
@@ -190,7 +190,7 @@ class RowEncoder:
                 yield self._taken(queue)
 
     def finish(self) -> Iterator[Encoded]:
-        """All that is left."""
+        """The remaining batches."""
         for topic in self._accumulator.topic_names():
             for queue in self._accumulator.queues(topic):
                 while queue.first() is not None:

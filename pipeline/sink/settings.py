@@ -1,4 +1,6 @@
-"""A sink's settings: its options, checked, and what its producers and admin clients are given."""
+"""The settings of a sink: its checked options, and the settings of its producers and admin
+clients.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _REFUSED = ("transactional.id", "key.serializer", "value.serializer", "intercept
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """What the options say; travels to executors."""
+    """The options of a sink; sent to executors."""
 
     clients: Mapping[str, Any]
     topic: str | None
@@ -31,7 +33,7 @@ class SinkSettings:
 
     @classmethod
     def of(cls, schema: StructType, options: Mapping[str, str]) -> SinkSettings:
-        """Checked; raises PipelineError."""
+        """Parse and check the options. Raises PipelineError."""
         check_names(options)
         clients = client_options(options)
         if not clients.get("bootstrap.servers"):
@@ -61,7 +63,7 @@ class SinkSettings:
 
 
 def _check_clients(settings: SinkSettings) -> None:
-    """Bad kafka.* options are the driver's to find."""
+    """Check kafka.* options on the driver."""
     try:
         producer_settings(settings)
     except ConfigError as error:
@@ -69,7 +71,8 @@ def _check_clients(settings: SinkSettings) -> None:
 
 
 def producer_settings(settings: SinkSettings) -> ClientSettings:
-    """The user's settings of producers; batches are larger than a producer's that waits for more.
+    """The user's settings for producers, with larger batches than a producer that waits for more
+    records.
 
     Raises ConfigError.
     """
@@ -77,6 +80,6 @@ def producer_settings(settings: SinkSettings) -> ClientSettings:
 
 
 def admin_settings(settings: SinkSettings) -> dict[str, Any]:
-    """Those of the user's settings that admin clients have."""
+    """The user's settings that admin clients also have."""
     made = producer_settings(settings)
     return {name: made[name] for name in made.given if name in CLIENT_CONFIGS["admin"]}

@@ -1,5 +1,5 @@
-"""The executors' side of a sink: a task's rows are staged, or sent to their topics right away where
-once is not asked for.
+"""The executors' side of a sink: stages a task's rows, or sends them to their topics at once with
+at-least-once delivery.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NEEDED = ("kstore.kip391", "kstore.kip359", "kstore.copybatches")
 
 
 class Task:
-    """One attempt at one task. ``creates``: it creates the sink's topic where that is missing; a
-    task may outlive its job, so the topic of a sink that is deleted with its job is the driver's.
+    """One attempt of a task. ``creates``: it creates the sink's topic if it is missing. A task may
+    outlive its job, so the driver creates the topic of a sink that is deleted with its job.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Task:
             journal = TopicPartition(topic, JOURNAL)
             if admin.list_offsets({journal: "latest"})[journal].offset > 2 * self.version:
                 for _ in batches:
-                    pass  # it was planned before: this attempt will not be asked for
+                    pass  # it was planned before: this attempt will not be used
                 return made
             self._stage_rows(made, _Places(admin, leaders, self._settings), batches)
         return made
@@ -104,8 +104,8 @@ class Task:
 
 
 class _Places:
-    """How many partitions the target topics have, and where batches for each are staged: at the
-    target's leader, which then copies them from its own log.
+    """The partition counts of the target topics, and the partitions in which batches for each are
+    staged: on the target's leader, which then copies them from its own log.
     """
 
     def __init__(self, admin: AdminClient, leaders: list[int], settings: SinkSettings) -> None:
@@ -115,7 +115,7 @@ class _Places:
         self._leaders: dict[str, dict[int, int]] = {}
 
     def count(self, topic: str) -> int:
-        """How many partitions a topic has, which brokers may have to create first."""
+        """The number of partitions of a topic, which brokers may have to create first."""
         try:
             found = self._admin.describe_topics([topic])[0]
         except UnknownTopicOrPartitionError:
@@ -140,18 +140,20 @@ def _made(producer: Producer, topic: str) -> int:
         raise PipelineError(
             "there is no such topic, and brokers do not create it",
             topic=topic,
-            remedy="Create it (kstore topics create)",
+            remedy="Create it (kstore topic create)",
         ) from None
 
 
 def check_brokers(admin: AdminClient) -> None:
-    """Before anything is made there: these brokers take given offsets, under a leader epoch."""
+    """Check, before anything is created, that the brokers support given offsets and leader
+    epochs.
+    """
     offered = admin.describe_features().supported
     missing = [name for name in NEEDED if name not in offered]
     if missing:
         raise PipelineError(
-            f"the brokers do not take given offsets ({', '.join(missing)})",
-            remedy="Set kstore.delivery to at-least-once for other brokers than kstore's",
+            f"the brokers do not accept given offsets ({', '.join(missing)})",
+            remedy="Set kstore.delivery to at-least-once for brokers other than kstore's",
         )
 
 

@@ -1,4 +1,4 @@
-"""What a task of the sink tells the driver: Spark carries it from the executors to the commit."""
+"""The result of a sink's task: Spark sends it from the executors to the commit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["StagedRun", "Written"]
 
 @dataclass
 class StagedRun:
-    """Batches for one partition of a target topic, in order: the partition of the sink's topic
-    where they are, their offsets there, and how many records each has.
+    """Batches for one partition of a target topic, in order: their partition in the sink's topic,
+    their offsets there, and their numbers of records.
     """
 
     partition: int
@@ -22,7 +22,7 @@ class StagedRun:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task's attempt did: what it staged for which partitions (topic, index)."""
+    """The result of a task's attempt: what it staged for each partition (topic, index)."""
 
     sink: str
     version: int

@@ -1,4 +1,4 @@
-"""What cursors, and consumer groups of their names, have committed in a log dir."""
+"""The offsets that cursors, and consumer groups of the same names, have committed in a log dir."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CursorDirectory(Protocol):
 
     @property
     def flush_policy(self) -> FlushPolicy:
-        """When what is written is on the disk."""
+        """When written data is durable."""
 
     def now_ms(self) -> int:
         """The environment's time."""
@@ -34,12 +34,12 @@ class CursorDirectory(Protocol):
 
     @property
     def log(self) -> Callable[..., OffsetsLog]:
-        """The log of a topic-partition, opened or made."""
+        """The log of a topic-partition, opened or created."""
 
 
 class CommittedOffsets:
-    """The cursors of one log dir. Where a broker has served it, a cursor is the consumer group of
-    its name: what was committed later counts.
+    """The cursors of one log dir. If a broker has served it, a cursor is the consumer group of the
+    same name: the later commit counts.
     """
 
     def __init__(self, log_dir: CursorDirectory) -> None:
@@ -57,7 +57,7 @@ class CommittedOffsets:
         return CursorFile(self._dir.path, tp, topic_id.bytes, name, durable=durable)
 
     def committed(self, file: CursorFile) -> Position | None:
-        """What the cursor, or its group, committed last; None if nothing was, or it was deleted."""
+        """The last commit of the cursor, or its group; None if there is none, or it was deleted."""
         own = file.load()
         value = self._groups.committed(file.name, file.topic_partition)
         taken = own is None or (value is not None and value.commit_timestamp > own.committed_ms)
@@ -69,8 +69,8 @@ class CommittedOffsets:
         return None if own.offset < 0 else own
 
     def give_to_groups(self) -> int:
-        """Put what cursors have committed into ``__consumer_offsets``, for a broker that is to
-        serve this directory; returns how many there were.
+        """Write the commits of cursors to ``__consumer_offsets``, for a broker that is about to
+        serve this directory; returns their number.
         """
         from kstore.protocol.coordinator_records.classic import OffsetCommitValue
 

@@ -1,8 +1,8 @@
-"""Named cursors: a log as a durable queue. A cursor continues at the offset that it committed last.
+"""Named cursors: a log as a durable queue. A cursor continues at its last committed offset.
 
-A cursor commits to a file of its own, in any process that has the log open; one object has it at a
-time. If ``kstore serve`` serves the log dir, the cursor is a consumer group, and the offsets of a
-group are cursors here.
+A cursor commits to its own file, in any process that has the log open; only one object can hold it
+at a time. If ``kstore serve`` serves the log dir, the cursor is a consumer group, and the offsets
+of a group are cursors here.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class CursorLog(Protocol):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The log start offset."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The log end offset."""
 
     @property
     def high_watermark(self) -> int:
-        """The end of what anybody may see."""
+        """The end of what can be read."""
 
     def read(
         self, offset: int, max_bytes: int = ..., *, isolation: str = "read_uncommitted"
@@ -55,11 +55,11 @@ class CursorLog(Protocol):
         """Wait until a record at or after ``offset`` can be read."""
 
     def refresh(self) -> bool:
-        """Look for what another process has written."""
+        """Look for records that another process has written."""
 
 
 class Cursor:
-    """A named position in a log. Not for several threads at once.
+    """A named position in a log. Not for several threads at the same time.
 
     It starts at the offset that its name committed last, or at the log start offset. From its first
     ``poll``, ``commit`` or ``seek`` until ``close`` it holds the name, in all processes: another
@@ -91,7 +91,7 @@ class Cursor:
         _open_cursors.add(self)
 
     def _begin(self) -> None:
-        """Take the name; what others committed until now counts."""
+        """Take the name; commits of others until now count."""
         if not self._file.is_held:
             self._file.acquire(self._wait)
             self._set_position(self._first_position())
@@ -153,7 +153,7 @@ class Cursor:
         return found
 
     def _fetch(self) -> bool:
-        """Read the next piece; False at the end of the log."""
+        """Read the next piece; returns False at the end of the log."""
         self._position = max(self._position, self._after_records)
         records = self._log.read(self._position, _READ_BYTES, isolation=self._isolation)
         if records.next_offset is None:
@@ -164,7 +164,7 @@ class Cursor:
         return True
 
     def _check_position(self) -> None:
-        """A position that lies behind the end would skip what is appended next."""
+        """A position after the end would skip the next records that are appended."""
         self._check_readable(self._position)
 
     def _check_readable(self, offset: int) -> None:
@@ -173,12 +173,12 @@ class Cursor:
             raise OffsetOutOfRangeError(str(log.topic_partition), offset, log.log_start_offset, end)
 
     def _readable_end(self) -> int:
-        """The end of what anybody may see: what is not safe may become something else."""
+        """The end of what can be read: records beyond it may still be replaced."""
         self._log.refresh()
         return self._log.high_watermark
 
     def __iter__(self) -> Iterator[Record]:
-        """The records from the position to the end of the log, one after the other."""
+        """Iterate over the records from the position to the end of the log."""
         self._begin()
         while records := self._take(1):
             yield records[0]
@@ -236,7 +236,7 @@ class Cursor:
 
 
 def _after_fork() -> None:
-    """In a child process: the parent has the names."""
+    """In a child process: the names belong to the parent."""
     for cursor in tuple(_open_cursors):
         cursor.close()
 

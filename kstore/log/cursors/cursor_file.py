@@ -1,9 +1,9 @@
-"""Where a cursor is, in a file of its own that any process may write: who holds its lock.
+"""The position of a cursor, in its own file that any process may write, with a lock.
 
     <log dir>/.cursors/<topic>-<partition>:<name>
 
-The file has two places for a position, and a third part. A commit is written to the place of the
-older one, with a checksum: a kill or a power cut leaves the one before it.
+The file has two slots for a position, and a third part. A commit overwrites the slot of the older
+position, with a checksum: after a kill or a power loss the previous commit is still there.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["CursorFile", "Position", "cursor_files"]
 
 PLACE_BYTES = 16384
 MAX_METADATA_BYTES = 8192
-"""As much as a commit may say beside the offset."""
+"""The maximum size of a commit's metadata."""
 HEAD = struct.Struct("<4sI16sQqqI")  # magic, checksum, topic id, number, offset, time, bytes
 BODY = struct.Struct("<16sQqqI")
 MAGIC = b"KCUR"
-LAST = struct.Struct("<QI")  # behind both places: the last number that a broker took, a process
+LAST = struct.Struct("<QI")  # after both slots: the last number that a broker took, and a process
 LOOK_SECONDS = 0.005
 
 
@@ -45,15 +45,15 @@ class Position:
     """What was committed."""
 
     offset: int
-    """The next one to read; below 0: it was deleted."""
+    """The next offset to read; below 0: deleted."""
     metadata: str
     committed_ms: int
     number: int
-    """Of the commit, from 1 on."""
+    """The number of the commit, from 1 on."""
 
 
 class CursorFile:
-    """The file of one cursor. ``durable``: commits are on the disk when they return."""
+    """The file of one cursor. ``durable``: commits are durable when they return."""
 
     def __init__(
         self, directory: str, tp: TopicPartition, topic_id: bytes, name: str, *, durable: bool
@@ -70,15 +70,15 @@ class CursorFile:
         self._fd = -1
         self._last: Position | None = None
 
-    # -- whose it is
+    # -- the lock
 
     @property
     def is_held(self) -> bool:
-        """Whether it is locked by this object."""
+        """Whether this object holds the lock."""
         return self._fd >= 0
 
     def acquire(self, wait: float | None = 0.0) -> None:
-        """Lock it; waits up to ``wait`` seconds (None: ever) for who has it. Raises
+        """Lock it; waits up to ``wait`` seconds (None: no limit) for the current holder. Raises
         CursorInUseError and LogStorageError.
         """
         if self._fd >= 0:
@@ -109,15 +109,15 @@ class CursorFile:
                 return
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
-    # -- what it says
+    # -- the content
 
     def load(self) -> Position | None:
-        """What was committed last; None if nothing was."""
+        """The last commit; None if there is none."""
         if self._fd >= 0:
             return self._last
         try:
@@ -130,12 +130,14 @@ class CursorFile:
             os.close(fd)
 
     def store(self, offset: int, metadata: str, now_ms: int) -> None:
-        """Commit; the lock is held. ValueError for too much metadata, LogStorageError."""
+        """Commit; the caller holds the lock. Raises ValueError for too much metadata,
+        LogStorageError.
+        """
         text = metadata.encode()
         if len(text) > MAX_METADATA_BYTES:
             raise ValueError(
                 f"cursor {self.name!r} can't commit {len(text)} bytes of metadata: "
-                f"{MAX_METADATA_BYTES} are the most"
+                f"the limit is {MAX_METADATA_BYTES}"
             )
         number = 1 if self._last is None else self._last.number + 1
         body = BODY.pack(self._topic_id, number, offset, now_ms, len(text)) + text
@@ -170,7 +172,7 @@ class CursorFile:
     # -- what a broker took over
 
     def is_taken(self) -> bool:
-        """Whether a broker has put what was committed last into `__consumer_offsets`."""
+        """Whether a broker has written the last commit to `__consumer_offsets`."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -182,7 +184,7 @@ class CursorFile:
             os.close(fd)
 
     def note_taken(self) -> None:
-        """It has."""
+        """Note that a broker has written it."""
         position = self.load()
         if position is not None:
             with told(f"writing to {self._path}"):

@@ -1,5 +1,5 @@
-"""The offsets that consumer groups have committed in a log dir that a broker served, as cursors see
-them, and the way of cursors into `__consumer_offsets` when a broker is to serve a log dir.
+"""The offsets that consumer groups have committed in a log dir that a broker served, in the form of
+cursors; and the transfer of cursors to `__consumer_offsets` before a broker serves a log dir.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ Key = tuple[str, str, int]
 
 
 def offsets_partition_for(name: str, partitions: int) -> int:
-    """Where Kafka keeps a group: Java's ``String.hashCode``, made positive, modulo partitions."""
+    """The partition of a group in Kafka: Java's ``String.hashCode``, made positive, modulo
+    partitions.
+    """
     units = name.encode("utf-16-be")
     code = 0
     for at in range(0, len(units), 2):
@@ -47,11 +49,11 @@ class OffsetsLog(Protocol):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The log start offset."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The log end offset."""
 
     def read(self, offset: int, max_bytes: int = ..., *, isolation: str = ...) -> RecordSet:
         """The records from ``offset`` on."""
@@ -68,13 +70,11 @@ class GroupOffsetsDirectory(Protocol):
 
     @property
     def log(self) -> Callable[..., OffsetsLog]:
-        """The log of a topic-partition, opened or made."""
+        """The log of a topic-partition, opened or created."""
 
 
 class GroupOffsets:
-    """The committed offsets of one log dir, replayed from ``__consumer_offsets`` as they are asked
-    for.
-    """
+    """The committed offsets of one log dir, replayed from ``__consumer_offsets`` on demand."""
 
     def __init__(self, log_dir: GroupOffsetsDirectory) -> None:
         self._dir = log_dir
@@ -85,14 +85,16 @@ class GroupOffsets:
         self._complete = False
 
     def committed(self, name: str, tp: TopicPartition) -> OffsetCommitValue | None:
-        """What ``name`` last committed for a partition, or None."""
+        """The last commit of ``name`` for a partition, or None."""
         with self._lock:
             index = offsets_partition_for(name, self._partition_count())
             self._catch_up(index)
             return self._values.get((name, tp.topic, tp.partition))
 
     def commit(self, name: str, tp: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """Append a commit, or its deletion with None; durable as the dir's flush policy says."""
+        """Append a commit, or a deletion with None; its durability follows the dir's flush
+        policy.
+        """
         from kstore.protocol.coordinator_records.classic import OffsetCommitKey
         from kstore.protocol.coordinator_records.framing import encode_key, encode_value
 
@@ -110,9 +112,9 @@ class GroupOffsets:
         return self._count
 
     def _writable_partition(self, name: str) -> TopicPartition:
-        """The partition of ``name``; with the first commit the whole topic is made, as Kafka does.
+        """The partition of ``name``. The first commit creates the whole topic, as in Kafka.
 
-        A topic of which only some partitions were there could not say how many it has.
+        If only some partitions existed, the topic's partition count would be unknown.
         """
         with self._lock:
             count = self._partition_count()
@@ -120,7 +122,7 @@ class GroupOffsets:
             if self._complete:
                 return TopicPartition(OFFSETS_TOPIC, index)
             there = {tp.partition for tp in self._dir.partitions() if tp.topic == OFFSETS_TOPIC}
-            # The last one comes first: after a crash in between, the count is right already.
+            # The last one is created first: after a crash in between, the count is already right.
             for missing in sorted(set(range(count)) - there, reverse=True):
                 self._dir.log(OFFSETS_TOPIC, missing, config=OFFSETS_CONFIG)
             self._complete = True
@@ -150,7 +152,7 @@ class GroupOffsets:
         try:
             key = decode_key(record.key)
         except ProtocolError:
-            # A record type of newer brokers: no committed offset.
+            # A record type of newer brokers: not a committed offset.
             return
         if not isinstance(key, OffsetCommitKey):
             return

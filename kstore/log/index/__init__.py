@@ -1,5 +1,5 @@
-"""What is known of the segments and can be created again from them: one LMDB environment per log
-dir, checked before it is opened. It decides nothing about what is true: the segment files do.
+"""The index of the segments, which can be rebuilt from them: one LMDB environment per log dir,
+checked before it is opened. The segment files are authoritative.
 
 May import: kstore._fast.log, kstore._fast.record, kstore.log, kstore.private_files.
 """

@@ -1,5 +1,5 @@
 """An open LMDB environment of an index. It is checked before it is opened, and a damaged one is
-replaced by an empty one while others continue: what was in it is rebuilt from the segments.
+replaced by an empty one while other users continue: its content is rebuilt from the segments.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["DAMAGE", "SharedEnvironment"]
 T = TypeVar("T")
 
 _FIRST_MAP_BYTES = 1 << 34  # virtual; the file is as large as its content
-# Up to this size every page is looked at before each opening; a larger one that was closed by its
-# writer is believed, apart from its roots. Checking costs some 1.5 ms per MiB.
+# Up to this size every page is checked before each opening. A larger one that its writer closed is
+# trusted, apart from its roots. Checking costs some 1.5 ms per MiB.
 _ALWAYS_CHECKED_BYTES = 32 << 20
-_REPLACEMENTS = 3  # in one write: then the disk itself is at fault
-# What LMDB says where a page is not what it must be. All else (a full disk, say) may pass.
+_REPLACEMENTS = 3  # in one write: otherwise the disk itself is at fault
+# LMDB's errors for a damaged page. All others (a full disk, for example) may be temporary.
 DAMAGE = (
     lmdb.CorruptedError,
     lmdb.PageNotFoundError,
@@ -40,21 +40,21 @@ DAMAGE = (
 
 
 class SharedEnvironment:
-    """An LMDB environment may be open only once in a process: all who want it share it."""
+    """A process may open an LMDB environment only once: all users share it."""
 
-    open: dict[str, SharedEnvironment] = {}  # noqa: RUF012 (the point is that it is shared)
+    open: dict[str, SharedEnvironment] = {}  # noqa: RUF012 (shared on purpose)
     guard = threading.Lock()
 
     def __init__(self, path: str, *, read_only: bool, was_closed: bool) -> None:
-        """``was_closed``: its last writer has closed it. What LMDB can't open is raised as
-        lmdb.Error by a reader, and replaced by a writer.
+        """``was_closed``: its last writer has closed it. If LMDB can't open it, a reader raises
+        lmdb.Error, and a writer replaces it.
         """
         self.path = path
         self.users = 0
         self.replaced = 0
-        """How often it was damaged and started again."""
+        """How often it was damaged and replaced."""
         self.on_replaced: list[Callable[[], object]] = []
-        self.env: Any = None  # None: damaged, and nobody here may replace it
+        self.env: Any = None  # None: damaged, and this process may not replace it
         self._inode = 0
         self._retired: list[Any] = []  # a thread may still be reading from it
         self._swap = threading.Lock()
@@ -74,8 +74,8 @@ class SharedEnvironment:
 
     @classmethod
     def acquire(cls, path: str, *, read_only: bool, was_closed: bool) -> SharedEnvironment | None:
-        """The process's environment of a file. None for a reader of one that is not there, or that
-        is damaged: its writer replaces it.
+        """The process's environment of a file. None for a reader if the file does not exist or is
+        damaged: its writer replaces it.
         """
         with cls.guard:
             shared = cls.open.get(path)
@@ -94,8 +94,8 @@ class SharedEnvironment:
 
     @classmethod
     def after_fork(cls) -> None:
-        """In a child process: LMDB's environments are the parent's, and can't be used here. They
-        are closed, which the parent's do not notice, so that the child may open its own.
+        """In a child process: LMDB's environments belong to the parent, and can't be used here.
+        They are closed, which does not affect the parent, so that the child may open its own.
         """
         cls.guard = threading.Lock()
         for shared in cls.open.values():
@@ -103,7 +103,7 @@ class SharedEnvironment:
         cls.open.clear()
 
     def release(self) -> None:
-        """Let it go; the last user closes it."""
+        """Release it; the last user closes it."""
         with self.guard:
             self.users -= 1
             if self.users == 0:
@@ -155,7 +155,9 @@ class SharedEnvironment:
         self._open(create=True)
 
     def lose(self, env: Any, problem: str, *, heal: bool) -> None:
-        """``env`` turned out damaged: continue without, or, with ``heal``, with an empty one."""
+        """``env`` turned out to be damaged: continue without it, or, with ``heal``, with an empty
+        one.
+        """
         with self._swap:
             if self.env is not env:
                 return  # another thread was first
@@ -169,7 +171,7 @@ class SharedEnvironment:
             tell()
 
     def follow(self) -> None:
-        """For a reader: where the writer has replaced the file, open the new one."""
+        """For a reader: if the writer has replaced the file, open the new one."""
         try:
             inode = os.stat(self.path).st_ino
         except FileNotFoundError:
@@ -188,8 +190,8 @@ class SharedEnvironment:
     # -- transactions
 
     def look(self, ask: Callable[[Any], T], otherwise: T, *, heal: bool) -> T:
-        """What ``ask`` finds in a read transaction; ``otherwise`` where the index is damaged.
-        LogStorageError for whatever else LMDB can't do.
+        """The result of ``ask`` in a read transaction; ``otherwise`` if the index is damaged.
+        Raises LogStorageError for other errors of LMDB.
         """
         while True:
             env = self.env
@@ -199,7 +201,7 @@ class SharedEnvironment:
                 with env.begin() as transaction:
                     return ask(transaction)
             except lmdb.MapResizedError:
-                env.set_mapsize(0)  # another process has made it larger
+                env.set_mapsize(0)  # another process has enlarged it
             except DAMAGE as error:
                 self.lose(env, str(error), heal=heal)
                 return otherwise
@@ -207,8 +209,8 @@ class SharedEnvironment:
                 raise self._failed("read", error) from error
 
     def change(self, do: Callable[[Any], T]) -> T:
-        """Run ``do`` in a write transaction, again where the file has to grow or was replaced;
-        durable when it returns. LogStorageError where LMDB can't.
+        """Run ``do`` in a write transaction; repeat it if the file must grow or was replaced.
+        Durable on return. Raises LogStorageError for errors of LMDB.
         """
         last: lmdb.Error | None = None
         for _ in range(_REPLACEMENTS):

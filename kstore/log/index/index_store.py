@@ -1,6 +1,6 @@
-"""The index environment of a log dir: one LMDB file with what is rebuilt from the segments if it is
-lost. It holds each log's state, pages of index entries, and producer snapshots; written in batches
-off the append path. Nothing here decides what is true: the segment files are.
+"""The index environment of a log dir: one LMDB file, which is rebuilt from the segments if it is
+lost. It has each log's state, pages of index entries, and producer snapshots, written in batches
+off the append path. The segment files are authoritative.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ENVIRONMENT_NAME", "IndexStore", "LogState", "SegmentState", "boot_i
 T = TypeVar("T")
 
 ENVIRONMENT_NAME = ".kstore.mdb"
-# A directory's time stamp is this coarse: what changes right after a look may leave it as it was.
+# The resolution of a directory's timestamp: a change right after a check may not change it.
 STAMP_NS = 50_000_000
 ENTRIES_PER_PAGE = 128
 ENTRY_BYTES = 16
@@ -35,13 +35,13 @@ _SEGMENT = struct.Struct("<qqqqqq")
 _EPOCH = struct.Struct("<iq")
 _LOST = struct.Struct("<qqI")
 _CRC = struct.Struct("<I")
-_DELTA = struct.Struct("=I")  # which an entry begins with: its batch's base offset in the segment
+_DELTA = struct.Struct("=I")  # an entry begins with its batch's base offset in the segment
 # The first byte of a snapshot with a checksum; one without begins with 1, its version.
 _CHECKED = b"\x02"
 
 
 def boot_id() -> bytes:
-    """16 bytes that change when the machine starts again; random where that can't be known."""
+    """16 bytes that change when the machine restarts; random if that can't be detected."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return uuid.UUID(file.read().strip()).bytes
@@ -63,13 +63,13 @@ class SegmentState:
 
 @dataclass
 class LogState:
-    """What the environment has of one log: everything below ``position`` of the segment
-    ``active_base`` is indexed, everything below ``durable_position`` of ``durable_base`` synced.
+    """The environment's state of one log: everything below ``position`` of the segment
+    ``active_base`` is indexed, everything below ``durable_position`` of ``durable_base`` is synced.
     """
 
     topic_id: bytes = bytes(16)
     boot: bytes = bytes(16)
-    changes: int = 0  # truncations and cleanings: a reader has to load the log again
+    changes: int = 0  # truncations and cleanings: a reader must load the log again
     log_start_offset: int = 0
     high_watermark: int = 0
     durable_base: int = 0
@@ -82,17 +82,17 @@ class LogState:
     max_timestamp: int = -1
     first_timestamp: int = -1
     bytes_since_entry: int = 0
-    cleaned_offset: int = -1  # below it the cleaner has been; -1: never
-    listed_ns: int = 0  # the directory's time stamp: while it has that, its files are these
+    cleaned_offset: int = -1  # the cleaner has been below it; -1: never
+    listed_ns: int = 0  # the directory's timestamp: while it has that value, its files are these
     has_producers: bool = False
     sealed: list[SegmentState] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    hole_from: int = -1  # from here on a gap between segments may hide what a power loss took
-    lost_until: int = 0  # before this offset a replica has lost what was behind its end; 0: nothing
+    hole_from: int = -1  # from here on a gap between segments may be records that a power loss took
+    lost_until: int = 0  # below this offset a replica has lost records after its end; 0: nothing
     lost_epochs: list[tuple[int, int]] = field(default_factory=list)
 
     def pack(self) -> bytes:
-        """The value in the environment, with its own checksum."""
+        """The value for the environment, with its own checksum."""
         head = _STATE.pack(
             _VERSION, self.topic_id, self.boot, self.changes, self.log_start_offset,
             self.high_watermark, self.durable_base, self.durable_position, self.durable_offset,
@@ -115,7 +115,7 @@ class LogState:
 
     @classmethod
     def unpack(cls, value: bytes) -> LogState | None:
-        """The state in a value, None if it is damaged or of another version."""
+        """The state in a value; None if it is damaged or of another version."""
         body = value[: -_CRC.size]
         if len(body) < _STATE.size or body[0] != _VERSION:
             return None
@@ -128,14 +128,14 @@ class LogState:
             state.sealed.append(SegmentState(*_SEGMENT.unpack_from(body, at)))
             at += _SEGMENT.size
         at = _unpack_epochs(body, at, fields[20], state.epochs)
-        if at < len(body):  # of a version that writes it; older ones do not look behind the epochs
+        if at < len(body):  # of a version that writes it; older ones do not read past the epochs
             state.hole_from, state.lost_until, count = _LOST.unpack_from(body, at)
             _unpack_epochs(body, at + _LOST.size, count, state.lost_epochs)
         return state
 
 
 def _unpack_epochs(body: bytes, at: int, count: int, into: list[tuple[int, int]]) -> int:
-    """Take ``count`` leader epochs with their start offsets; returns where they end."""
+    """Parse ``count`` leader epochs with their start offsets; returns the position after them."""
     for _ in range(count):
         epoch, start_offset = _EPOCH.unpack_from(body, at)
         into.append((epoch, start_offset))
@@ -146,12 +146,12 @@ def _unpack_epochs(body: bytes, at: int, count: int, into: list[tuple[int, int]]
 class IndexStore:
     """The index environment of one log dir. Thread-safe; writes are durable when they return.
 
-    Each value has a checksum. What is damaged counts as not there, and a damaged file is replaced:
-    the segments are the truth.
+    Each value has a checksum. A damaged value counts as missing, and a damaged file is replaced:
+    the segments are authoritative.
     """
 
     def __init__(self, directory: str, *, read_only: bool, was_closed: bool = False) -> None:
-        """``was_closed``: the last writer closed the directory, it was not killed."""
+        """``was_closed``: the last writer closed the directory; it was not killed."""
         self.path = os.path.join(os.path.realpath(directory), ENVIRONMENT_NAME)
         self.damaged_values = 0
         self._heal = not read_only
@@ -177,17 +177,17 @@ class IndexStore:
 
     @property
     def replaced(self) -> int:
-        """How often the environment was damaged, and started again."""
+        """How often the environment was damaged and replaced."""
         return self._shared.replaced if self._shared is not None else 0
 
     def when_replaced(self, tell: Callable[[], object]) -> None:
-        """Have ``tell`` called, from any thread, when the environment was started again."""
+        """Call ``tell``, from any thread, when the environment was replaced."""
         assert self._shared is not None
         self._told = tell
         self._shared.on_replaced.append(tell)
 
     def close(self) -> None:
-        """Let the environment go; the last user closes it."""
+        """Release the environment; the last user closes it."""
         shared, self._shared = self._shared, None
         if shared is None or os.getpid() != self._pid:
             return
@@ -196,7 +196,9 @@ class IndexStore:
         shared.release()
 
     def change(self, do: Callable[[Any], T]) -> T:
-        """Run ``do`` in a write transaction; it is run again where that had to be given up."""
+        """Run ``do`` in a write transaction; it is repeated if the transaction had to be given
+        up.
+        """
         assert self._shared is not None
         return self._shared.change(do)
 
@@ -214,7 +216,9 @@ class IndexStore:
         return self._look(lambda transaction: list(_items(transaction, prefix)), nothing)
 
     def _is_right(self, key: bytes, value: bytes, checksum: bytes) -> bool:
-        """Whether a value is as it was written under this key; else that is counted and told."""
+        """Whether a value is as it was written under this key; otherwise the damage is counted and
+        logged.
+        """
         if _CRC.pack(crc32c(value, crc32c(key))) == checksum:
             return True
         self._note_damage(key)
@@ -232,9 +236,9 @@ class IndexStore:
     # -- states
 
     def state(self, name: str) -> LogState | None:
-        """What is known of the log in this directory."""
+        """The state of the log in this directory."""
         if self._shared is None and not self._heal:
-            self._shared = self._acquire()  # the writer has made it meanwhile
+            self._shared = self._acquire()  # the writer has created it meanwhile
         elif self._shared is not None and not self._heal:
             self._shared.follow()
         key = _key(b"L", name)
@@ -247,11 +251,11 @@ class IndexStore:
         return state
 
     def put_state(self, transaction: Any, name: str, state: LogState) -> None:
-        """Write what is known of a log."""
+        """Write the state of a log."""
         transaction.put(_key(b"L", name), state.pack())
 
     def forget_logs(self, names: Iterable[str]) -> None:
-        """Forget everything of these logs, in one transaction."""
+        """Delete everything about these logs, in one transaction."""
         prefixes = [_key(kind, name) for name in names for kind in (b"L", b"P", b"R")]
 
         def forget(transaction: Any) -> None:
@@ -276,7 +280,7 @@ class IndexStore:
     def forget_pages(
         self, transaction: Any, name: str, base: int, from_offset: int | None = None
     ) -> None:
-        """Forget a segment's pages, all or those that begin at an offset or later."""
+        """Delete a segment's pages: all, or those that begin at an offset or later."""
         prefix = _page_prefix(name, base)
         start = b"" if from_offset is None else struct.pack(">I", from_offset - base)
         _delete_from(transaction, prefix, start)
@@ -287,14 +291,14 @@ class IndexStore:
         return b"".join(self._entries(key, value) for key, value in found)
 
     def _entries(self, key: bytes, value: bytes) -> bytes:
-        """A page's entries; none where it is damaged, or of a version without checksums."""
+        """A page's entries; none if it is damaged, or of a version without checksums."""
         page = value[: -_CRC.size]
         if len(page) % ENTRY_BYTES or not self._is_right(key, page, value[-_CRC.size :]):
             return b""
         return page
 
     def load_window(self, name: str, segment: LogSegment, offset: int) -> bool:
-        """Bring a sealed segment's entries around an offset into memory; False: there are none, or
+        """Load a sealed segment's entries around an offset into memory; False: there are none, or
         some are damaged.
         """
         base = segment.base_offset
@@ -304,7 +308,7 @@ class IndexStore:
         rows, is_first, end = found
         damaged = segment.load_pages(rows, 0 if is_first else ENTRIES_PER_PAGE, end)
         if damaged is not None:
-            if len(dict(rows)[damaged]) % ENTRY_BYTES:  # else: of a version without checksums
+            if len(dict(rows)[damaged]) % ENTRY_BYTES:  # otherwise of a version without checksums
                 self._note_damage(damaged)
             return False
         return True
@@ -318,11 +322,11 @@ class IndexStore:
         transaction.put(key, head + snapshot)
 
     def snapshots(self, name: str) -> list[int]:
-        """The offsets of which there are snapshots, ascending."""
+        """The offsets of all snapshots, ascending."""
         return [_offset_of(key) for key, _ in self._items(_key(b"R", name))]
 
     def snapshot(self, name: str, offset: int) -> bytes | None:
-        """The producers' state as of an offset; None where that is damaged."""
+        """The producers' state as of an offset; None if it is damaged."""
         key = _snapshot_key(name, offset)
         value = self._get(key)
         if value is None or not value.startswith(_CHECKED):
@@ -334,7 +338,7 @@ class IndexStore:
     def forget_snapshots(
         self, transaction: Any, name: str, *, keep: set[int] | None = None, above: int | None = None
     ) -> None:
-        """Forget all snapshots but some, or those above an offset."""
+        """Delete all snapshots except some, or those above an offset."""
         prefix = _key(b"R", name)
         with transaction.cursor() as cursor:
             there = cursor.set_range(prefix)
@@ -360,7 +364,7 @@ def _page_key(name: str, base: int, offset: int) -> bytes:
 def _delete_from(
     transaction: Any, prefix: bytes, start: bytes = b"", upto: bytes | None = None
 ) -> None:
-    """Delete the keys with a prefix, from ``start`` behind the prefix on, up to ``upto``."""
+    """Delete the keys with a prefix, from ``start`` after the prefix on, up to ``upto``."""
     with transaction.cursor() as cursor:
         there = cursor.set_range(prefix + start)
         while there and cursor.key().startswith(prefix) and (upto is None or cursor.key() <= upto):
@@ -386,8 +390,8 @@ def _items(transaction: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _window(
     transaction: Any, name: str, base: int, offset: int
 ) -> tuple[list[tuple[bytes, bytes]], bool, int] | None:
-    """The pages from the one with an offset on, whether the first of them is the segment's first,
-    and the offset at which the next page begins.
+    """The pages from the one that contains an offset on, whether the first of them is the segment's
+    first, and the offset at which the next page begins.
     """
     prefix = _page_prefix(name, base)
     wanted = _page_key(name, base, offset)
@@ -399,7 +403,7 @@ def _window(
             there = cursor.set_range(prefix)
         found = list(islice(cursor.iternext(), WINDOW_PAGES + 1)) if there else []
         while found and not found[-1][0].startswith(prefix):
-            found.pop()  # of what comes behind the segment
+            found.pop()  # belongs to the next segment
         if not found:
             return None
         end = NO_WINDOW

@@ -1,6 +1,6 @@
-"""Whether an LMDB data file may be opened. LMDB maps it and believes what it reads: a damaged page
-ends the process with a failed assertion, a file that is too short with a bus error. So the file is
-read first, by lmdb's own verifier, which maps nothing and checks every page that can be reached.
+"""Checks whether an LMDB data file may be opened. LMDB maps the file and trusts it: a damaged page
+aborts the process with a failed assertion, a truncated file with a bus error. So lmdb's own
+verifier first reads the file, without mapping it, and checks every reachable page.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ __all__ = ["find_damage", "move_aside"]
 ASIDE = ".damaged."  # not a hyphen: it would be a partition's name
 _ASIDE_KEPT = 3
 _SMALLEST_FILE = 8192  # LMDB begins with two pages
-_META = struct.Struct("=IIQQ48x48xQQ")  # behind a page's header: magic to transaction id
+_META = struct.Struct("=IIQQ48x48xQQ")  # after a page's header: magic to transaction id
 _META_AT = 16
 _PAGE_SIZE = struct.Struct("=I")
 _PAGE_SIZE_AT = _META_AT + 24
-# A page that nothing refers to costs room and nothing else; LMDB has left some behind at times.
+# An unreferenced page only costs space; LMDB has left some behind at times.
 _HARMLESS = "a leak"
 _ATTEMPTS = 5
 
 
 def find_damage(path: str, *, whole: bool = True) -> str | None:
-    """What is wrong with a data file, None if nothing is. A file that is not there is right.
+    """What is wrong with a data file; None if nothing is. A missing file is valid.
 
-    ``whole``: look at every page; else at the size and at the two pages with the roots. Another
-    process may write to the file meanwhile.
+    ``whole``: check every page; otherwise only the size and the two root pages. Another process may
+    write to the file meanwhile.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -39,7 +39,7 @@ def find_damage(path: str, *, whole: bool = True) -> str | None:
             return None
         except OSError as error:
             return f"it can't be read ({error.strerror})"
-    return None  # its writer commits all the time, so it does not meet what looked wrong here
+    return None  # the writer commits all the time, so it was not affected by what looked wrong here
 
 
 def _roots(path: str) -> bytes:
@@ -54,7 +54,7 @@ def _roots(path: str) -> bytes:
 
 
 def _in_roots(path: str, data: bytes) -> str | None:
-    """The two pages are written in turn, so their transactions are neighbours: an older root that
+    """The two pages are written in turn, so their transactions are consecutive: an older root that
     looks like the newest one would have pages that are no longer its own.
     """
     size = os.path.getsize(path)
@@ -63,7 +63,9 @@ def _in_roots(path: str, data: bytes) -> str | None:
     second = len(data) - _META.size
     ids = [_META.unpack_from(data, at)[-1] for at in (_META_AT, second)]
     if ids != [0, 0] and abs(ids[0] - ids[1]) != 1:
-        return f"the pages with its roots are of transactions {ids[0]} and {ids[1]}, no neighbours"
+        return (
+            f"the pages with its roots are of transactions {ids[0]} and {ids[1]}, not consecutive"
+        )
     return None
 
 
@@ -82,8 +84,8 @@ def _in_pages(path: str) -> str | None:
 
 
 def move_aside(path: str) -> str:
-    """Rename a damaged data file, so that somebody can look at it, and remove its lock file. Only
-    the last ones are kept. Returns the new path.
+    """Rename a damaged data file, so that it can be examined, and remove its lock file. Only the
+    last few are kept. Returns the new path.
     """
     numbers = sorted(_numbers(path))
     for number in numbers[: 1 - _ASIDE_KEPT]:

@@ -1,6 +1,6 @@
-"""What goes from a log's memory into the index environment: index pages, the log's state, producer
+"""Writes a log's state from memory to the index environment: index pages, the log's state, producer
 snapshots. A checkpoint is captured under the log's lock and written without it; a truncation in
-between makes it void.
+between invalidates it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "capture", "forget_segments_now", "write", "write_now"]
 
-# Packing more producers than this takes long enough to be felt by appenders.
+# Packing more producers than this would delay appends noticeably.
 _FEW_PRODUCERS = 256
 
 
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 def capture(log: LocalLog, *, closing: bool = False) -> Checkpoint:
-    """Take what has changed in a log since the last checkpoint."""
+    """Capture what has changed in a log since the last checkpoint."""
     core = log.core
     with core:
         core.take_dirty()
@@ -77,7 +77,7 @@ def _pages(segment: LogSegment) -> list[tuple[int, int, bytes]]:
 def _state(
     log: LocalLog, *, below: int | None = None, without: frozenset[int] = frozenset()
 ) -> LogState:
-    """A log's state now; or as it is known below a segment, or without some segments' indexes."""
+    """A log's state now; or its state below a segment, or without the indexes of some segments."""
     core = log.core
     active = core.active
     without |= log.swapping.without_index
@@ -127,8 +127,8 @@ def _state(
 
 
 def _stamp(log: LocalLog) -> int:
-    """The time stamp of the log's directory, 0 where a change may have come with the same one, and
-    where the cleaner's files lie in it.
+    """The timestamp of the log's directory; 0 if a change may have the same timestamp, and if it
+    contains the cleaner's files.
     """
     if log.cleaning.locked() or log.swapping.unfinished is not None:
         return 0
@@ -137,11 +137,11 @@ def _stamp(log: LocalLog) -> int:
 
 
 def write(store: IndexStore, points: list[Checkpoint]) -> None:
-    """Write checkpoints in one durable transaction; void ones are left out."""
+    """Write checkpoints in one durable transaction; invalid ones are skipped."""
     for point in store.change(lambda transaction: _write(store, transaction, points)):
         for segment, entries, before in point.persisted:
             if segment.persisted < before:
-                continue  # its index was lost meanwhile: it is all to be written again
+                continue  # its index was lost meanwhile: everything must be written again
             segment.persisted = max(segment.persisted, entries)
             if segment.sealed and segment.entry_count == entries:
                 segment.complete = True
@@ -173,9 +173,9 @@ def write_now(log: LocalLog) -> None:
 
 
 def forget_segments_now(log: LocalLog, bases: list[int], *, below: int | None = None) -> None:
-    """Forget the index of segments whose files are about to change, durably, before they do.
+    """Delete the index of segments whose files are about to change, durably, before they do.
 
-    ``below``: a truncation; nothing at this segment or behind it is known any more.
+    ``below``: a truncation; nothing at this segment or after it is known any more.
     """
     store = log.directory.index
     log.unsaved.generation += 1

@@ -1,11 +1,10 @@
-"""What of a log is on the disk: the syncs, and with flush="always" who hears of them: those who
-wait in this process, and readers in other processes. Which policy asks for a sync is
-maintenance.py's.
+"""The durable end of a log: syncs, and with flush="always" the notification of waiters in this
+process and of readers in other processes. maintenance.py decides when to sync.
 
-With flush="always" nobody sees what is not on the disk. A reader in another process sees the
-segment files, though, and those are ahead of the disk: so each sync writes the durable end into a
-small file beside them, which readers look at. It counts until the machine starts again: what is in
-the segments then is on the disk.
+With flush="always" only durable records are visible. But a reader in another process reads the
+segment files, which are ahead of the disk: so each sync writes the durable end to a small file next
+to them, which readers check. It is valid until the machine restarts: after that everything in the
+segments is durable.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SIZE = _BOOT_BYTES + 8
 
 
 def sync_until(log: LocalLog, offset: int) -> None:
-    """Return when every record below ``offset`` is on the disk. Concurrent callers share one
+    """Return when every record below ``offset`` is durable. Concurrent callers share one
     fdatasync.
     """
     core = log.core
@@ -41,11 +40,11 @@ def sync_until(log: LocalLog, offset: int) -> None:
             _sync(log)
         finally:
             log.disk.group.done(core.durable_offset)
-        offset = min(offset, core.log_end_offset)  # the log may have been cut meanwhile
+        offset = min(offset, core.log_end_offset)  # the log may have been truncated meanwhile
 
 
 def forget_durable(log: LocalLog, base_offset: int, end_offset: int) -> None:
-    """The log was cut in the segment with this base offset, to this end."""
+    """The log was truncated in the segment with this base offset, to this end."""
     log.core.durable_offset = min(log.core.durable_offset, end_offset)
     log.disk.group.rewind(end_offset)
     if log.disk.reached[2] > end_offset:
@@ -53,7 +52,7 @@ def forget_durable(log: LocalLog, base_offset: int, end_offset: int) -> None:
 
 
 def _show_durable(log: LocalLog) -> None:
-    """With flush="always", tell those who wait for what is on the disk now."""
+    """With flush="always", notify those who wait for durable records."""
     if not log.core.shows_durable:
         return
     log.wake()
@@ -62,7 +61,7 @@ def _show_durable(log: LocalLog) -> None:
 
 
 def _sync(log: LocalLog) -> None:
-    """Put everything appended so far on the disk. After a failure nothing is synced any more."""
+    """Make everything appended so far durable. After a failure nothing is synced any more."""
     if log.disk.failure is not None:
         raise errors.lost_sync(log.disk.failure, str(log.topic_partition))
     with log.core as core:
@@ -80,12 +79,12 @@ def _sync(log: LocalLog) -> None:
         if log.disk.unsynced_names:
             _sync_names(log)
     except OSError as error:
-        # The system may have dropped what it could not write: a later fdatasync that succeeds
-        # would prove nothing.
+        # The system may have dropped what it could not write: a later fdatasync that succeeds would
+        # prove nothing.
         log.disk.failure = error
         raise errors.lost_sync(error, str(log.topic_partition)) from error
     with log.core as core:
-        if generation == log.unsaved.generation:  # nothing was cut meanwhile
+        if generation == log.unsaved.generation:  # nothing was truncated meanwhile
             log.disk.reached = reached
             log.disk.timestamp = max(log.disk.timestamp, newest)
             core.set_durable_offset(target)
@@ -95,7 +94,7 @@ def _sync(log: LocalLog) -> None:
 
 
 def sync_sealed(log: LocalLog) -> None:
-    """Put the segments that are no longer written to on the disk."""
+    """Make the sealed segments durable."""
     with log.core as core:
         durable = core.durable_offset
         behind = [s for s in core.segments[:-1] if s.next_offset > durable and s.size_bytes]
@@ -137,14 +136,14 @@ def _sync_names(log: LocalLog) -> None:
 
 
 def begin(log: LocalLog) -> None:
-    """A log was opened for writing: with flush="always" what is in it is put on the disk before
-    anybody sees it, since it may have been seen before its process was killed.
+    """A log was opened for writing: with flush="always" its content is made durable before it
+    becomes visible, because it may have been visible before its process was killed.
     """
     path = os.path.join(log.path, DURABLE_NAME)
     fs = log.env.fs
     if not log.core.shows_durable:
         with suppress(FileNotFoundError):
-            fs.overwrite(path, bytes(_SIZE))  # of an earlier flush="always": no limit any more
+            fs.overwrite(path, bytes(_SIZE))  # from an earlier flush="always": no limit any more
         return
     if log.core.durable_offset < log.core.log_end_offset:
         sync_until(log, log.core.log_end_offset)
@@ -157,14 +156,14 @@ def begin(log: LocalLog) -> None:
 
 
 def publish(log: LocalLog, end_offset: int) -> None:
-    """Tell readers in other processes up to where they may see the log."""
+    """Publish to readers in other processes how much of the log they may read."""
     if not log.core.shows_durable:
         return
     path = os.path.join(log.path, DURABLE_NAME)
     try:
         log.env.fs.overwrite(path, _content(log, end_offset))
     except FileNotFoundError:
-        return  # `begin` makes it
+        return  # created by `begin`
     except OSError as error:
         raise errors.storage_error(error, f"telling readers of {log.topic_partition}") from error
 
@@ -174,7 +173,7 @@ def _content(log: LocalLog, end_offset: int) -> bytes:
 
 
 def take_published(log: LocalLog) -> None:
-    """A log that is open for reading only: let it show what its writer says is on the disk."""
+    """For a log that is open for reading only: limit it to what its writer reports as durable."""
     core = log.core
     try:
         content = log.env.fs.read_file(os.path.join(log.path, DURABLE_NAME))

@@ -1,8 +1,8 @@
-"""One log as its parts see it, as Kafka's LocalLog is: what retention, checkpoints, recovery, the
-syncs and the cleaner see and change of a log is this, and nothing else. ``kstore.log.Log`` is the
-facade that puts these parts together for its users.
+"""The internal state of one log, as Kafka's LocalLog: retention, checkpoints, recovery, syncs and
+the cleaner read and change a log only through this class. ``kstore.log.Log`` is the facade that
+combines these parts for users.
 
-By itself it only begins segments. It neither reads records nor removes files.
+Its only own operation is to start segments. It neither reads records nor deletes files.
 """
 
 from __future__ import annotations
@@ -32,36 +32,38 @@ __all__ = ["DiskState", "Fallbacks", "LocalLog", "Unsaved", "Upkeep", "Waiters"]
 
 
 class Upkeep(Protocol):
-    """What a log leaves to be done later; ``maintenance.py`` does it."""
+    """Work that a log defers; ``maintenance.py`` does it."""
 
     def note_dirty(self, log: LocalLog) -> None:
-        """Something in the log has to get into the index environment, or to the disk."""
+        """Something in the log must be written to the index environment, or made durable."""
 
     def unlink_later(self, path: str, delay_ms: int) -> None:
-        """Remove a file after a while: readers may still want to open it."""
+        """Delete a file after a while: readers may still want to open it."""
 
 
 class Waiters(Protocol):
-    """Who waits for the log to grow; ``tail.py`` has them."""
+    """Those who wait for the log to grow; ``tail.py`` implements it."""
 
     def wake(self) -> None:
-        """Let every waiter look again."""
+        """Let every waiter check again."""
 
     def close(self) -> None:
-        """Wake all waiters for good."""
+        """Wake all waiters permanently."""
 
 
 class Fallbacks(NamedTuple):
-    """What the core does where what is in memory does not do for a read; recovery has both."""
+    """What the core calls if the data in memory is not sufficient for a read; recovery implements
+    both.
+    """
 
     load_index: Callable[[LocalLog, LogSegment, int, bool], None]
-    """Bring the index entries around an offset into memory; again, where one was wrong."""
+    """Load the index entries around an offset into memory; reload them if one was wrong."""
     corrupt: Callable[[LocalLog, LogSegment, int], errors.CorruptLogError]
-    """Find what is damaged near a position, and the exception for it."""
+    """Find the damage near a position, and return the exception for it."""
 
 
 class DiskState:
-    """How much of a log is on the disk, and who is told of it."""
+    """The durable state of a log, and its listeners."""
 
     __slots__ = (
         "failure",
@@ -75,23 +77,23 @@ class DiskState:
 
     def __init__(self) -> None:
         self.reached: tuple[int, int, int] = (0, 0, 0)
-        """Up to where the disk has everything: segment, position in it, offset."""
+        """The durable end: segment, position in it, offset."""
         self.timestamp = -1
-        """With flush="always": the largest timestamp of what is on the disk."""
+        """With flush="always": the largest timestamp of durable records."""
         self.unsynced_names = True
-        """The names of new segments may not be on the disk yet."""
+        """The names of new segments may not be durable yet."""
         self.failure: OSError | None = None
-        """Nothing is synced any more after it."""
+        """The error after which nothing is synced any more."""
         self.on_durable: Callable[[], object] | None = None
-        """With flush="always": called, from any thread, when more of the log may be seen."""
+        """With flush="always": called, from any thread, when more of the log may be read."""
         self.flushed_at = 0.0
-        """When flush.ms was last obeyed, on the monotonic clock."""
+        """When flush.ms was last applied, on the monotonic clock."""
         self.group = SyncGroup()
         """Those who wait for the same fdatasync."""
 
 
 class Unsaved:
-    """What of a log the next checkpoint brings to the index environment, or takes from it."""
+    """What the next checkpoint writes to the index environment, or deletes from it."""
 
     __slots__ = ("changes", "forgotten", "generation", "snapshots")
 
@@ -99,23 +101,23 @@ class Unsaved:
         self.snapshots: dict[int, bytes] = {}
         """The producers as of these offsets."""
         self.forgotten: list[int] = []
-        """Segments whose index goes."""
+        """Segments whose index is deleted."""
         self.generation = 0
-        """How often the index of what is written already was taken back: a checkpoint that was
-        captured before is void.
+        """How often the index of written data was withdrawn: a checkpoint that was captured before
+        is invalid.
         """
         self.changes = 0
         """The same over all openings: readers in other processes load the log again."""
 
 
 class LocalLog:
-    """The state of one log. Its segments, offsets, epochs and producers are the core's, and changed
-    with the core's lock held.
+    """The state of one log. Its segments, offsets, epochs and producers belong to the core, and
+    change only with the core's lock held.
     """
 
     hole_from = -1
-    """From here on a gap between segments may be records that a power loss took before they were on
-    the disk; -1: there is no such gap, or it has been dealt with.
+    """From here on a gap between segments may be records that a power loss took before they were
+    durable; -1: there is no such gap, or it has been handled.
     """
 
     start_is_saved = True
@@ -154,32 +156,32 @@ class LocalLog:
         self.finishes_swaps = not self.read_only
         """Whether loading it finishes what a killed cleaner began."""
         self.follow_page: Callable[[LocalLog], None] | None = None
-        """Takes in what other processes have done to it, where several write."""
+        """Applies the changes of other processes, if several write to it."""
         self.cleaning = threading.Lock()
         """Held by the cleaner, and by who writes a lost part again."""
         self.swapping = SwapLock()
         """Which segments there are, apart from rolling."""
         self.recovery = RecoveryReport()
         self.lost_until = 0
-        """Before this offset a replica has lost records that were in its log; 0: none."""
+        """Below this offset a replica has lost records of its log; 0: none."""
         self.lost_epochs: list[tuple[int, int]] = []
-        """Leader epochs that began within what was lost, with the offsets where they began."""
+        """Leader epochs that began in the lost part, with their start offsets."""
         self.lost: list[Loss] = []
-        """What was lost and is not back yet; refill.lost_parts keeps it."""
+        """What was lost and is not restored yet; refill.lost_parts updates it."""
         self.listed_ns = 0
-        """The directory's time stamp when a reader last looked at its names."""
+        """The directory's timestamp when a reader last listed it."""
         self.disk = DiskState()
-        """Durability's: how much of the log is on the disk."""
+        """For durability: how much of the log is durable."""
         self.unsaved = Unsaved()
         """The checkpoint's: what the index environment does not have yet."""
         self.unremoved: list[str] = []
         """Files of segments that it no longer has, which are to be removed."""
         self.cleaned_offset = -1
-        """Below it the log is clean; -1: it was never cleaned."""
+        """The log is clean below it; -1: it was never cleaned."""
         self.waiters: Waiters | None = None
-        """Who waits for the log to grow, if anybody has."""
-        # Not a ring of references: what a deleted log takes goes with the last who uses it, and no
-        # collection has to find 10,000 of them at once.
+        """The waiters for the log to grow, if there are any."""
+        # No reference cycles: the memory of a deleted log is freed with its last user, and the
+        # garbage collector does not have to find 10,000 of them at once.
         self.core = LogCore(
             weakref.proxy(self),
             clock=directory.custom_clock,
@@ -194,11 +196,11 @@ class LocalLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments in bytes."""
         return sum(segment.size_bytes for segment in self.core.segments)
 
     def first_hole(self) -> int:
-        """Where the first gap of which ``hole_from`` speaks begins; -1: there is none."""
+        """The start of the first gap that ``hole_from`` describes; -1: there is none."""
         least = max(self.hole_from, self.core.log_start_offset)
         for one, behind in pairwise(self.core.segments):
             if self.hole_from >= 0 and max(one.next_offset, least) < behind.base_offset:
@@ -206,7 +208,7 @@ class LocalLog:
         return -1
 
     def configure(self, config: LogConfig) -> None:
-        """Act by these settings from now on."""
+        """Apply these settings from now on."""
         self.config = config
         self.core.configure(
             segment_bytes=config.segment_bytes,
@@ -221,38 +223,40 @@ class LocalLog:
         )
 
     def _jitter_ms(self, config: LogConfig) -> int:
-        """What of segment.jitter.ms falls to this log: by its name, so that logs differ."""
+        """The share of segment.jitter.ms of this log, from its name, so that logs differ."""
         most = min(config.segment_jitter_ms, config.segment_ms)
         return crc32(str(self.topic_partition).encode()) % most if most else 0
 
     def check_writable(self) -> None:
-        """LogClosedError for a closed log, ReadOnlyLogError for one that is open for reading."""
+        """Raise LogClosedError for a closed log, ReadOnlyLogError for one that is open for
+        reading.
+        """
         if self.closed:
             raise self.closed_error()
         if self.read_only:
             raise self._read_only_error()
 
     def check_keeper(self) -> None:
-        """As `check_writable`; NotKeeperError where another process does the maintenance."""
+        """As `check_writable`; raises NotKeeperError if another process does the maintenance."""
         self.check_writable()
         self.directory.check_keeper(str(self.topic_partition))
 
     def note_dirty(self) -> None:
-        """Something changed that has to get into the index environment."""
+        """Something has changed that must be written to the index environment."""
         if not self.read_only:
             self.upkeep.note_dirty(self)
 
     def wake(self) -> None:
-        """Let who waits for the log look again."""
+        """Let those who wait for the log check again."""
         if self.waiters is not None:
             self.waiters.wake()
 
     # -- segments
 
     def roll_for_append(self, base_offset: int) -> None:
-        """Seal the active segment and begin one at ``base_offset``. The core's lock is held."""
+        """Seal the active segment and start one at ``base_offset``. The core's lock is held."""
         core = self.core
-        # First: only the newest segment may ever run ahead of its data.
+        # First: only the newest segment may ever be ahead of its data.
         core.active.handle_or_open().give_back()
         segment = new_segment(self.opener, self.path, base_offset, self.env)
         if self.config.preallocate:
@@ -263,7 +267,7 @@ class LocalLog:
         self.note_dirty()
 
     def begin_segment(self, offset: int) -> None:
-        """Go on at an offset behind the end, in a segment of its own: a gap is legal."""
+        """Continue at an offset after the end, in a new segment: a gap is valid."""
         self._begin(new_segment(self.opener, self.path, offset, self.env))
 
     def _begin(self, segment: LogSegment) -> None:
@@ -271,20 +275,20 @@ class LocalLog:
         self.take_segment(segment)
 
     def take_segment(self, segment: LogSegment) -> None:
-        """Go on in a segment that is there."""
+        """Continue in an existing segment."""
         self.core.active.seal()
         self.core.shift_segments([*self.core.segments, segment])
         self.disk.unsynced_names = True
 
-    # -- what the core asks of its owner
+    # -- called by the core
 
     def catch_up(self) -> None:
-        """Take in what other processes have done. Both locks are held."""
+        """Apply the changes of other processes. Both locks are held."""
         if self.follow_page is not None:
             self.follow_page(self)
 
     def tell_waiting(self, holder: int) -> None:
-        """Another process has had the lock for seconds."""
+        """Another process has held the lock for seconds."""
         from logging import getLogger
 
         getLogger("kstore.log").warning(
@@ -292,7 +296,9 @@ class LocalLog:
         )
 
     def load_index(self, segment: LogSegment, offset: int, wrong: bool = False) -> None:
-        """Bring the index entries around ``offset`` into memory; again, where one was ``wrong``."""
+        """Load the index entries around ``offset`` into memory; reload them if one was
+        ``wrong``.
+        """
         self._fallbacks.load_index(self, segment, offset, wrong)
 
     def corrupt(self, segment: LogSegment, position: int) -> errors.CorruptLogError:
@@ -300,7 +306,7 @@ class LocalLog:
         return self._fallbacks.corrupt(self, segment, position)
 
     def append_error(self, code: int, size_bytes: int, log_end_offset: int) -> errors.LogError:
-        """The exception for an append that was answered with an error code."""
+        """The exception for an append that failed with an error code."""
         if code == ErrorCode.KAFKA_STORAGE_ERROR:
             return self._read_only_error() if self.read_only else self.closed_error()
         return errors.append_error(
@@ -312,7 +318,7 @@ class LocalLog:
         )
 
     def unexpected_offset(self, expected: int) -> errors.UnexpectedOffsetError:
-        """The exception for a conditional append that comes too late."""
+        """The exception for a conditional append at the wrong offset."""
         return errors.UnexpectedOffsetError(
             str(self.topic_partition), expected, self.core.log_end_offset
         )
@@ -329,7 +335,7 @@ class LocalLog:
         )
 
     def closed_error(self) -> errors.LogClosedError:
-        """The exception for who uses a closed log."""
+        """The exception for using a closed log."""
         return errors.closed_error(str(self.topic_partition), self.directory.opened_by)
 
     def _read_only_error(self) -> errors.ReadOnlyLogError:

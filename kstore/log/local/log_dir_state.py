@@ -1,5 +1,5 @@
-"""What the logs of one log dir share: where they lie, by which rules they are flushed, the index
-environment, and what has been counted. Which logs are open is LogDir's.
+"""What the logs of one log dir share: its path, its flush policy, the index environment, and
+counters. LogDir has the list of open logs.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["LogDirState"]
 
 FATAL = frozenset({errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO})
-"""After these nothing is expected of a disk; a full one, say, is used again once there is room."""
+"""After these errors the disk is considered failed. A full disk, for example, is used again when
+there is room.
+"""
 
 
 def _machine_budget() -> int:
-    from kstore.log.write_budget import machine_budget  # where little is written, nobody asks
+    from kstore.log.write_budget import machine_budget  # with few writes, no checks
 
     return machine_budget()
 
 
 class LogDirState:
-    """One log dir, as its logs and its maintenance see it."""
+    """One log dir, for its logs and its maintenance."""
 
     def __init__(
         self,
@@ -54,16 +56,16 @@ class LogDirState:
         self.flush_interval_ms = flush_interval_ms
         self.env = env
         self.custom_clock: Clock | None = None if type(env.clock) is SystemClock else env.clock
-        """None: the machine's, which compiled code reads by itself."""
+        """None: the machine's clock, which compiled code reads itself."""
         self.index = index
         self.boot = boot
         """The machine's boot id."""
         self.shared = shared
-        """Other processes may write to it as well."""
+        """Other processes may also write to it."""
         self.keeper = True
         """Whether this process does the maintenance."""
         self.keeper_name: Callable[[], str] = lambda: "this process"
-        """Who does it."""
+        """The process that does it."""
         self.opened_by = os.getpid()
         self.closed = False
         self.retention_check_ms = 300_000
@@ -74,34 +76,34 @@ class LogDirState:
         self.wrong_indexes = 0
         """How often an index entry pointed to another batch."""
         self.on_damage: Callable[[TopicPartition], object] | None = None
-        """Called, in any thread, with the partition of which a damaged part became known."""
+        """Called, in any thread, with the partition in which damage was found."""
         self.failed: str | None = None
-        """Why its disk is taken for gone, if it is."""
+        """Why its disk is considered failed, if it is."""
         self.on_failed: Callable[[], object] | None = None
         """Called, in any thread, when it is."""
         self.unsynced_names = True
-        """The names of new partitions may not be on the disk yet."""
+        """The names of new partitions may not be durable yet."""
         self.calm = DirCalm()
         self.appends = AppendQueue(path, self.calm, _warn)
-        """Threads for appends that may have to wait, for who has a loop and says `serve`."""
+        """Threads for appends that may have to wait for the disk, if a loop calls `serve`."""
         self.write_back: WriteBack | None = None if read_only else WriteBack(_machine_budget)
-        """Has the system write early what its logs have written."""
+        """Makes the system write early what its logs have written."""
         self.calm.follow(self.write_back)
         self.pages = PageReader()
-        """Reads what is not in the page cache, for who has a loop and says `serve`."""
+        """Reads what is not in the page cache, if a loop calls `serve`."""
 
     def now_ms(self) -> int:
         """The environment's time."""
         return self.env.clock.now_ms()
 
     def check_keeper(self, name: str) -> None:
-        """NotKeeperError where another process does the maintenance."""
+        """Raise NotKeeperError if another process does the maintenance."""
         if not self.keeper:
             raise NotKeeperError(name, self.keeper_name())
 
     def note_error(self, problem: BaseException) -> None:
-        """An operation in this log dir has failed. One that says that the disk is gone is told
-        `on_failed`, once. From any thread.
+        """An operation in this log dir has failed. If the error means that the disk has failed,
+        `on_failed` is called, once. Any thread may call it.
         """
         if self.failed is not None or not isinstance(problem, OSError):
             return
@@ -122,12 +124,12 @@ class LogDirState:
                 raise
 
     def note_damage(self, place: TopicPartition) -> None:
-        """A damaged part of a log became known."""
+        """Damage was found in a log."""
         if self.on_damage is not None:
             self.on_damage(place)
 
     def note_wrong_index(self, path: str) -> None:
-        """An index entry of a segment points elsewhere; its index is created again."""
+        """An index entry of a segment points elsewhere; its index is rebuilt."""
         from logging import getLogger
 
         self.wrong_indexes += 1

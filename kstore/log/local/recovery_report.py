@@ -1,4 +1,4 @@
-"""What opening a log did and found, as values: what was scanned and cut, damaged parts, and lost
+"""The results of opening a log, as values: scanned and truncated data, damaged parts, and lost
 offsets.
 """
 
@@ -15,14 +15,14 @@ __all__ = ["Loss", "RecoveryReport"]
 
 @dataclass(frozen=True)
 class Loss:
-    """Offsets that were in the log, by what the index knows, and are gone with the end of a file,
-    or with the whole of it.
+    """Offsets that were in the log according to the index, and were lost with the end of a file, or
+    with the whole file.
     """
 
     segment: str
     first_offset: int
     next_offset: int
-    """Lost are ``first_offset`` to before ``next_offset``."""
+    """The offsets ``first_offset`` to below ``next_offset`` are lost."""
 
     def __str__(self) -> str:
         return f"offsets {self.first_offset} to {self.next_offset - 1} are lost from {self.segment}"
@@ -38,11 +38,11 @@ class RecoveryReport:
     missing_segments: list[int] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    """Offsets that were given and are gone. They are not given again."""
+    """Offsets that were assigned and are lost. They are not assigned again."""
 
     @property
     def lost_offsets(self) -> int:
-        """How many offsets are lost."""
+        """The number of lost offsets."""
         return sum(loss.next_offset - loss.first_offset for loss in self.losses)
 
     def __str__(self) -> str:

@@ -1,5 +1,5 @@
-"""The log start offset in a file of the partition's own. DeleteRecords moves it into the middle of
-a segment, and no segment says so: with the index lost, deleted records would be back.
+"""The log start offset in its own file of the partition. DeleteRecords moves it into the middle of
+a segment, and no segment contains it: if the index were lost, deleted records would reappear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ START_OFFSET_NAME = "log-start-offset"
 
 
 def write_start_offset(log: LocalLog, *, durable: bool = True) -> None:
-    """Write where a log begins; on the disk when this returns, or when the system gets to it."""
+    """Write the log start offset; ``durable``: it is durable on return."""
     content = start_offset_line(log.core.log_start_offset)
     try:
         path = os.path.join(log.path, START_OFFSET_NAME)
@@ -33,13 +33,13 @@ def write_start_offset(log: LocalLog, *, durable: bool = True) -> None:
 
 
 def start_offset_line(offset: int) -> bytes:
-    """What the file says: the offset, and its checksum."""
+    """The content of the file: the offset, and its checksum."""
     line = b"%d" % offset
     return b"%s %08x\n" % (line, crc32(line))
 
 
 def read_start_offset(fs: FileSystem, directory: str) -> int:
-    """Where the log in a directory begins as far as its file says so, 0 if it says nothing."""
+    """The log start offset in a directory's file, 0 if there is none."""
     try:
         content = fs.read_file(os.path.join(directory, START_OFFSET_NAME))
     except FileNotFoundError:
@@ -49,8 +49,8 @@ def read_start_offset(fs: FileSystem, directory: str) -> int:
         from logging import getLogger
 
         getLogger("kstore.log").error(
-            "%s in %s is damaged, and so is the index: records that were deleted before their "
-            "segment was may be there again; delete them again", START_OFFSET_NAME, directory,
+            "%s in %s and the index are damaged: records that were deleted before their "
+            "segment may have reappeared; delete them again", START_OFFSET_NAME, directory,
         )  # fmt: skip
         return 0
     return int(line)

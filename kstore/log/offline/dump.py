@@ -1,7 +1,7 @@
-"""Show what segment files hold, offline: batches, their records, and damage, as typed data.
+"""Shows the content of segment files, offline: batches, their records, and damage, as typed data.
 
-``dump`` yields; how it is printed is the command line's affair (``as_dict`` gives plain JSON
-types). It takes no lock and needs no index: a broker may be writing the files meanwhile.
+``dump`` yields; the command line prints (``as_dict`` returns plain JSON types). It takes no lock
+and needs no index: a broker may write the files meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kstore.types import Header, TopicPartition
 
 __all__ = ["DumpedBatch", "DumpedDamage", "DumpedRecord", "DumpedSegment", "as_dict", "dump"]
 
-_LARGEST_SHOWN_BYTES = 64 << 20  # of damaged bytes that are looked through for headers
+_LARGEST_SHOWN_BYTES = 64 << 20  # the maximum of damaged bytes that are searched for headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class DumpedRecord:
 
     segment: str
     position: int
-    """Where its batch begins in the file."""
+    """The position of its batch in the file."""
     offset: int
     timestamp: int
     sequence: int
@@ -91,14 +91,14 @@ class DumpedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DumpedDamage:
-    """Bytes of the segment that are no good batch; the valid batches behind them follow."""
+    """Bytes of the segment that are not a valid batch; the valid batches after them follow."""
 
     segment: str
     position: int
     end_position: int
     first_offset: int
     next_offset: int
-    """It hides ``first_offset`` to before ``next_offset``; -1: that is not known."""
+    """It hides ``first_offset`` to below ``next_offset``; -1: unknown."""
     kind: str
     detail: str
 
@@ -122,12 +122,12 @@ def dump(
     topic_partition: TopicPartition | None = None,
     max_batches: int | None = None,
 ) -> Iterator[Dumped]:
-    """What is in a ``.log`` file, a partition's directory or a log dir, in order.
+    """The content of a ``.log`` file, a partition's directory or a log dir, in order.
 
     ``records`` adds each batch's records (Kafka's deep iteration). The filters: offsets from
-    ``start_offset`` up to (not with) ``end_offset``; records with this ``key`` only; one partition
-    of a log dir; at most ``max_batches`` batches of each segment. Raises FileNotFoundError, and
-    ValueError where there are no segments.
+    ``start_offset`` to below ``end_offset``; only records with this ``key``; one partition of a log
+    dir; at most ``max_batches`` batches of each segment. Raises FileNotFoundError, and ValueError
+    if there are no segments.
     """
     chosen = _between(segment_paths(path), start_offset, end_offset, topic_partition)
     for survey in survey_segments(chosen):
@@ -151,7 +151,7 @@ def dump(
 
 
 def _offsets(item: ScannedBatch | Damage) -> tuple[int, int]:
-    """Its first offset, and the one behind its last; all offsets where nobody knows."""
+    """Its first offset, and the one after its last; all offsets if unknown."""
     if isinstance(item, ScannedBatch):
         return item.batch.base_offset, item.batch.next_offset
     if item.first_offset < 0:
@@ -162,7 +162,7 @@ def _offsets(item: ScannedBatch | Damage) -> tuple[int, int]:
 def _between(
     segments: list[SegmentPath], start: int, end: int | None, wanted: TopicPartition | None
 ) -> Iterator[SegmentPath]:
-    """Leave out segments of other partitions, and those that lie wholly outside the offsets."""
+    """Skip segments of other partitions, and those outside the offsets."""
     for at, segment in enumerate(segments):
         if wanted is not None and segment.topic_partition != wanted:
             continue
@@ -188,7 +188,7 @@ def _dump_item(name: str, item: ScannedBatch | Damage) -> Iterator[Dumped]:
 
 
 def _invalid_batches(damage: Damage) -> list[BatchView]:
-    """What damaged bytes look like, where they have batches' headers from end to end."""
+    """Describe damaged bytes that consist of batch headers."""
     if damage.size_bytes > _LARGEST_SHOWN_BYTES:
         return []
     with open(damage.segment, "rb") as file:

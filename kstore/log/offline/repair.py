@@ -1,9 +1,9 @@
-"""Repair damaged segments, offline and at the operator's word: `kstore log verify --repair`.
+"""Repairs damaged segments, offline and at the operator's request: `kstore log verify --repair`.
 
-What is certain is put back: base offset, leader epoch, length and magic, which a batch's checksum
-does not cover, where the neighbours leave one value for them. Any other damage is cut out of its
-segment, which leaves a gap. Valid batches are never changed, and of every byte that is changed or
-removed a copy stays beside the segment. A torn tail is left to opening the log.
+It restores what is certain: base offset, leader epoch, length and magic, which a batch's checksum
+does not cover, if the neighbouring batches allow only one value for them. Other damage is removed
+from its segment, which leaves a gap. Valid batches are never changed, and a copy of all changed or
+removed bytes is stored next to the segment. A torn tail is left to opening the log.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ _BYTES_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One repair: of a damaged part, and what becomes of it."""
+    """A repair: the damaged part, and what is done to it."""
 
     segment: str
     position: int
     end_position: int
     first_offset: int
     next_offset: int
-    """The damage hid ``first_offset`` to before ``next_offset``."""
+    """The damage hid ``first_offset`` to below ``next_offset``."""
     reason: str
     action: str
-    """"restore": its header gets the values in ``detail``; "remove": its bytes are cut out."""
+    """"restore": its header gets the values in ``detail``; "remove": its bytes are removed."""
     detail: str
     copy: str
-    """The file that gets the bytes as they were."""
+    """The file with the original bytes."""
     restored: bytes | None = None
 
 
 def repair(
     path: str | os.PathLike[str], *, dry_run: bool = False, open_dir: Callable[[str], LogDir]
 ) -> list[Repair]:
-    """Repair a partition's folder or a log dir; return what was done, or with ``dry_run`` what
-    would be. ``open_dir`` opens a log dir for writing, which locks it.
+    """Repair a partition's folder or a log dir; returns what was done, or with ``dry_run`` what
+    would be done. ``open_dir`` opens a log dir for writing, which locks it.
 
     Raises ValueError for a path that is neither, LogDirLockedError while a broker or another
-    process has it open, OSError where the disk fails.
+    process has it open, OSError if the disk fails.
     """
     root = Path(path)
     if root.is_file():
-        raise ValueError(f"{root} is one file: name the partition's folder, or the log dir")
+        raise ValueError(f"{root} is a single file: give the partition's folder, or the log dir")
     segments = segment_paths(root)
     log_dir = segments[0].path.parent.parent
     done: list[Repair] = []
@@ -87,7 +87,7 @@ def _repair(damage: Damage, survey: Survey) -> Repair:
         data = file.read(damage.size_bytes)
     restored = _restored(data, damage, survey)
     if restored is None:
-        action, detail = "remove", f"{damage.size_bytes} bytes are cut out"
+        action, detail = "remove", f"{damage.size_bytes} bytes are removed"
     else:
         action, detail = "restore", _changes(data, restored)
     return Repair(
@@ -105,8 +105,8 @@ def _repair(damage: Damage, survey: Survey) -> Repair:
 
 
 def _restored(data: bytes, damage: Damage, survey: Survey) -> bytes | None:
-    """The batch as it was, if nothing but its header's uncovered fields is wrong, and the
-    neighbours leave one place for it.
+    """The restored batch, if only fields of its header that the checksum does not cover are wrong,
+    and the neighbours allow only one place for it.
     """
     whole = restored_header(data)
     if whole is None:
@@ -139,7 +139,7 @@ def _restored(data: bytes, damage: Damage, survey: Survey) -> bytes | None:
 
 
 def _changes(data: bytes, restored: bytes) -> str:
-    """Which fields of a batch's header are put back, from which value to which."""
+    """The fields of a batch's header that are restored, with old and new values."""
     fields = {
         "base offset": slice(0, 8),
         "batch length": slice(8, 12),
@@ -155,7 +155,7 @@ def _changes(data: bytes, restored: bytes) -> str:
 
 
 def _apply(segment: Path, repairs: list[Repair]) -> None:
-    """Copy what is damaged, then put it right."""
+    """Copy the damaged bytes, then repair them."""
     for each in repairs:
         with segment.open("rb") as file:
             file.seek(each.position)
@@ -176,8 +176,8 @@ def _apply(segment: Path, repairs: list[Repair]) -> None:
 
 
 def _cut_out(segment: Path, removed: list[Repair]) -> None:
-    """Write a segment again without some of its bytes, and put it in place."""
-    written = segment.with_suffix(CLEANED)  # a crash leaves the old one: this is dropped then
+    """Rewrite a segment without some of its bytes, and replace it."""
+    written = segment.with_suffix(CLEANED)  # dropped after a crash
     with segment.open("rb") as source, written.open("wb") as target:
         for each in removed:
             while left := each.position - source.tell():
@@ -192,7 +192,7 @@ def _cut_out(segment: Path, removed: list[Repair]) -> None:
 
 
 def _forget_index(log_dir: LogDir, name: str, base_offset: int) -> None:
-    """Positions will change: opening the log makes the segment's index again."""
+    """Positions will change: opening the log rebuilds the segment's index."""
     index = log_dir.index
     if index is not None:
         index.change(lambda transaction: index.forget_pages(transaction, name, base_offset))

@@ -1,8 +1,8 @@
-"""Walk segment files from outside: their batches, and what is wrong with them, without a log, an
-index or a lock.
+"""Reads segment files from outside: their batches and their damage, without a log, an index or a
+lock.
 
-Used by dump, verify and repair, which so name the same damage. It reads pieces of a megabyte,
-whatever the files' sizes, and takes nothing that a file claims for granted.
+dump, verify and repair use it, so they name the same damage. It reads pieces of a megabyte,
+whatever the files' sizes, and trusts nothing that a file claims.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Read = Callable[[int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class SegmentPath:
-    """A segment file, the partition whose directory it lies in (if it is named so), and its name's
-    offset.
+    """A segment file, the partition of its directory (if it has such a name), and the offset in its
+    name.
     """
 
     path: Path
@@ -43,14 +43,14 @@ class SegmentPath:
 
     @property
     def is_last(self) -> bool:
-        """Of its partition's: the one that a writer appends to."""
+        """The last of its partition: the one that a writer appends to."""
         return self.following is None
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedBatch:
-    """A batch and its first byte in the file. Its memory is a piece of the file, kept as long as it
-    is.
+    """A batch and its position in the file. Its memory is a piece of the file, which it keeps
+    alive.
     """
 
     position: int
@@ -59,20 +59,22 @@ class ScannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is wrong with a segment."""
+    """The damage of a segment."""
 
     segment: SegmentPath
     bounds: Bounds
     end: int
-    """Where its data ends: not with it are zeros that its writer has taken ahead."""
+    """The end of its data, without zeros that its writer has preallocated."""
     damages: tuple[Damage, ...] = ()
     rows: tuple[Good | Bad, ...] = ()
-    """What it holds, of a damaged segment."""
+    """The content of a damaged segment."""
     last_epoch: int = -1
-    """Of its last good batch; before that, of the segment before."""
+    """Of its last valid batch; before that, of the segment before."""
 
     def is_torn_tail(self, damage: Damage) -> bool:
-        """Whether it is the beginning of a batch that a crash left: opening the log cuts it off."""
+        """Whether it is the beginning of a batch that a crash left: opening the log truncates
+        it.
+        """
         at_end = damage.end_position == self.end
         return self.segment.is_last and at_end and damage.kind == "TRUNCATED"
 
@@ -80,7 +82,7 @@ class Survey:
 def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
     """The segments of a file, of a partition's directory, or of a log dir; in order.
 
-    Raises FileNotFoundError, and ValueError where there is nothing to find.
+    Raises FileNotFoundError, and ValueError if there are none.
     """
     root = Path(path)
     if root.is_file():
@@ -93,7 +95,7 @@ def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
                 found += sorted(_segments_in(folder))
     if not found:
         raise ValueError(
-            f"{root} holds no segment files: name a .log file, a partition's directory or a log dir"
+            f"{root} has no segment files: give a .log file, a partition's directory or a log dir"
         )
     behind = [*found[1:], None]
     return [
@@ -124,8 +126,8 @@ def _segment(file: Path, following: Path | None) -> SegmentPath:
 
 
 def survey_segments(segments: Iterable[SegmentPath]) -> Iterator[Survey]:
-    """What is wrong with each of these segments, judged with those before and behind it. Where they
-    are not all of a partition's, less is known about the first one.
+    """The damage of each of these segments, judged with its neighbours. If they are not all of a
+    partition's, less is known about the first one.
     """
     epoch = -1
     folder = None
@@ -174,7 +176,7 @@ def _last_epoch(rows: list[Good | Bad], damages: list[Damage], otherwise: int) -
 
 
 def _if_good(survey: Survey, read: Read) -> Survey | None:
-    """The survey of a segment with nothing wrong in it, which keeps nothing of each batch."""
+    """The result for a segment without damage, without data of each batch."""
     bounds = survey.bounds
     expected, epoch, end = bounds.expected, bounds.epoch, survey.end
     for row in walk(read, 0, end, bounds):
@@ -193,13 +195,13 @@ def _if_good(survey: Survey, read: Read) -> Survey | None:
 
 
 def _is_taken_ahead(survey: Survey, read: Read, row: Bad) -> bool:
-    """Whether these bytes are space that the writer of the last segment has taken ahead."""
+    """Whether these bytes are space that the writer of the last segment has preallocated."""
     at_end = survey.segment.is_last and row.end_position == survey.end
     return at_end and only_zeros(read, row.position, survey.end)
 
 
 def _first_epoch(segment: Path) -> int:
-    """The leader epoch that a segment's first batch says it has; -1: it has none."""
+    """The leader epoch in a segment's first batch; -1: it has none."""
     with segment.open("rb") as file:
         head = file.read(_EPOCH_END)
     return int.from_bytes(head[_EPOCH_AT:], "big", signed=True) if len(head) == _EPOCH_END else -1
@@ -210,7 +212,7 @@ def _reader(descriptor: int) -> Read:
 
 
 def scan_segment(survey: Survey) -> Iterator[ScannedBatch | Damage]:
-    """Every valid batch of a surveyed file, and every damage, in their order in the file."""
+    """Every valid batch of a scanned file, and every damage, in file order."""
     with survey.segment.path.open("rb", buffering=0) as file:
         read = _reader(file.fileno())
         position = 0
@@ -222,7 +224,7 @@ def scan_segment(survey: Survey) -> Iterator[ScannedBatch | Damage]:
 
 
 def _valid(survey: Survey, read: Read, position: int, end: int) -> Iterator[ScannedBatch | Damage]:
-    """The batches of a part that was good when it was surveyed."""
+    """The batches of a part that was valid when it was scanned."""
     while position < end:
         piece = piece_at(read, position, end)
         done = 0

@@ -1,8 +1,8 @@
-"""Check all segments offline: CRC, framing, offsets and epochs that rise, and the first problems by
-place.
+"""Checks all segments offline: CRC, framing, ascending offsets and epochs; reports the first
+problems.
 
-It changes nothing and takes no lock. Whether the index agrees is checked where there is an index
-environment; it is never needed, since the segments are the truth.
+It changes nothing and takes no lock. If there is an index environment, it is compared with the
+segments; it is not needed, because the segments are authoritative.
 """
 
 from __future__ import annotations
@@ -29,26 +29,28 @@ from kstore.types import TopicPartition
 
 __all__ = ["ExitStatus", "PartitionReport", "Problem", "VerifyReport", "verify"]
 
-# An index entry as log_segment packs it: offset delta, position, newest timestamp before it.
+# An index entry in log_segment's format: offset delta, position, newest timestamp before it.
 _ENTRY = struct.Struct("=IIq")
 _MADE_ANEW = "delete it; opening the log creates it again"
-# What compaction leaves behind and a producer may not send: these are looked at record by record.
+# Compaction can leave what a producer may not send: these batches are checked record by record.
 _ALLOWED_AFTER_COMPACTION = {"BAD_COUNT", "BAD_OFFSET_DELTA", "BAD_TIMESTAMP"}
 
 
 class ExitStatus(IntEnum):
-    """What ``kstore log verify`` exits with."""
+    """The exit codes of ``kstore log verify``."""
 
     GOOD = 0
-    """Nothing is wrong, but for torn tails: a writer at work, or a crash that opening will mend."""
+    """No problems except torn tails: a writer at work, or a crash that opening the log will
+    repair.
+    """
     DAMAGED = 1
     UNREADABLE = 2
-    """Nothing could be checked: no segments, no permission."""
+    """Nothing could be checked: no segments, or no permission."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and where. ``is_torn_tail``: opening the log would cut it."""
+    """A problem, and its place. ``is_torn_tail``: opening the log would truncate it."""
 
     segment: str
     position: int
@@ -56,10 +58,10 @@ class Problem:
     detail: str
     is_torn_tail: bool = False
     end_position: int = -1
-    """Of damaged bytes. -1: the problem is not one of the segment's bytes."""
+    """The damaged bytes. -1: the problem is not one of the segment's bytes."""
     first_offset: int = -1
     next_offset: int = -1
-    """Damaged bytes hide ``first_offset`` to before ``next_offset``."""
+    """Damaged bytes hide ``first_offset`` to below ``next_offset``."""
 
     def __str__(self) -> str:
         hides = ""
@@ -87,7 +89,7 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """All partitions looked at."""
+    """All partitions that were checked."""
 
     partitions: list[PartitionReport] = field(default_factory=list)
 
@@ -98,7 +100,7 @@ class VerifyReport:
 
     @property
     def exit_status(self) -> ExitStatus:
-        """DAMAGED where anything but a torn tail was found."""
+        """DAMAGED if anything except a torn tail was found."""
         for report in self.partitions:
             torn = sum(problem.is_torn_tail for problem in report.problems)
             if report.problem_count > torn:
@@ -113,12 +115,12 @@ def verify(
     index: bool = True,
     max_problems: int = 10,
 ) -> VerifyReport:
-    """Walk a ``.log`` file, a partition's directory or a log dir and report what is wrong.
+    """Check a ``.log`` file, a partition's directory or a log dir and report problems.
 
-    ``records`` also walks every record (decompressing); without it, headers and CRCs only.
+    ``records`` also checks every record (decompressing); without it, only headers and CRCs.
     ``index`` compares the index environment of the log dir, if there is one, with the segments. At
-    most ``max_problems`` problems are kept for each partition, all are counted. Raises
-    FileNotFoundError, and ValueError where there are no segments.
+    most ``max_problems`` problems are kept for each partition; all are counted. Raises
+    FileNotFoundError, and ValueError if there are no segments.
     """
     report = VerifyReport()
     check: _PartitionCheck | None = None
@@ -146,14 +148,14 @@ def verify(
 
 
 def _index_of(log_dir: Path) -> IndexStore | None:
-    """The index environment of a log dir, for reading; None where there is none."""
+    """The index environment of a log dir, for reading; None if there is none."""
     if not (log_dir / ENVIRONMENT_NAME).exists():
         return None
     return IndexStore(str(log_dir), read_only=True)
 
 
 class _PartitionCheck:
-    """What is known of one partition while its segments are walked in order."""
+    """The state of one partition while its segments are checked in order."""
 
     def __init__(
         self, first: SegmentPath, records: bool, max_problems: int, store: IndexStore | None
@@ -195,8 +197,8 @@ class _PartitionCheck:
         index: dict[int, tuple[int, int]],
         newest: int,
     ) -> None:
-        """Compare a batch with its index entry, if it has one. What is damaged before it may have
-        had a newer timestamp than what is left.
+        """Compare a batch with its index entry, if it has one. Damaged batches before it may have
+        had a newer timestamp than the remaining ones.
         """
         delta, newest_before = index.pop(item.position, (-1, -1))
         if delta < 0:
@@ -238,7 +240,7 @@ class _PartitionCheck:
         )
 
     def batch(self, segment: SegmentPath, position: int, batch: BatchView) -> None:
-        """Count a batch that is whole and in its place, and check its records."""
+        """Count a whole batch in its place, and check its records."""
         self.report.batches += 1
         self.report.records += batch.records_count
         self.next_offset = batch.next_offset
@@ -259,9 +261,9 @@ class _PartitionCheck:
 
 
 def check_records(batch: BatchView) -> tuple[str, str]:
-    """What is wrong with a batch's records: (kind, detail), both empty when nothing is.
+    """The problem of a batch's records: (kind, detail), both empty if there is none.
 
-    Batches that compaction has thinned are walked in Python, all others in C.
+    Batches that compaction has reduced are checked in Python, all others in C.
     """
     try:
         validate(batch.data)

@@ -1,4 +1,4 @@
-"""A message as a worker has it."""
+"""A message that a worker has taken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Leases(Protocol):
     """The queue of a message."""
 
     def ack(self, *messages: QueueMessage) -> None:
-        """The messages are done."""
+        """Settle messages as done."""
 
     def nack(self, *messages: QueueMessage, delay_s: float = 0.0, reason: str = "") -> None:
         """Give messages back."""
@@ -37,7 +37,7 @@ class QueueMessage:
         self.queue = queue
         self.record = record
         self.deliveries = deliveries
-        """How often it was delivered, this time included."""
+        """How often it was delivered, including this time."""
 
     @property
     def value(self) -> bytes | None:

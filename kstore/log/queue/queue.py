@@ -1,4 +1,4 @@
-"""A named queue over a log. Its messages are the records of the log. A file beside the log's
+"""A named queue over a log. Its messages are the records of the log. A file next to the log's
 segments, which all processes map (kstore/_fast/queue), says which worker has which message.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["DeadLetter", "Queue", "QueueLog", "QueueStats"]
 
 READ_BYTES = 1 << 18
-# Nobody tells who waits that a worker was killed: it looks so often.
+# Waiters are not notified when a worker is killed: they check this often.
 IDLE_LOOK_SECONDS = 0.2
 DEAD_OWNERS_SECONDS = 0.2
 FOREVER_MS = 2**62
@@ -52,15 +52,15 @@ class QueueLog(Protocol):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The log start offset."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The log end offset."""
 
     @property
     def last_stable_offset(self) -> int:
-        """How far committed records reach."""
+        """The end of committed records."""
 
     def read(self, offset: int, max_bytes: int = ..., *, isolation: str = ...) -> RecordSet:
         """The records from ``offset`` on."""
@@ -91,7 +91,7 @@ class QueueStats:
     """The numbers of messages in a queue now, and totals since it was created."""
 
     ready: int
-    """Never delivered. Where the log has gaps in its offsets, a few too many."""
+    """Never delivered. If the log has gaps in its offsets, slightly too high."""
     leased: int
     """With a worker."""
     waiting: int
@@ -101,7 +101,7 @@ class QueueStats:
     acknowledged: int
     """Done, since the queue was made."""
     leases_ended: int
-    """Leases that ended before the worker did, since the queue was made."""
+    """Leases that expired before the worker settled the message, since the queue was created."""
     lost: int
     """Deleted from the log before they were done, since the queue was made."""
 
@@ -116,7 +116,7 @@ class DeadLetter:
     """When it died, in ms since 1970."""
     reason: str
     record: Record | None
-    """None where the log has deleted it."""
+    """None if the log has deleted it."""
 
 
 class Queue:
@@ -145,7 +145,7 @@ class Queue:
         self._table = open_table(log, name)
         _open_queues.add(self)
 
-    # -- in
+    # -- put
 
     def put(
         self,
@@ -163,7 +163,7 @@ class Queue:
         """
         return int(self.log.append_many(messages).base_offset)
 
-    # -- out
+    # -- get
 
     def get(self, timeout: float | None = None) -> QueueMessage | None:
         """Lease the next message; wait up to ``timeout`` seconds for it (None: no limit, 0: not at
@@ -208,7 +208,7 @@ class Queue:
             await asyncio.get_running_loop().run_in_executor(None, self.wait, left)
 
     async def __aiter__(self) -> AsyncIterator[QueueMessage]:
-        """The messages, each leased when it is asked for; waits for those to come, forever."""
+        """Iterate over messages, each leased when it is requested; waits for new ones, forever."""
         while True:
             message = await self.get_async()
             if message is not None:
@@ -223,10 +223,10 @@ class Queue:
         try:
             self.log.wait_beside(offset, seconds, self._due_s, isolation="read_committed")
         except OffsetOutOfRangeError:
-            return  # _take puts that right
+            return  # corrected by _take
 
     def _due_s(self) -> float:
-        """Seconds until a lease ends or a message that was given back is to be had."""
+        """Seconds until a lease expires or a message that was given back becomes available."""
         table = self._table
         table.watch()
         leased, waiting, *_ = table.counts()
@@ -271,7 +271,9 @@ class Queue:
                 return []
 
     def _look_ahead(self) -> bool:
-        """Read on at the first message that nobody took; False at the end of the log."""
+        """Continue at the first message that was never taken; returns False at the end of the
+        log.
+        """
         table, log = self._table, self.log
         cuts, offset = table.cuts, table.next_offset
         if offset < log.log_start_offset:
@@ -286,7 +288,7 @@ class Queue:
         return True
 
     def _read(self, offset: int) -> Record | None:
-        """One record; None where the log has it no more."""
+        """One record; None if the log no longer has it."""
         if offset < self.log.log_start_offset:
             self._table.drop_before(self.log.log_start_offset)
             return None
@@ -364,7 +366,7 @@ class Queue:
         if lost:
             raise LeaseLostError(self.name, lost)
 
-    # -- look
+    # -- inspect
 
     def stats(self) -> QueueStats:
         """The numbers of messages in each state."""
@@ -413,7 +415,7 @@ class Queue:
             self.log.delete_before(offset)
         return self.log.log_start_offset
 
-    # -- the end
+    # -- close
 
     def close(self) -> None:
         """Give back the messages that are leased here. The log stays open."""
@@ -421,7 +423,7 @@ class Queue:
             self._table.close()
 
     def abandon(self) -> None:
-        """In a child process: the queue is the parent's, and nothing of it may be used here."""
+        """In a child process: the queue belongs to the parent, and must not be used here."""
         self._table.abandon()
 
     @property
@@ -440,7 +442,7 @@ class Queue:
 
 
 def _now_ms() -> int:
-    """Of a clock that all processes share and nobody sets."""
+    """From a clock that all processes share and that is never set."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -457,7 +459,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _check_messages(given: Sequence[object]) -> None:
-    """TypeError for what is no message, such as a list of them."""
+    """Raise TypeError for something that is not a message, such as a list of them."""
     for each in given:
         if not isinstance(each, QueueMessage):
             raise TypeError(

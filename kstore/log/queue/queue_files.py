@@ -1,5 +1,5 @@
 """The files of a queue, in the folder of its log: `queue.NAME` with its state, `queue.NAME.dead`
-with its dead letters. They go with the log when that is deleted.
+with its dead letters. They are deleted with the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLOOR_AT = 56  # in the state file; see kstore/_fast/queue/lease_file.pxd
 
 
 class QueueFolder(Protocol):
-    """The log that a queue is of."""
+    """The log of a queue."""
 
     topic_partition: TopicPartition
     path: str
@@ -42,21 +42,21 @@ class QueueFolder(Protocol):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The log start offset."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The log end offset."""
 
 
 def open_table(log: QueueFolder, name: str) -> LeaseTable:
-    """The state of a queue, made where there is none. ValueError for a name that is no file's,
-    QueueStateError, LogStorageError.
+    """The state of a queue, created if it does not exist. Raises ValueError for a name that is not
+    valid for a file, QueueStateError, LogStorageError.
     """
     check_name("the queue", name)
     if not LEGAL_NAME.fullmatch(name) or name.endswith(DEAD_SUFFIX):
         raise ValueError(
-            f"a queue can't be named {name!r}: use up to 200 letters, digits, '.', '_' and '-', "
+            f"{name!r} is not a valid queue name: use up to 200 letters, digits, '.', '_' and '-', "
             f"with no '.' at the start and no {DEAD_SUFFIX!r} at the end"
         )
     path = os.path.join(log.path, QUEUE_PREFIX + name)
@@ -66,18 +66,18 @@ def open_table(log: QueueFolder, name: str) -> LeaseTable:
         own = os.dup(fd)
         try:
             fcntl.flock(own, fcntl.LOCK_EX)
-            # Of the descriptors of one file description, one is the table's.
+            # Of the two descriptors of one file description, one belongs to the table.
             table = LeaseTable(fd, topic_id, boot_id(), log.log_start_offset)
         except LeaseFileError as error:
             raise QueueStateError(
                 f"{path} can't be used as the state of queue {name!r}: {error}. Remove the file to "
-                "start over; every message that the log holds is delivered again then"
+                "start over; every message in the log is then delivered again"
             ) from error
         finally:
             fcntl.flock(own, fcntl.LOCK_UN)
             os.close(own)
     taken = table.next_offset
-    # In this order: others may append and take meanwhile.
+    # In this order: other processes may append and take messages meanwhile.
     if not log.read_only and taken > log.log_end_offset:
         table.cut_at(log.log_end_offset)
     return table
@@ -89,7 +89,7 @@ def dead_path(log: QueueFolder, name: str) -> str:
 
 
 def open_dead_letters(log: QueueFolder, name: str) -> int:
-    """The descriptor of that file, made where it was not there."""
+    """The descriptor of that file, created if it did not exist."""
     path = dead_path(log, name)
     with told(f"opening {path}"):
         return open_private(path, os.O_RDWR | os.O_CREAT)
@@ -102,7 +102,7 @@ def queue_names(log: QueueFolder) -> list[str]:
 
 
 def queue_floors(log: QueueFolder) -> list[int]:
-    """Before which offset all is done, queue by queue."""
+    """The offset below which everything is done, for each queue."""
     floors = []
     for name in queue_names(log):
         with open(os.path.join(log.path, QUEUE_PREFIX + name), "rb") as file:
@@ -112,7 +112,9 @@ def queue_floors(log: QueueFolder) -> list[int]:
 
 
 def cut_queues(log: QueueFolder, end_offset: int) -> None:
-    """The log ends at this offset now: what queues gave out behind it will be other messages."""
+    """The log ends at this offset now: messages that queues delivered after it will be other
+    messages.
+    """
     for name in queue_names(log):
         table = open_table(log, name)
         table.cut_at(end_offset)
@@ -120,7 +122,7 @@ def cut_queues(log: QueueFolder, end_offset: int) -> None:
 
 
 def delete_queue(log: QueueFolder, name: str) -> None:
-    """Remove a queue's files. Nobody may have it open; nothing happens where there is none."""
+    """Delete a queue's files. No process may have it open. A missing queue is no error."""
     for path in (os.path.join(log.path, QUEUE_PREFIX + name), dead_path(log, name)):
         if os.path.exists(path):
             os.unlink(path)

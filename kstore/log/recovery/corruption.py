@@ -1,4 +1,4 @@
-"""A read met bytes that do not fit: what is damaged there, in a log that is in use."""
+"""A read met unexpected bytes: finds the damage, in a log that is in use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["examine"]
 
 
 def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogError:
-    """Find what is damaged near a position at which reading stopped, and have reads go round it.
+    """Find the damage near a position at which reading stopped, and make reads avoid it.
 
-    Returns the exception for who can't be helped by that. Appends continue while the disk is read:
-    what lies in a segment stays, unless that is cut, cleaned or written again. It is looked at
-    again then.
+    Returns the exception if that does not help. Appends continue while the disk is read: the
+    content of a segment does not change, unless it is truncated, cleaned or rewritten. In that case
+    it is checked again.
     """
     segment_index.load_whole(log, segment)
     core = log.core
@@ -40,11 +40,11 @@ def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogErro
             return damage.error()  # it was known
     new = [damage for damage in found if damage not in known]
     if not new:
-        return CorruptLogError(segment.path, position, "what lies there does not fit the index")
+        return CorruptLogError(segment.path, position, "the bytes do not match the index")
     is_noted = False
     with core:
         if segment not in core.segments:
-            return new[0].error()  # it is gone, and whoever reads looks elsewhere
+            return new[0].error()  # it no longer exists, and the reader looks elsewhere
         if segment.size_bytes >= size_bytes and (segment.damages or ()) == known:
             kept = [d for d in known if d.end_position <= start[0] or d.position >= end[0]]
             core.note_damages(segment, tuple(sorted([*kept, *found], key=lambda d: d.position)))
@@ -58,8 +58,8 @@ def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogErro
 def _stretch(
     segment: LogSegment, position: int, end: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(position, offset) before and behind a position, not behind ``end``, that are right by index
-    and batch.
+    """(position, offset) before and after a position, not after ``end``, that are correct according
+    to index and batch.
     """
     places = [(at, offset) for offset, at, _ in segment.index_entries()]
     places += [(d.end_position, d.next_offset) for d in segment.damages or ()]

@@ -1,4 +1,4 @@
-"""Open a log, and have one that is open for reading take in what another process has written."""
+"""Opens a log, and applies to a log that is open for reading what another process has written."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TRIES = 20
 
 
 def open_log(log: LocalLog, state: LogState | None) -> None:
-    """Bring a log up to what its files hold; ``state`` is what the index has of it. OSError where
-    the files can't be read (or cut).
+    """Bring a log to the state of its files; ``state`` is the index's state of it. Raises OSError
+    if the files can't be read (or truncated).
     """
     log.recovery = load(log, state) if not log.read_only else _load_beside(log, state)
     begin(log)
@@ -46,7 +46,7 @@ def _load_beside(log: LocalLog, state: LogState | None) -> RecoveryReport:
 
 
 def begin(log: LocalLog) -> None:
-    """What follows the loading of a log."""
+    """Steps after the loading of a log."""
     report = log.recovery
     if log.read_only:
         durability.take_published(log)
@@ -78,7 +78,7 @@ def _tell_recovery(log: LocalLog) -> None:
 
 
 def refresh(log: LocalLog) -> bool:
-    """Take in what the writing process has added or removed; True if there was anything."""
+    """Apply what the writing process has added or removed; returns whether there was anything."""
     with log.core as core:
         before = (core.log_end_offset, core.high_watermark)
         if _is_outdated(log):
@@ -90,7 +90,7 @@ def refresh(log: LocalLog) -> bool:
 
 
 def _is_outdated(log: LocalLog) -> bool:
-    """Whether segments came or went, or what was read already was changed."""
+    """Whether segments were added or removed, or data that was already read has changed."""
     core = log.core
     state = log.directory.index.state(log.name)
     if state is not None:

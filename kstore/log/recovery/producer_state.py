@@ -1,5 +1,5 @@
-"""A log's producers after opening and truncation: the newest snapshot that is old enough, and what
-the segments say from there on.
+"""A log's producers after opening and truncation: from the newest snapshot that is old enough, and
+the segments after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["rebuild_producers", "restore_producers"]
 
 
 def restore_producers(log: LocalLog, offset: int) -> None:
-    """Bring the producer table to where it was when the log ended at ``offset``."""
+    """Restore the producer table to its state when the log ended at ``offset``."""
     core = log.core
     index = log.directory.index
     core.producers.clear()
@@ -33,7 +33,7 @@ def restore_producers(log: LocalLog, offset: int) -> None:
     core.producers.any_seen = True
     for segment in core.segments:
         if segment.next_offset > start and segment.base_offset < offset:
-            # A segment ends at or before ``offset``, as far as it is taken in here.
+            # A segment ends at or before ``offset``, as far as it is used here.
             _take_in(log, segment, start)
 
 
@@ -44,7 +44,7 @@ def rebuild_producers(log: LocalLog) -> None:
 
 
 def _take_in(log: LocalLog, segment: LogSegment, start: int) -> None:
-    """The producers of a segment from an offset on, over damaged parts."""
+    """The producers of a segment from an offset on, across damaged parts."""
     position = 0
     while position < segment.size_bytes:
         position, _status = log.core.scan(
@@ -55,5 +55,5 @@ def _take_in(log: LocalLog, segment: LogSegment, start: int) -> None:
             damages = segment.damages or ()
             ends = [d.end_position for d in damages if d.position <= position < d.end_position]
             if not ends:
-                return  # the file is shorter than the log knows: reads tell
+                return  # the file is shorter than the log knows: reads report it
             position = ends[0]

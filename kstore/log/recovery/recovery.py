@@ -1,13 +1,13 @@
-"""What opening a log finds: which segments there are, how far their bytes are good, what has to be
-cut, and what is damaged.
+"""What opening a log finds: the existing segments, the end of their valid data, what must be
+truncated, and what is damaged.
 
-What the index environment says is believed as far as the disk surely has it: up to the last
-checkpoint if the machine has not restarted since, else up to the last fdatasync. Behind that every
-batch is checked. A tail that holds no whole, valid batch is torn: it is cut off and reported. Bytes
-that are no valid batch while good batches follow, and batches whose offsets do not fit between
-their neighbours', are damage: they stay, are reported, and a read that meets them raises
-CorruptLogError. What the index knew of and no file has is lost: it is reported, and its offsets are
-not given again.
+The index environment is trusted as far as the disk certainly has the data: up to the last
+checkpoint if the machine has not restarted since, otherwise up to the last fdatasync. After that
+every batch is checked. A tail without a whole, valid batch is torn: it is truncated and reported.
+Bytes that are not a valid batch before valid batches, and batches whose offsets do not fit between
+their neighbours', are damage: they stay, are reported, and a read of them raises CorruptLogError.
+Data that the index knows and no file has is lost: it is reported, and its offsets are not assigned
+again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class _Trust:
 
 
 def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
-    """Bring a log's core up to what its files hold. OSError when they can't be read (or cut)."""
+    """Bring a log's core to the state of its files. Raises OSError if they can't be read (or
+    truncated).
+    """
     fs = log.env.fs
     found = _find_segments(log, _of_this_log(log, state))
     state = found.state
@@ -111,7 +113,7 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
     log.hole_from = log.hole_from if log.first_hole() >= 0 else -1
     log.core.active.own_position = log.core.active.size_bytes
     if found.removed and not log.read_only:
-        # Only when the index does not name them any more: else they would seem to be lost.
+        # Only when the index does not name them any more: otherwise they would seem to be lost.
         log.note_dirty()
         for base in found.removed:
             removed = segment_path(log.path, base, LOG_SUFFIX + DELETED_SUFFIX)
@@ -121,8 +123,8 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
 
 @dataclass(frozen=True)
 class _Found:
-    """The base offsets of the segments that there are, those that were removed on purpose, and the
-    state as far as it holds.
+    """The base offsets of the existing segments, those that were deleted on purpose, and the part
+    of the state that is valid.
     """
 
     bases: list[int]
@@ -146,7 +148,7 @@ def _find_segments(log: LocalLog, state: LogState | None) -> _Found:
 
 
 def _losses(log: LocalLog, state: LogState, removed: set[int]) -> list[Loss]:
-    """What the index knew of and the files do not have any more."""
+    """What the index knew and the files do not have any more."""
     ends = {segment.base_offset: segment for segment in log.core.segments}
     known = [(row.base_offset, row.next_offset) for row in state.sealed]
     known.append((state.active_base, state.next_offset))
@@ -228,7 +230,7 @@ def _of_this_log(log: LocalLog, state: LogState | None) -> LogState | None:
         return None
     mine = log.topic_id.bytes if log.topic_id else _NO_TOPIC_ID
     if state.topic_id not in {mine, _NO_TOPIC_ID}:
-        return None  # of a log that had this name before
+        return None  # of an earlier log with this name
     log.unsaved.changes = state.changes
     log.cleaned_offset = state.cleaned_offset
     return state
@@ -243,7 +245,7 @@ def _trust(log: LocalLog, state: LogState | None) -> _Trust:
 
 
 def _resume(log: LocalLog, segment: LogSegment, state: LogState, trust: _Trust, size: int) -> int:
-    """Set a segment up as it was known to be; return where its scan has to begin."""
+    """Set up a segment from its known state; returns the position where its scan must begin."""
     is_active = segment.base_offset == state.active_base
     if trust.is_checkpoint and is_active and size >= state.position:
         segment.size_bytes, segment.next_offset = state.position, state.next_offset
@@ -270,7 +272,7 @@ def _first_segment(log: LocalLog, state: LogState | None) -> list[LogSegment]:
 def _restore(
     log: LocalLog, state: LogState | None, trust: _Trust, scans: list[tuple[LogSegment, int]]
 ) -> None:
-    """Epochs and producers as of where the scan begins."""
+    """Epochs and producers as of the start of the scan."""
     core = log.core
     core.epochs.clear()
     core.producers.clear()
@@ -309,14 +311,14 @@ def _scan(
     size = file.size_bytes
     if end == size or segment.sealed or log.read_only:
         return
-    if not only_zeros(file.read, end, size):  # written ahead: no part of the data
+    if not only_zeros(file.read, end, size):  # preallocated: not part of the data
         report.truncated_bytes += size - end
     file.truncate(end)
 
 
 def _resume_offset(log: LocalLog, state: LogState, end: int) -> int:
-    """Where a log that ends at ``end`` continues: offsets that were given once are not given again.
-    A replica continues at its end, since its leader has what it lost.
+    """The offset at which a log that ends at ``end`` continues: offsets that were assigned once are
+    not assigned again. A replica continues at its end, because its leader has what it lost.
     """
     return max(end, state.next_offset, state.lost_until) if log.core.follows_end else end
 
@@ -326,7 +328,7 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
     first, end = core.segments[0].base_offset, core.active.next_offset
     known = state.log_start_offset if state is not None else _start_in_file(log, end)
     start = max(known, first)
-    # The records up to the log start may be lost with an unsynced tail: continue behind it.
+    # The records up to the log start may be lost with an unsynced tail: continue after it.
     resume = max(start, end)
     if state is not None:
         resume = max(_resume_offset(log, state, end), start)
@@ -346,7 +348,7 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
         core.durable_offset = log.disk.reached[2]
     core.epochs.truncate_from_end(end + 1)
     core.epochs.truncate_from_start(min(start, end))
-    unknown = end if core.follows_end else start  # of a replicated log nothing else is sure
+    unknown = end if core.follows_end else start  # for a replicated log nothing else is certain
     core.set_offsets(min(start, end), end, state.high_watermark if state is not None else unknown)
 
 
@@ -365,5 +367,5 @@ def _hole_from(log: LocalLog, state: LogState | None, trust: _Trust) -> int:
 
 
 def _start_in_file(log: LocalLog, end: int) -> int:
-    """The log start offset of a log of which the index knows nothing."""
+    """The log start offset of a log that the index does not know."""
     return min(read_start_offset(log.env.fs, log.path), end)

@@ -1,5 +1,5 @@
-"""A segment's index as reads need it: brought into memory from the environment, and created again
-from the segment where the environment has lost it, or has it wrong.
+"""A segment's index for reads: loaded from the environment, and rebuilt from the segment if the
+environment has lost it, or has a wrong one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _ENTRY = struct.Struct("=IIq")
 
 
 def load_around(log: LocalLog, segment: LogSegment, offset: int, wrong: bool) -> None:
-    """Bring the index entries around an offset into memory. ``wrong``: one of those that are there
-    points elsewhere.
+    """Load the index entries around an offset into memory. ``wrong``: an existing one points
+    elsewhere.
     """
     index = log.directory.index
     if wrong:
@@ -36,7 +36,7 @@ def load_around(log: LocalLog, segment: LogSegment, offset: int, wrong: bool) ->
 
 
 def load_whole(log: LocalLog, segment: LogSegment) -> None:
-    """Bring all index entries of a segment into memory."""
+    """Load all index entries of a segment into memory."""
     if not segment.complete and not segment.first_entry:
         return
     index = log.directory.index
@@ -51,8 +51,8 @@ def load_whole(log: LocalLog, segment: LogSegment) -> None:
 
 
 def reindex(log: LocalLog, segment: LogSegment) -> None:
-    """Make a segment's index again, in memory; the next checkpoint writes it down. Appends continue
-    but for the last moment.
+    """Rebuild a segment's index, in memory; the next checkpoint writes it. Appends continue except
+    for the last moment.
     """
     core = log.core
     file = segment.handle_or_open()
@@ -72,7 +72,7 @@ def reindex(log: LocalLog, segment: LogSegment) -> None:
 
 
 def forget_tail(log: LocalLog, segment: LogSegment | None, base_offset: int) -> None:
-    """Forget what the index has of a log from a segment on, before that is cut. The segment's own
+    """Delete the index of a log from a segment on, before that is truncated. The segment's own
     entries stay in memory.
     """
     if segment is not None:
@@ -85,12 +85,12 @@ def forget_tail(log: LocalLog, segment: LogSegment | None, base_offset: int) -> 
 
 
 def _limit(segment: LogSegment) -> int | None:
-    """Where the offsets of a segment end that is not appended to any more."""
+    """The end offset of a sealed segment."""
     return segment.next_offset if segment.sealed else None
 
 
 def _below(entries: bytes, position: int) -> bytes:
-    """The entries of batches that lie below a position: behind it an append may be going on."""
+    """The entries of batches below a position: after it an append may be in progress."""
     size = len(entries)
     while size and _ENTRY.unpack_from(entries, size - ENTRY_BYTES)[1] >= position:
         size -= ENTRY_BYTES
@@ -98,8 +98,8 @@ def _below(entries: bytes, position: int) -> bytes:
 
 
 def note_lost(log: LocalLog) -> list[LogSegment]:
-    """The environment was started again: what is in memory is not in it. Returns the segments of
-    which a part of the index is not in memory either.
+    """The environment was replaced: it does not have what is in memory. Returns the segments whose
+    index is not completely in memory either.
     """
     with log.core as core:
         for segment in core.segments:

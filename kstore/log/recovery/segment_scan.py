@@ -1,5 +1,5 @@
-"""Take a segment's bytes in, over damaged parts: its index, and with ``into="all"`` epochs and
-producers too. Damage that becomes known is told here.
+"""Scans a segment's bytes, across damaged parts: builds its index, and with ``into="all"`` epochs
+and producers too. Newly found damage is reported here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["rescan", "scan_segment", "tell_damage"]
 
-_BLOCK_BYTES = 512  # what a disk writes wholly or not at all
-_UNSYNCED_BYTES = 8 << 20  # more than the zeros ahead and what can wait for one fdatasync
+_BLOCK_BYTES = 512  # the unit that a disk writes completely or not at all
+_UNSYNCED_BYTES = 8 << 20  # more than the preallocated zeros and what can wait for one fdatasync
 _LARGEST_OFFSET_DELTA = 2**31 - 1
 _EPOCH_AT, _EPOCH_END = 12, 16  # a batch's leader epoch
 
@@ -38,9 +38,9 @@ def scan_segment(
     """Scan a segment from ``position`` to the end of its file, or ``upto`` a position, over damaged
     parts; return the end of what it holds. Damage is added to the report, and reads go round it.
 
-    ``limit``: where its offsets end, if that is known. ``may_be_torn``: the machine may have
-    stopped in the middle of a write over zeros, whose blocks reach the disk in any order. Nothing
-    from the first lost block on was acknowledged, then, and the scan ends there.
+    ``limit``: its end offset, if known. ``may_be_torn``: the machine may have stopped in the middle
+    of a write over zeros, whose blocks reach the disk in any order. Then nothing from the first
+    lost block on was acknowledged, and the scan ends there.
     """
     core = log.core
     file = segment.handle_or_open()
@@ -55,7 +55,7 @@ def scan_segment(
     is_late = into == "all" and 0 <= epoch_after < core.epochs.latest_epoch
     if (position >= end or only_zeros(file.read, position, end)) and not is_late:
         return position
-    from kstore.log.segments.damage import survey  # where nothing is damaged, nobody needs it
+    from kstore.log.segments.damage import survey  # needed only if something is damaged
 
     segment.go_back(mark)
     known.restore(core)
@@ -114,8 +114,8 @@ def _scan_around(
 
 
 def _following(log: LocalLog, segment: LogSegment) -> tuple[int, int]:
-    """Where a segment's offsets end at the latest, and the epoch of the next segment's first batch
-    (-1: not known).
+    """The upper bound of a segment's end offset, and the epoch of the next segment's first batch
+    (-1: unknown).
     """
     behind = [s for s in log.core.segments if s.base_offset > segment.base_offset]
     if not behind:
@@ -129,7 +129,7 @@ def _following(log: LocalLog, segment: LogSegment) -> tuple[int, int]:
 
 
 class _Known:
-    """Epochs and producers as of before a scan, which may have to be undone."""
+    """Epochs and producers before a scan, to be able to undo it."""
 
     def __init__(self, core: LogCore, into: str) -> None:
         self.into = into
@@ -149,7 +149,7 @@ class _Known:
             core.producers.unpack(self.producers)
 
     def bounds(self, segment: LogSegment, limit: int, epoch_after: int, *, is_end: bool) -> Bounds:
-        """What the scanned batches have to agree with."""
+        """What the scanned batches must agree with."""
         from kstore.log.segments.damage import Bounds
 
         expected = segment.next_offset
@@ -183,7 +183,9 @@ def rescan(log: LocalLog, segment: LogSegment, position: int, limit: int) -> int
 
 
 def tell_damage(log: LocalLog, damages: Sequence[Damage]) -> None:
-    """Log damage that became known, and count it. A reader beside the writer leaves that to it."""
+    """Log newly found damage, and count it. A reader next to the writer leaves that to the
+    writer.
+    """
     if log.read_only or not damages:
         return
     import logging

@@ -1,8 +1,8 @@
-"""Put back what a log lost from the end of a sealed segment, or with the whole of one, from the
-batches that another replica has for those offsets.
+"""Restores what a log lost from the end of a sealed segment, or with a whole segment, from another
+replica's batches for those offsets.
 
-They need right checksums, and offsets and epochs that fit between the neighbours. A crash leaves
-batches that the next opening takes in. What was lost is known until the log is closed.
+They must have correct checksums, and offsets and epochs that fit between the neighbours. After a
+crash, the next opening finds the restored batches. What was lost is known until the log is closed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["lost_parts", "refill"]
 
 
 def lost_parts(log: LocalLog) -> list[Loss]:
-    """What is lost between the segments that there are. What is lost from the end of the log stays
-    in ``log.lost``: a replica copies that from its leader. It waits for nobody who appends.
+    """The lost parts between the existing segments. A loss at the end of the log stays in
+    ``log.lost``: a replica copies that from its leader. It does not wait for appends.
     """
     core = log.core
     found, behind = [], []
@@ -45,11 +45,11 @@ def lost_parts(log: LocalLog) -> list[Loss]:
 
 
 def refill(log: LocalLog, loss: Loss, data: bytes) -> str | None:
-    """Put batches where a lost part was, from its first offset on; on the disk when this returns.
-    Without any the other replica has no record there, and nothing is lost. Why they can't be put
-    there, and nothing has changed; None: it is done.
+    """Write batches to a lost part, from its first offset on; durable on return. Without batches
+    the other replica has no record there, and nothing is lost. Returns why it is impossible (then
+    nothing has changed), or None if it is done.
 
-    Blocks as long as the disk and one walk through the segment take. Raises OSError.
+    Blocks for the duration of the disk writes and one scan of the segment. Raises OSError.
     """
     views = whole_batches(data)
     if isinstance(views, str):
@@ -72,7 +72,7 @@ def refill(log: LocalLog, loss: Loss, data: bytes) -> str | None:
 
 
 def _make_again(log: LocalLog, loss: Loss) -> LogSegment:
-    """A sealed, empty segment in the place of one whose file is gone."""
+    """A sealed, empty segment in place of one whose file was lost."""
     made = new_segment(log.opener, log.path, int(Path(loss.segment).stem), log.env)
     with log.core as core:
         made.seal()
@@ -83,9 +83,9 @@ def _make_again(log: LocalLog, loss: Loss) -> LogSegment:
 
 
 def _append(log: LocalLog, segment: LogSegment, data: bytes, views: list[BatchView]) -> None:
-    """Write batches behind what a sealed segment has."""
+    """Write batches after the content of a sealed segment."""
     core = log.core
-    # First the index forgets how long the segment is: after a crash the file tells.
+    # First the index drops the segment's length: after a crash the file has it.
     forget_segments_now(log, [segment.base_offset])
     file = segment.handle_or_open()
     if file.refresh() > segment.size_bytes:
@@ -96,6 +96,6 @@ def _append(log: LocalLog, segment: LogSegment, data: bytes, views: list[BatchVi
     with core:
         segment.size_bytes += len(data)
         segment.next_offset = views[-1].next_offset
-        core.note_damages(segment, segment.damages or ())  # what was known of the part is not true
+        core.note_damages(segment, segment.damages or ())  # the state of the part was wrong
         take_in(log, segment, views)
     reindex(log, segment)

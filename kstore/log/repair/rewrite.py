@@ -1,9 +1,8 @@
-"""Write a damaged part of a segment again, in place, from the batches that another replica has for
-its offsets.
+"""Rewrites a damaged part of a segment in place, from another replica's batches for its offsets.
 
-Only bytes of the same size take its place, with the right checksums and with offsets and epochs
-that fit between the neighbours. Nothing else is changed, moved or cut. A crash leaves damage, which
-is told again.
+It is replaced only by bytes of the same size, with correct checksums and with offsets and epochs
+that fit between the neighbours. Nothing else is changed, moved or truncated. A crash leaves damage,
+which is reported again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _NO_LIMIT = 2**63 - 1
 
 
 def damaged_parts(log: LocalLog) -> list[Damage]:
-    """The known damage that hides offsets which may be read. It waits for nobody who appends."""
+    """The known damage in offsets that can be read. It does not wait for appends."""
     core = log.core
     return [
         damage
@@ -37,10 +36,10 @@ def damaged_parts(log: LocalLog) -> list[Damage]:
 
 
 def rewrite(log: LocalLog, damage: Damage, data: bytes) -> str | None:
-    """Put batches in the place of a damaged part, on the disk when this returns. Why they can't be
-    put there, and nothing has changed; None: it is done.
+    """Write batches to a damaged part; durable on return. Returns why it is impossible (then
+    nothing has changed), or None if it is done.
 
-    Blocks as long as the disk and one walk through the segment take. Raises OSError.
+    Blocks for the duration of the disk writes and one scan of the segment. Raises OSError.
     """
     views = whole_batches(data)
     if isinstance(views, str):
@@ -68,14 +67,14 @@ def rewrite(log: LocalLog, damage: Damage, data: bytes) -> str | None:
 
 
 def _segment_of(log: LocalLog, damage: Damage) -> LogSegment | None:
-    """The segment that has this damage. The core's lock is held."""
+    """The segment with this damage. The core's lock is held."""
     if log.closed:
         return None
     return next((s for s in log.core.segments if damage in (s.damages or ())), None)
 
 
 def whole_batches(data: bytes) -> list[BatchView] | str:
-    """The batches that these bytes are, or why they are not only batches with right checksums."""
+    """Parse these bytes as batches; or why they are not only batches with correct checksums."""
     try:
         views = list(batches(data, verify=True))
     except InvalidBatchError as error:
@@ -88,7 +87,7 @@ def whole_batches(data: bytes) -> list[BatchView] | str:
 def misfit(
     core: LogCore, first_offset: int, next_offset: int, views: list[BatchView]
 ) -> str | None:
-    """Why batches do not fit in the place of these offsets; None where they do."""
+    """Why batches do not fit in the place of these offsets; None if they do."""
     offset, epoch = first_offset, _epoch_at(core, first_offset - 1, -1)
     epoch_after = _epoch_at(core, next_offset, _NO_LIMIT)
     for view in views:
@@ -112,7 +111,7 @@ def _epoch_at(core: LogCore, offset: int, otherwise: int) -> int:
 
 
 def take_in(log: LocalLog, segment: LogSegment, views: list[BatchView]) -> None:
-    """Know what batches say that were written into a segment again. The core's lock is held."""
+    """Apply batches that were rewritten in a segment. The core's lock is held."""
     core = log.core
     _take_epochs(core, views)
     segment.max_timestamp = max(segment.max_timestamp, *(view.max_timestamp for view in views))
@@ -122,7 +121,7 @@ def take_in(log: LocalLog, segment: LogSegment, views: list[BatchView]) -> None:
 
 
 def _take_epochs(core: LogCore, views: list[BatchView]) -> None:
-    """An epoch may have begun in what was damaged."""
+    """An epoch may have begun in the damaged part."""
     known = core.epochs.as_list()
     starts = dict(known)
     for view in views:

@@ -1,5 +1,5 @@
-"""What makes a log shorter: retention by time and size, deletion before an offset, truncation,
-and Kafka's log cleaner. It never touches what lies above the high watermark, but to truncate.
+"""Shortens logs: retention by time and size, deletion before an offset, truncation, and Kafka's log
+cleaner. Only truncation affects records above the high watermark.
 
 May import: kstore._fast.log, kstore._fast.record, kstore.log, kstore.record.
 """

@@ -1,5 +1,5 @@
-"""What shortens a log from its start: retention by time, size and log start offset, and deletion
-before an offset. Compaction is cleaner.py's, what cuts the end truncation.py's.
+"""Shortens a log from its start: retention by time, size and log start offset, and deletion before
+an offset. cleaner.py has compaction, truncation.py truncates the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ __all__ = ["delete_before", "delete_many_before", "enforce", "remove_dropped"]
 
 
 def enforce(log: LocalLog, now_ms: int) -> int:
-    """Delete the segments that are too old, too much or before the log start; return how many."""
+    """Delete the segments that are too old, too large in total, or before the log start; returns
+    their number.
+    """
     with log.swapping:
         with log.core:
             count = 0
@@ -37,7 +39,9 @@ def enforce(log: LocalLog, now_ms: int) -> int:
 
 
 def _deletable(log: LocalLog, count: int) -> bool:
-    """Whether the segment with this number may go: it has records, all below the high watermark."""
+    """Whether the segment with this number may be deleted: it has records, all below the high
+    watermark.
+    """
     segment = log.core.segments[count]
     has_been = segment.size_bytes > 0 or segment.sealed  # the cleaner may have emptied it
     return has_been and segment.next_offset <= log.core.high_watermark
@@ -100,9 +104,9 @@ def remove_dropped(log: LocalLog) -> None:
 
 
 def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:
-    """Move the log start offset to ``offset`` and delete what lies wholly before it.
+    """Move the log start offset to ``offset`` and delete the segments that lie entirely before it.
 
-    ``durable``: it stays so after a crash. Not where somebody would say it again.
+    ``durable``: it stays so after a crash. Not needed if the caller would repeat it.
     """
     if _move_start(log, offset):
         if durable:
@@ -113,9 +117,9 @@ def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:
 
 
 def delete_many_before(logs: Sequence[tuple[LocalLog, int]]) -> list[LogError | OSError | None]:
-    """Move log start offsets, of logs of one log dir, so that they stay so after a crash; what went
-    wrong, log by log. The index environment gets all of them in one transaction, which is synced;
-    of many, the files that stand in for a lost index are left to the system.
+    """Move log start offsets, of logs of one log dir, so that they stay so after a crash; returns
+    errors by log. The index environment gets all of them in one transaction, which is synced; for
+    many logs, the files that replace a lost index are left to the system.
     """
     problems: list[LogError | OSError | None] = []
     moved = []

@@ -1,5 +1,5 @@
-"""What shortens a log from its end: truncation, beginning again elsewhere, and the end of a log
-that a replica has lost or has to leave out.
+"""Shortens a log from its end: truncation, a restart at another offset, and the end of a log that a
+replica has lost or must skip.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _truncate(log: LocalLog, offset: int) -> int:
 
 
 def restart(log: LocalLog, offset: int) -> None:
-    """Remove every record; the log is empty then and begins at ``offset``."""
+    """Remove every record; the log is then empty and begins at ``offset``."""
     core = log.core
     with log.swapping, core:
         _cut(log, 1, 0, core.segments[0].base_offset)
@@ -99,13 +99,13 @@ def _make_room(log: LocalLog, offset: int) -> None:
 
 
 def skip_lost(log: LocalLog) -> None:
-    """Leave out the offsets that a replica lost and could not fetch again: it is to lead now, and
-    must not give them to other records. It knows on which leader epochs they were: by these its
-    followers see that what they have of the offsets is right.
+    """Skip the offsets that a replica lost and could not fetch again: it becomes the leader, and
+    must not assign them to other records. It knows their leader epochs, by which its followers see
+    that their records at these offsets are right.
     """
     core = log.core
     with core:
-        log.hole_from = -1  # what is behind it may be all that there is
+        log.hole_from = -1  # what is after it may be everything that exists
         lost, log.lost_until = log.lost_until, 0
         epochs, log.lost_epochs = log.lost_epochs, []
         log.note_dirty()
@@ -119,9 +119,9 @@ def skip_lost(log: LocalLog) -> None:
 
 
 def cut_at_hole(log: LocalLog) -> None:
-    """Remove what lies behind records that a power loss took before they were on the disk: another
-    replica leads and has all of it, and this one must not seem to have what it lost. If it has to
-    lead before it has fetched them again, no offset is given again.
+    """Remove everything after records that a power loss took before they were durable: another
+    replica leads and has all of it, and this one must not seem to have what it lost. If it becomes
+    leader before it has fetched them again, no offset is assigned again.
     """
     core = log.core
     with log.swapping, core:
@@ -146,8 +146,8 @@ def cut_at_hole(log: LocalLog) -> None:
 
 
 def leave_out(log: LocalLog, offset: int) -> None:
-    """Remove what lies at an offset and behind it, which counts as lost; the log continues where it
-    ended, so that no offset is given again.
+    """Remove everything from an offset on, which counts as lost; the log continues where it ended,
+    so that no offset is assigned again.
     """
     with log.swapping, log.core:
         end = log.core.log_end_offset

@@ -1,5 +1,5 @@
-"""Segment files as such: their names, the damage in their bytes, and how a cleaned one takes the
-place of others. It knows no log and no index.
+"""Segment files: their names, damage in their bytes, and the replacement of segments by a cleaned
+one. It knows no log and no index.
 
 May import: kstore._fast.disk, kstore._fast.log, kstore._fast.record, kstore.env, kstore.items,
     kstore.log, kstore.private_files, kstore.record, kstore.types.

@@ -12,7 +12,7 @@ COPY_BYTES = 8 << 20
 
 
 def copy_file(source: str, target: str, size_bytes: int) -> None:
-    """Copy the first bytes of a file to a new one, on the disk when this returns."""
+    """Copy the first bytes of a file to a new one, durable on return."""
     with (
         open(source, "rb") as file,
         open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as made,
@@ -29,15 +29,15 @@ def copy_file(source: str, target: str, size_bytes: int) -> None:
 
 
 def own_file(path: str, size_bytes: int) -> bool:
-    """Before a file is cut: where a snapshot shares it, put a copy of its first bytes in its place.
-    Whether that was so; who has it open opens it again.
+    """Call this before a file is truncated: if a snapshot shares it, replace it by a copy of its
+    first bytes. Returns whether it was replaced; then the file must be opened again.
     """
     try:
         if os.stat(path).st_nlink < 2:
             return False
     except FileNotFoundError:
         return False  # in the simulation, whose files are its own
-    made = path + ".cleaned"  # which an opening of the log removes
+    made = path + ".cleaned"  # opening the log removes it
     if os.path.exists(made):
         os.unlink(made)
     copy_file(path, made, size_bytes)

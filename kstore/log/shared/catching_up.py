@@ -1,6 +1,6 @@
-"""How a log that several processes write to takes in what the others have done. Where they only
-appended the core does it by itself; here is the rest: rolls, segments that went from the start, a
-log that was cut or cleaned, and what a killed process has left behind the last whole append.
+"""How a log that several processes write to applies the changes of the others. The core applies
+appends; here is the rest: rolls, segments that were deleted from the start, a log that was
+truncated or cleaned, and what a killed process has left after the last whole append.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PAGE_NAME = "kstore.shared"
 
 
 def join(log: LocalLog, members: Membership, *, adopts: bool = False) -> None:
-    """Open a log that other processes may have open, too; one that nobody has open is recovered.
-    Nobody else opens one meanwhile.
+    """Open a log that other processes may also have open; one that no process has open is
+    recovered. No other process opens one meanwhile.
 
-    ``adopts``: only for its maintenance, by the settings that the others opened it with.
+    ``adopts``: only for its maintenance, with the settings of the processes that opened it.
     """
     core = log.core
     file = open_private(os.path.join(log.path, PAGE_NAME), os.O_RDWR | os.O_CREAT)
@@ -60,7 +60,7 @@ def join(log: LocalLog, members: Membership, *, adopts: bool = False) -> None:
 
 
 def note_config(log: LocalLog) -> None:
-    """Have the process that does the maintenance act by this one's settings."""
+    """Make the process that does the maintenance use this one's settings."""
     page = log.core.page
     if page is not None:
         text = json.dumps(dataclasses.asdict(log.config)).encode()
@@ -69,14 +69,14 @@ def note_config(log: LocalLog) -> None:
 
 
 def shared_config(page: SharedPage) -> LogConfig:
-    """The settings that a log was opened with last."""
+    """The settings with which a log was last opened."""
     fields = json.loads(page.text)
     fields["cleanup_policy"] = tuple(fields["cleanup_policy"])
     return LogConfig(**fields)
 
 
 def catch_up(log: LocalLog) -> None:
-    """Bring a log to where its page says it is. Both of its locks are held."""
+    """Bring a log to the state of its page. Both of its locks are held."""
     core, page = log.core, log.core.page
     assert page is not None
     if page.deleted:
@@ -87,7 +87,7 @@ def catch_up(log: LocalLog) -> None:
     _follow_start(log, page.log_start_offset, keeps=page.keeper)
     core.set_durable_offset(min(page.durable_offset, core.log_end_offset))
     core.set_offsets(core.log_start_offset, core.log_end_offset, core.log_end_offset)
-    if recovers and not core.closed:  # else that is for the next process
+    if recovers and not core.closed:  # otherwise that is for the next process
         redo(log, pending_parts(log.env.fs, log.directory.path))
         page.needs_recovery = False
         if before:
@@ -106,7 +106,7 @@ def _load(log: LocalLog, page: SharedPage, *, recovers: bool) -> None:
     """Load the log again."""
     core = log.core
     is_first = not core.segments
-    # A keeper that lives may be at it: it would miss what is finished or removed here.
+    # A live keeper may be working on it: it would miss what is finished or removed here.
     takes_over = page.keeper and (is_first or core.generation < 0)
     log.finishes_swaps = takes_over or page.keeper_died
     report = _load_what_stays(log)
@@ -122,7 +122,7 @@ def _load(log: LocalLog, page: SharedPage, *, recovers: bool) -> None:
 
 
 def _load_what_stays(log: LocalLog) -> RecoveryReport:
-    """Load it; the keeper removes the files of segments after it has given the lock back."""
+    """Load it; the keeper deletes the files of segments after it has released the lock."""
     for _ in range(TRIES):
         try:
             return load(log, log.directory.index.state(log.name))
@@ -132,7 +132,7 @@ def _load_what_stays(log: LocalLog) -> RecoveryReport:
 
 
 def _follows(log: LocalLog, page: SharedPage) -> bool:
-    """`_follow`; False also where what was known is deleted by now."""
+    """`_follow`; also returns False if the known part was deleted."""
     try:
         return _follow(log, page)
     except FileNotFoundError:
@@ -140,8 +140,8 @@ def _follows(log: LocalLog, page: SharedPage) -> bool:
 
 
 def _follow(log: LocalLog, page: SharedPage) -> bool:
-    """Take in what follows the part that is known; False where that fails, so that the log has to
-    be loaded again. After a kill: up to the last whole batch, and the rest is cut off.
+    """Apply what follows the known part; returns False if that fails, so that the log must be
+    loaded again. After a kill: up to the last whole batch, and the rest is truncated.
     """
     core, fs = log.core, log.env.fs
     recovers = page.needs_recovery
@@ -164,7 +164,7 @@ def _follow(log: LocalLog, page: SharedPage) -> bool:
         elif recovers:
             if position < end:
                 file.truncate(position)
-                _tell(log, f"{end - position} bytes of a torn write were cut off")
+                _tell(log, f"{end - position} bytes of a torn write were truncated")
             break
         else:
             return False
@@ -173,15 +173,15 @@ def _follow(log: LocalLog, page: SharedPage) -> bool:
 
 
 def _go_on(log: LocalLog, base_offset: int) -> None:
-    """Another process has begun a segment."""
+    """Another process has started a segment."""
     path = segment_path(log.path, base_offset)
     now_ms = log.directory.now_ms()
     log.take_segment(LogSegment(base_offset, path, log.opener, created_ms=now_ms))
 
 
 def _follow_start(log: LocalLog, start: int, *, keeps: bool) -> None:
-    """Records were deleted from the start. ``keeps``: what files of them are there is left for
-    retention to remove; a killed keeper may not have come to it.
+    """Records were deleted from the start. ``keeps``: remaining files of them are left for
+    retention to delete; a killed keeper may not have done it.
     """
     core = log.core
     if start > core.log_start_offset:

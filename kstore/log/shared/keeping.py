@@ -1,5 +1,5 @@
-"""The maintenance of a log dir that several processes write to: who takes it over when its keeper
-is gone, and which logs a keeper looks after that others have open.
+"""The maintenance of a log dir that several processes write to: which process takes over when its
+keeper is gone, and the logs that a keeper maintains for others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _INCARNATION_AT = 12
 
 
 def take_over(state: LogDirState, logs: Iterable[LocalLog], *, was_closed: bool) -> None:
-    """This process is the keeper now: the index is its to write, and it loads each log again, since
-    only so it knows what the index has of it.
+    """This process is the keeper now: it writes the index, and it loads each log again, because
+    only then it knows the index's state.
     """
     before = state.index
     state.index = IndexStore(state.path, read_only=False, was_closed=was_closed)
@@ -43,7 +43,9 @@ def take_over(state: LogDirState, logs: Iterable[LocalLog], *, was_closed: bool)
 
 
 def in_use(directory: str, members: Membership) -> list[TopicPartition]:
-    """The logs of the dir that some process has open, or had since the first of them came."""
+    """The logs of the dir that a process has open, or has had open since the first process
+    joined.
+    """
     found = []
     for name in os.listdir(directory):
         key = parse_directory_name(name)

@@ -1,11 +1,11 @@
-"""Which processes have a log dir open for writing: one that has it for itself, or several that
-share it. Of those that share it one is the keeper, which does the maintenance.
+"""The processes that have a log dir open for writing: one exclusively, or several that share it.
+One of those that share it is the keeper, which does the maintenance.
 
-Two kinds of locks on the dir's ``.lock`` say so, both given back by the system when a process ends,
-however it ends: flock, held by who has the dir for itself or keeps it; and open-file locks on two
-bytes. Byte 0 is held for writing by who has the dir for itself, for reading by those who share it.
-Byte 1 is held for a moment by who opens the dir or a log in it, so that one of them begins a page,
-byte 2 by who decides a transaction.
+Two kinds of locks on the dir's ``.lock`` represent this; the system releases both when a process
+exits for any reason: flock, held by an exclusive owner or by the keeper; and open-file locks on
+bytes. Byte 0 is write-locked by an exclusive owner, and read-locked by those who share it. Byte 1
+is held briefly while opening the dir or a log in it, so that only one process creates a page; byte
+2 while deciding a transaction.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["LOCK_NAME", "SHARED_NAME", "Membership", "holder_of", "open_lock", "
 
 LOCK_NAME = ".lock"
 SHARED_NAME = ".shared"
-"""What those who share a log dir know together: see ``_SHARED``."""
+"""The shared state of the processes that share a log dir: see ``_SHARED``."""
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _MEMBERS, _OPENING, _DECIDING = 0, 1, 2  # bytes of the lock file
 _SHARED = struct.Struct("<8s16sB7xq")
-"""Mark, incarnation, whether everything is flushed at once, how many pages were ever begun."""
+"""Mark, incarnation, whether everything is flushed at once, number of pages that were created."""
 _MARK = b"kstrdir1"
 _FLOCK = struct.Struct("hhqqi4x")
 _SET = getattr(fcntl, "F_OFD_SETLK", None)
@@ -37,7 +37,7 @@ _WAIT = getattr(fcntl, "F_OFD_SETLKW", None)
 
 
 def open_lock(directory: str) -> int:
-    """A descriptor of the dir's lock file, made if it is not there."""
+    """A descriptor of the dir's lock file, created if it does not exist."""
     path = os.path.join(directory, LOCK_NAME)
     try:
         return open_private(path, _LOCK_FLAGS)
@@ -46,12 +46,12 @@ def open_lock(directory: str) -> int:
 
 
 def holder_of(descriptor: int) -> str:
-    """Who says in the lock file that it has the dir."""
+    """The holder's name in the lock file."""
     return os.fsdecode(os.pread(descriptor, 4096, 0)).strip() or "another process"
 
 
 def _try(descriptor: int, kind: int, byte: int, *, wait: bool = False) -> bool:
-    """Take (or give back) an open-file lock on a byte; False where another has it."""
+    """Take (or release) an open-file lock on a byte; returns False if another process has it."""
     how = _WAIT if wait else _SET
     if how is None:
         raise OSError(errno.ENOSYS, "this system has no open-file locks")
@@ -65,16 +65,16 @@ def _try(descriptor: int, kind: int, byte: int, *, wait: bool = False) -> bool:
 
 
 def take_alone(directory: str, descriptor: int) -> None:
-    """Who has the dir's flock has it for itself from now on; LogDirLockedError where others share
-    it, of whom none keeps it just now.
+    """The holder of the dir's flock owns it exclusively from now on. Raises LogDirLockedError if
+    others share it without a keeper at this moment.
     """
     if _SET is not None and not _try(descriptor, fcntl.F_WRLCK, _MEMBERS):
         raise errors.LogDirLockedError(directory, "processes that share it")
 
 
 class Membership:
-    """This process's part in a log dir that is shared. LogDirLockedError where a process has it for
-    itself.
+    """This process's membership of a shared log dir. Raises LogDirLockedError if a process owns it
+    exclusively.
     """
 
     def __init__(self, directory: str, *, always: bool) -> None:
@@ -105,7 +105,7 @@ class Membership:
             finally:
                 os.close(file)
             if is_first:
-                # Nobody else is alive who has a page of this dir: they are all started again.
+                # No other process with a page of this dir is alive: all pages are created again.
                 _SHARED.pack_into(self._map, 0, _MARK, os.urandom(16), always, 0)
                 _try(self._lock, fcntl.F_RDLCK, _MEMBERS)
         mark, self.incarnation, theirs, _pages = _SHARED.unpack_from(self._map)
@@ -121,7 +121,7 @@ class Membership:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """While this lasts no other process opens the dir, or a log in it."""
+        """In this context no other process opens the dir, or a log in it."""
         _try(self._lock, fcntl.F_WRLCK, _OPENING, wait=True)
         try:
             yield
@@ -130,7 +130,9 @@ class Membership:
 
     @contextlib.contextmanager
     def deciding(self, *, wait: bool) -> Iterator[bool]:
-        """While this lasts no other process decides a transaction; False: one does just now."""
+        """In this context no other process decides a transaction; False: another one is doing
+        so.
+        """
         got = _try(self._lock, fcntl.F_WRLCK, _DECIDING, wait=wait)
         try:
             yield got
@@ -140,12 +142,14 @@ class Membership:
 
     @property
     def pages(self) -> int:
-        """How many logs' pages were begun; it grows when a log is opened that nobody had open."""
+        """The number of log pages that were created; it increases when a log is opened that no
+        process had open.
+        """
         assert self._map is not None
         return int(_SHARED.unpack_from(self._map)[3])
 
     def count_page(self) -> None:
-        """A log's page was begun; while ``opening``."""
+        """A log's page was created; call it in ``opening``."""
         assert self._map is not None
         struct.pack_into("<q", self._map, _SHARED.size - 8, self.pages + 1)
 
@@ -160,11 +164,11 @@ class Membership:
 
     @property
     def descriptor(self) -> int:
-        """Of the lock file, for who writes there that it has it."""
+        """The descriptor of the lock file, to write the holder's name."""
         return self._lock
 
     def leave(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         descriptor, self._lock = self._lock, -1
         if descriptor >= 0:
             if self.is_keeper:
@@ -172,7 +176,7 @@ class Membership:
             os.close(descriptor)
 
     def after_fork(self) -> None:
-        """In a child process: close the descriptor, or the parent would seem to live on."""
+        """In a child process: close the descriptor; otherwise the parent would seem to be alive."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -1,5 +1,5 @@
-"""Appends to several logs of one log dir that are there wholly or not at all, also after a crash: a
-journal says what is decided, and who comes next completes it.
+"""Atomic appends to several logs of one log dir, also after a crash: a journal has the decided
+transaction, and the next process completes it.
 
 May import: kstore._fast.log, kstore.env, kstore.items, kstore.log, kstore.record, kstore.types.
 """

@@ -1,6 +1,6 @@
-"""What a transaction has decided to append, until it is appended: one entry, in a file of the log
-dir. It is written whole before the first log changes; so a crash leaves either no whole entry, and
-nothing was appended, or all that is missing can be appended from it.
+"""The decided appends of a transaction, until they are done: one entry, in a file of the log dir.
+It is written completely before the first log changes: after a crash there is either no whole entry,
+and nothing was appended, or everything that is missing can be appended from it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ class Members(Protocol):
     """The processes that share a log dir; a ``Membership``."""
 
     def deciding(self, *, wait: bool) -> contextlib.AbstractContextManager[bool]:
-        """While this lasts no other process decides a transaction; False: one does just now."""
+        """In this context no other process decides a transaction; False: another one is doing
+        so.
+        """
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a transaction appends to one log: batches with their offsets."""
+    """The appends of a transaction to one log: batches with their offsets."""
 
     name: str
     """The log's folder."""
@@ -59,7 +61,7 @@ def _pack(parts: Sequence[Part]) -> bytes:
 
 
 def _unpack(data: bytes) -> list[Part]:
-    """The parts of an entry; none where it is not whole."""
+    """The parts of an entry; none if it is incomplete."""
     if len(data) < _HEAD.size:
         return []
     mark, checksum, size = _HEAD.unpack_from(data)
@@ -103,7 +105,7 @@ def redo(log: LocalLog, parts: Sequence[Part]) -> None:
 
 
 class Journal:
-    """The journal of a log dir. One transaction at a time has it, of all processes."""
+    """The journal of a log dir. One transaction at a time holds it, of all processes."""
 
     def __init__(self, fs: FileSystem, directory: str, members: Members | None) -> None:
         self._fs = fs
@@ -114,8 +116,8 @@ class Journal:
 
     @contextlib.contextmanager
     def mine(self, *, wait: bool = True) -> Iterator[bool]:
-        """While this lasts no other transaction is decided; False where it is another's just now,
-        and this one would not wait.
+        """In this context no other transaction is decided; False if another one is being decided,
+        and the caller would not wait.
         """
         if not self._mutex.acquire(blocking=wait):
             yield False
@@ -134,7 +136,7 @@ class Journal:
         return pending_parts(self._fs, self._directory)
 
     def write(self, parts: Sequence[Part], *, durable: bool) -> None:
-        """Decide. OSError: perhaps it is not."""
+        """Decide. After an OSError it may or may not be decided."""
         file = self._open()
         entry = _pack(parts)
         file.refresh()
@@ -145,7 +147,7 @@ class Journal:
             file.sync()
 
     def clear(self) -> None:
-        """All of it is done."""
+        """Everything is done."""
         self._open().overwrite(bytes(_HEAD.size), 0)
 
     def _open(self) -> SegmentFile:

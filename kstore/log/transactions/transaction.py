@@ -1,11 +1,11 @@
-"""A transaction over logs of one log dir, as its user sees it, and what completes one that a crash
-has interrupted.
+"""A transaction over logs of one log dir, for users, and the completion of one that a crash has
+interrupted.
 
 All its logs are locked, in the order of their names; the journal gets all batches with their
-offsets; then they are appended, and the journal is cleared. With flush="always" the journal is on
-the disk before the first log changes, and is cleared when the logs are on it. A transaction whose
-entry was whole is completed by whoever locks one of its logs next, opens the log dir, or begins
-another transaction: it is never undone, since readers may have seen a part of it.
+offsets; then they are appended, and the journal is cleared. With flush="always" the journal is
+durable before the first log changes, and is cleared when the logs are durable. A transaction whose
+entry was whole is completed by the next process that locks one of its logs, opens the log dir, or
+begins another transaction: it is never undone, because readers may have seen a part of it.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class TransactionDir(Protocol):
         """What is decided and not done."""
 
     def adopt(self, key: TopicPartition) -> TransactionLog:
-        """A log that is there, by the settings of who has it open."""
+        """An existing log, with the settings of the process that has it open."""
 
 
 class _Appends:
-    """What a transaction appends to one log."""
+    """The appends of a transaction to one log."""
 
     def __init__(self, log: LocalLog) -> None:
         self.log = log
         self.runs: list[tuple[int, list[Any]]] = []
-        """Records one after the other, by their compression."""
+        """Records in order, grouped by compression."""
         self.expected_offset: int | None = None
 
     def add(self, codec: int, records: list[Any]) -> None:
@@ -69,8 +69,8 @@ class _Appends:
             self.runs.append((codec, records))
 
     def build(self) -> bytearray:
-        """The batches, with the offsets that they get now; raises what is wrong with them. The
-        log's lock is held.
+        """The batches, with the offsets that they get now; raises their errors. The log's lock is
+        held.
         """
         log, core = self.log, self.log.core
         if self.expected_offset is not None:
@@ -93,7 +93,7 @@ class _Appends:
 
 class Transaction:
     """Appends to logs of one log dir, made together when its ``with`` block ends; none of them if
-    the block raises. From ``LogDir.transaction``.
+    the block raises. Created by ``LogDir.transaction``.
     """
 
     def __init__(self, directory: TransactionDir, *, always: bool) -> None:
@@ -152,7 +152,7 @@ class Transaction:
             appends.add(codec, records)
 
     def result(self, log: TransactionLog) -> AppendInfo:
-        """Where the records went in a log, once the transaction is done. Raises KeyError if it
+        """The offsets of the records in a log, when the transaction is done. Raises KeyError if it
         appended none there.
         """
         return self._results[log.local.name]
@@ -187,7 +187,7 @@ class Transaction:
                 parts = [_part(log, data) for log, data in made]
                 with errors.told("deciding a transaction"):
                     if self._always:
-                        rows[0].log.directory.sync_names()  # of new logs: it would find them gone
+                        rows[0].log.directory.sync_names()  # of new logs
                     journal.write(parts, durable=self._always)
                 self._apply(made)
             if self._always:
@@ -196,8 +196,8 @@ class Transaction:
             journal.clear()
 
     def _apply(self, made: list[tuple[LocalLog, bytearray]]) -> None:
-        """It is decided. Where a log can't be written, nobody may append to what is left before
-        the missing part is there.
+        """The transaction is decided. If a log can't be written, nothing may be appended to the
+        others before the missing part is appended.
         """
         left = [log for log, _data in made]
         try:
@@ -213,8 +213,8 @@ class Transaction:
             names = ", ".join(str(log.topic_partition) for log in left)
             raise errors.LogStorageError(
                 getattr(error, "errno", None) or 0,
-                f"a transaction is decided, and appending to {names} failed ({error}): make "
-                "the disk work, close the log directory and open it again, which completes it",
+                f"a transaction is decided, and appending to {names} failed ({error}): repair "
+                "the disk, close the log dir and open it again, which completes it",
             ) from error
 
 
@@ -241,7 +241,7 @@ def _complete_pending(directory: TransactionDir, *, always: bool) -> None:
 
 
 def complete(directory: TransactionDir, *, always: bool, wait: bool = True) -> None:
-    """Append what a transaction had decided that a crash interrupted, if there is one."""
+    """Append the decided part of a transaction that a crash interrupted, if there is one."""
     if directory.journal.pending():
         with directory.journal.mine(wait=wait) as got:
             if got:

@@ -120,8 +120,8 @@ def test_an_older_root_that_looks_like_the_newest_one_is_damage(environment: Pat
     (number,) = struct.unpack_from("=Q", data, at)
     struct.pack_into("=Q", data, at, number + 64)
     environment.write_bytes(data)
-    assert "no neighbours" in str(find_damage(str(environment)))
-    assert "no neighbours" in str(find_damage(str(environment), whole=False))
+    assert "not consecutive" in str(find_damage(str(environment)))
+    assert "not consecutive" in str(find_damage(str(environment), whole=False))
 
 
 def test_only_the_last_damaged_files_are_kept(tmp_path: Path) -> None:

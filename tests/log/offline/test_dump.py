@@ -96,7 +96,7 @@ def test_json_lines_hold_everything(tmp_path: Path) -> None:
 
 
 def test_nothing_to_find_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no segment files"):
+    with pytest.raises(ValueError, match="has no segment files"):
         list(dump(tmp_path))
     with pytest.raises(FileNotFoundError):
         verify(tmp_path / "no-such-file")
