@@ -340,5 +340,8 @@ EXAMPLES = (
         25301, 0, _copy_request(),
         "The batches in the records 7 and 9 of staged-1 become batches of t-0, from offset 40 on.",
     ),
-    Example(25301, 0, _copy_answer(), "The first batch is in the log; another producer wrote before the second."),
+    Example(
+        25301, 0, _copy_answer(),
+        "The first batch is in the log; another producer wrote before the second.",
+    ),
 )  # fmt: skip
