@@ -1,18 +1,18 @@
-"""The batches of one append before they are written, and where they went."""
+"""The batches of one append before they are written, and the result."""
 
 class AppendInfo:
-    """Where an append went."""
+    """The result of an append."""
 
     base_offset: int
     """Offset of the first record."""
     last_offset: int
     """Offset of the last record."""
     log_append_time_ms: int
-    """The time given to all records with LogAppendTime, else -1."""
+    """The time that LogAppendTime set for all records, else -1."""
     log_start_offset: int
-    """The log start offset then."""
+    """The log start offset at that time."""
     duplicate: bool
-    """The batch was in the log already; the offsets are the original's."""
+    """The log already had the batch; the offsets are the original's."""
 
 class AppendPlan:
-    """What is wrong with them, which offsets they get. Nothing of it is for Python."""
+    """The batches' errors, and the offsets that they get. It has no Python interface."""

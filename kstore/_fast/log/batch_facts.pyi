@@ -1,1 +1,1 @@
-"""What a log asks of a validated batch's records without decoding them; for C alone."""
+"""Facts about a validated batch's records, without decoding them; only for C."""

@@ -1,4 +1,4 @@
-"""The second pass of log compaction: batches without the records that were overtaken."""
+"""The second pass of log compaction: batches without the records that have a newer one."""
 
 from typing import Self
 
@@ -8,26 +8,26 @@ from kstore._fast.log.key_index import _Decide
 from kstore._fast.log.offset_map import OffsetMap
 
 class BatchCleaner:
-    """Writes batches anew with what the map says is each key's last record."""
+    """Rewrites batches; the map has each key's last record."""
 
     offsets: OffsetMap
-    """The map that decides."""
+    """The map of last offsets."""
     now_ms: int
     """The time that delete horizons are compared with."""
     delete_retention_ms: int
-    """How long tombstones stay from when they are first seen here."""
+    """How long tombstones stay after they are first seen here."""
     upper_bound_offset: int
-    """The batch that ends here is kept, if only as an empty one."""
+    """A batch that ends here is kept, even if it is empty."""
     records_read: int
-    """Records looked at."""
+    """The number of records read."""
     records_kept: int
-    """Records written."""
+    """The number of records written."""
     batches_read: int
-    """Batches looked at."""
+    """The number of batches read."""
     batches_kept: int
-    """Batches written, empty ones included."""
+    """The number of batches written, including empty ones."""
     keyless: int
-    """Records without a key: they are dropped."""
+    """The number of records without a key, which are dropped."""
     def __new__(
         cls,
         offsets: OffsetMap,
@@ -39,7 +39,7 @@ class BatchCleaner:
         decide: _Decide,
     ) -> Self: ...
     def clean(self, data: Buffer) -> tuple[int, bytes]:
-        """Bytes of whole batches consumed, and the batches that remain of them.
+        """The number of bytes of whole batches that were consumed, and the remaining batches.
 
         Raises InvalidBatchError for a damaged batch.
         """

@@ -7,13 +7,13 @@ from typing_extensions import Buffer
 from kstore._fast.log.offset_map import OffsetMap
 
 _Decide = Callable[[int, int, int], bool]
-"""(producer id, last offset, control type or -2 for data) -> whether the batch may go."""
+"""(producer id, last offset, control type or -2 for data) -> whether the batch may be dropped."""
 
 def index_batches(
     data: Buffer, into: OffsetMap, start_offset: int, decide: _Decide
 ) -> tuple[int, bool]:
-    """Puts the keys of all whole batches into the map, aborted ones and markers left out.
+    """Add the keys of all whole batches to the map, except aborted ones and markers.
 
-    Returns the bytes done and whether the map is full: then the batch at that byte is not wholly
-    in. Raises InvalidBatchError for a damaged batch.
+    Returns the number of processed bytes and whether the map is full: then the batch at that byte
+    is incomplete. Raises InvalidBatchError for a damaged batch.
     """

@@ -1,5 +1,6 @@
-"""One log with its lock, among the threads of this process and, where other processes write to the
-log as well, among them."""
+"""A log with its lock, among the threads of this process and, if other processes also write to the
+log, among the processes.
+"""
 
 from types import TracebackType
 from typing import Self
@@ -9,28 +10,29 @@ from kstore._fast.log.log_view import LogView
 from kstore._fast.shared.shared_page import SharedPage
 
 class LockedLog(LogView):
-    """A log's view and lock. As a context manager it holds the lock (recursive); who has it has
-    taken in what other processes have done."""
+    """A log's view and lock. As a context manager it holds the lock (recursive); the holder has
+    applied the changes of other processes.
+    """
 
     closed: bool
     """Appends are refused."""
     page: SharedPage | None
-    """What other processes say of the log that write to it as well."""
+    """The shared state of the processes that write to the log."""
     generation: int
-    """Of the page, up to where this process has followed."""
+    """The version of the page that this process has applied."""
     def share(self, page: SharedPage | None) -> None:
-        """Other processes append as well, and say so on this page; None: not any more."""
+        """Other processes also append, and use this page; None: not any more."""
     def forget_all(self) -> None:
-        """Has the log loaded anew when its lock is taken next."""
+        """Load the log again when its lock is taken next."""
     def look(self) -> None:
-        """Takes in what other processes have appended, if anything."""
+        """Apply what other processes have appended, if anything."""
     def forget_end(self, segments: list[LogSegment], position: int) -> None:
-        """The last of these segments is about to be cut at a position, and what was behind it is
-        about to be removed: who reads meanwhile sees less, and no damage. Its index entries have to
-        be in memory.
+        """The last of these segments is about to be truncated at a position, and the ones after it
+        are about to be deleted: concurrent readers see less data, and no damage. Its index entries
+        must be in memory.
         """
     def shift_segments(self, segments: list[LogSegment]) -> None:
-        """As ``set_segments`` after a roll, or for want of the first segments."""
+        """As ``set_segments`` after a roll, or if the first segments are missing."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -39,6 +41,6 @@ class LockedLog(LogView):
         traceback: TracebackType | None,
     ) -> None: ...
     def after_fork(self) -> None:
-        """In a child process: refuses appends, and frees a lock that another thread held."""
+        """In a child process: refuse appends, and release a lock that another thread held."""
     def close(self) -> None:
-        """Refuses appends from now on."""
+        """Refuse appends from now on."""

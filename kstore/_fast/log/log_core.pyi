@@ -14,21 +14,21 @@ from kstore.env import Clock
 from kstore.items import Headers
 
 ORIGINS: dict[str, int]
-"""Names of the origins: client, coordinator, replica, given."""
+"""The origins: client, coordinator, replica, given."""
 
 class LogCore(LockedLog):
-    """One log's appends. As a context manager it holds the log's lock (recursive)."""
+    """The appends of one log. As a context manager it holds the log's lock (recursive)."""
 
     max_message_bytes: int
-    """The largest batch."""
+    """The maximum size of a batch."""
     on_append: Callable[[], object] | None
     """Called after each append, outside the lock."""
     calm: DirCalm
-    """Whether its log dir's disk keeps pace."""
+    """Whether its log dir's disk keeps up."""
     appends: AppendQueue | None
-    """The threads of its log dir that appends may be left to."""
+    """The threads of its log dir for appends."""
     queued: int
-    """Appends that are left to them and are not done."""
+    """The number of appends of threads that are not done."""
     def __init__(
         self,
         owner: object,
@@ -40,7 +40,7 @@ class LogCore(LockedLog):
         pages: PageReader | None = None,
     ) -> None: ...
     def refuse_queued(self) -> None:
-        """What was left to threads and has not begun is not appended any more."""
+        """Cancel appends that threads have not started."""
     def configure(
         self,
         *,
@@ -60,7 +60,7 @@ class LogCore(LockedLog):
     def append_buffer(
         self, buffer: Buffer, leader_epoch: int, origin: str = "client"
     ) -> AppendInfo:
-        """Appends ready batches, in place where the buffer is writable."""
+        """Append ready batches, in place if the buffer is writable."""
     def append_record(
         self,
         value: Buffer | None,
@@ -70,7 +70,7 @@ class LogCore(LockedLog):
         leader_epoch: int,
         expected_offset: int | None = None,
     ) -> int:
-        """Appends one record; returns its offset."""
+        """Append one record; returns its offset."""
     def append_records(
         self,
         records: Iterable[Any],
@@ -79,13 +79,13 @@ class LogCore(LockedLog):
         base_offset: int = -1,
         expected_offset: int | None = None,
     ) -> AppendInfo:
-        """Builds batches from records and appends them with one write."""
+        """Build batches from records and append them with one write."""
     def check_expected(self, offset: int) -> None:
-        """Raises where the log does not end at this offset. The lock is held."""
+        """Raise if the log does not end at this offset. The lock is held."""
     def build(self, records: Iterable[Any], compression: int) -> bytearray:
         """The batches that ``append_records`` would append, from offset 0 on."""
     def check_batches(self, batches: bytearray) -> None:
-        """Raises what is wrong with batches that are to be appended. The lock is held."""
+        """Raise the error of batches that are to be appended. The lock is held."""
 
 class Appender:
     """Appends single records to a log; ``Log`` is one."""
@@ -102,9 +102,9 @@ class Appender:
     ) -> int:
         """Append one record (timestamp in ms, default now); return its offset.
 
-        With ``expected_offset`` only if the log ends there, whoever else appends meanwhile: else
-        UnexpectedOffsetError, which has the real end, and nothing is appended. Raises
-        RecordTooLargeError, DiskFullError and other LogErrors; the log is usable after.
+        With ``expected_offset`` only if the log ends there, even with concurrent writers; otherwise
+        raises UnexpectedOffsetError, which has the real end, and appends nothing. Raises
+        RecordTooLargeError, DiskFullError and other LogErrors; the log remains usable.
         """
     def sync_until(self, offset: int) -> None:
-        """Return when every record below ``offset`` is on the disk."""
+        """Return when every record below ``offset`` is durable."""

@@ -1,10 +1,10 @@
-"""What one log knows of its producers: sequences, epochs, open and aborted transactions."""
+"""The producers of one log: sequences, epochs, open and aborted transactions."""
 
 class ProducerEntry:
     """One producer: its epoch, its last five batches, its open transaction."""
 
     producer_id: int
-    """The id that the broker gave it."""
+    """Its producer id."""
     producer_epoch: int
     """Its latest epoch, -1 for none."""
     coordinator_epoch: int
@@ -12,7 +12,7 @@ class ProducerEntry:
     last_timestamp: int
     """Max timestamp of its last batch, ms."""
     txn_first_offset: int
-    """Where its open transaction began, -1 for none."""
+    """The start offset of its open transaction, -1 for none."""
     @property
     def last_sequence(self) -> int:
         """Sequence of its last record, -1 for none."""
@@ -37,12 +37,14 @@ class ProducerTable:
     def aborted_between(self, offset: int, upper: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of aborted transactions that overlap [offset, upper)."""
     def drop_aborted_before(self, offset: int) -> None:
-        """Forgets transactions that ended before the log's start."""
+        """Remove transactions that ended before the log's start."""
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that are idle for so long and have no open transaction; how many."""
+        """Remove producers that have been idle for so long and have no open transaction; returns
+        their number.
+        """
     def clear(self) -> None:
-        """Forgets everything."""
+        """Remove everything."""
     def pack(self) -> bytes:
         """A snapshot."""
     def unpack(self, data: bytes) -> None:
-        """Takes the state of a snapshot. ValueError for one of another version."""
+        """Load the state of a snapshot. Raises ValueError for another version."""

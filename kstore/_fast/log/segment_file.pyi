@@ -12,18 +12,19 @@ class SegmentFile:
     """An open segment file. Methods raise OSError with the path in it."""
 
     path: str
-    """Where it lay when it was opened."""
+    """Its path when it was opened."""
     fd: int
     """The descriptor, -1 when closed."""
     size_bytes: int
-    """The end of what was written through this object (or found at opening or ``refresh``)."""
+    """The end of what was written through this object (or found on opening or ``refresh``)."""
     durable_bytes: int
-    """The end of what a ``sync`` has covered."""
+    """The end of what ``sync`` has made durable."""
     writable: bool
     """Whether it was opened for writing."""
     zeros_ahead: bool
-    """Set it where every append is synced: small appends then go over zeros written before, which
-    costs half of a sync. The file is longer than its data until ``give_back`` or ``close``."""
+    """Set it if every append is synced: small appends then overwrite preallocated zeros, which
+    saves half of a sync. The file is longer than its data until ``give_back`` or ``close``.
+    """
     reserve_later: Callable[[SegmentFile], object] | None
     """Where appends are timed: called when half of the disk space that was asked for ahead is
     used, to have a thread call ``reserve_ahead``. None: the writes ask for it themselves."""
@@ -33,29 +34,31 @@ class SegmentFile:
     """Who reads what is not in the page cache, where a loop reads here."""
     def __init__(self, path: str, *, writable: bool = False, create: bool = False) -> None: ...
     def append(self, data: Buffer) -> int:
-        """Writes at the end with one call; after a failure the file is as long as before."""
+        """Write at the end with one call; after a failure the file has its former length."""
     def overwrite(self, data: Buffer, position: int) -> int:
         """Writes over bytes that are there; a failure may leave a part of it written. ValueError
         where it would reach behind the end."""
     def read(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes from ``position``; fewer only at the end of the file."""
     def sync(self) -> int:
-        """Makes everything appended before this call durable (fdatasync, without the GIL)."""
+        """Make everything appended before this call durable (fdatasync, without the GIL)."""
     def truncate(self, size_bytes: int) -> int:
-        """Cuts the file. ValueError for a size larger than the file's."""
+        """Truncate the file. Raises ValueError for a size larger than the file's."""
     def refresh(self) -> int:
-        """Reads the size anew (another process may be writing) and returns it."""
+        """Read the size again (another process may be writing) and return it."""
     def preallocate(self, size_bytes: int) -> int:
-        """Reserves disk space up to ``size_bytes``, if that is supported; the file's size stays."""
+        """Allocate disk space up to ``size_bytes``, if that is supported; the file's size does not
+        change.
+        """
     def reserve_ahead(self) -> None:
-        """Asks for disk space for the next writes, which may go on meanwhile."""
+        """Allocate disk space for the next writes, which may continue meanwhile."""
     shared: bool
     """Other processes append to it, too."""
     def share(self) -> None:
         """Other processes append to it, too: no space is taken ahead of the data."""
     def follow(self, size_bytes: int) -> int:
-        """Another process has appended or cut: where the file ends now."""
+        """Another process has appended or truncated: the new end of the file."""
     def give_back(self) -> int:
-        """Frees the disk space that was reserved ahead and is not used."""
+        """Free the disk space that was preallocated and is not used."""
     def close(self) -> int:
-        """Closes the descriptor; a second call does nothing."""
+        """Close the descriptor; calling it again has no effect."""

@@ -1,13 +1,15 @@
 """Group commit: of all threads that wait for the disk, one syncs for all."""
 
 class SyncGroup:
-    """The waiting for one log's disk, without the GIL."""
+    """The waiters for one log's disk, without the GIL."""
 
     def wait(self, target: int) -> bool:
-        """Returns False when everything below ``target`` is durable, True when the caller has to
-        sync: it then must call ``done``, whatever happens."""
+        """Returns False when everything below ``target`` is durable, True when the caller must
+        sync: then it must call ``done`` in any case.
+        """
     def done(self, durable: int) -> None:
-        """The leader's sync has ended; everything below ``durable`` is on the disk now (the old
-        value, if it failed: another waiter leads the next try)."""
+        """The leader's sync has finished; everything below ``durable`` is durable now (the old
+        value if it failed: another waiter tries next).
+        """
     def rewind(self, durable: int) -> None:
-        """The log was cut: nothing at or behind ``durable`` counts as on the disk."""
+        """The log was truncated: nothing at or after ``durable`` counts as durable."""

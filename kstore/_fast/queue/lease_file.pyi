@@ -1,7 +1,7 @@
-"""The file that holds a queue's state, mapped by all who use the queue."""
+"""The file with a queue's state, mapped by all users of the queue."""
 
 class LeaseFileError(Exception):
-    """The file can't be used as a queue's state; says why."""
+    """The file can't be used as a queue's state; the message says why."""
 
 class LeaseFile:
     """The mapped file, with one owner's lock on it."""
@@ -10,18 +10,20 @@ class LeaseFile:
     """Whether it was closed."""
     def __init__(self, fd: int, topic_id: bytes, boot_id: bytes, start_offset: int) -> None: ...
     lock_ms: int
-    """TimeoutError where another process has the lock for longer: it must be stopped."""
+    """Raises TimeoutError if another process has the lock for too long: it must be stopped."""
     watched: bool
-    """Whether somebody waits for a message."""
+    """Whether there are waiters for a message."""
     wake_ups: int
-    """How often those who wait were woken."""
+    """How often the waiters were woken."""
     def watch(self) -> None:
-        """Have whoever gives a message back wake those who wait, by a write to the file: look at
-        the table after this.
+        """Make a process that gives a message back wake the waiters, with a write to the file:
+        check the table after this.
         """
     def free_dead_owners(self) -> bool:
-        """Whether there were owners whose process has ended: others get what they had leased."""
+        """Whether there were owners whose process has exited: their leased messages become
+        available.
+        """
     def close(self) -> None:
-        """Give back what is leased, and the file."""
+        """Give back the leased messages, and close the file."""
     def abandon(self) -> None:
-        """Close the file and change nothing: in a child process the table is the parent's."""
+        """Close the file without a change: in a child process the table belongs to the parent."""

@@ -1,5 +1,6 @@
-"""Arrow's C data and C stream interface, without any Arrow library: trees of buffers go out as
-capsules that DuckDB, Polars, pyarrow and others import."""
+"""Arrow's C data and C stream interfaces, without an Arrow library: exports trees of buffers as
+capsules that DuckDB, Polars, pyarrow and others import.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,8 +19,9 @@ class Field:
     ) -> None: ...
 
 class Array:
-    """Values in Arrow's layout: at most three buffers, None for a validity bitmap where none is
-    null. A record batch is a struct: no values of its own, and a child for each column."""
+    """Values in Arrow's layout: at most three buffers, None for a validity bitmap without nulls. A
+    record batch is a struct: no values of its own, and a child for each column.
+    """
 
     length: int
     nulls: int
@@ -34,9 +36,10 @@ class Array:
     ) -> None: ...
 
 def schema_capsule(fields: Iterable[Field]) -> Any:
-    """What ``__arrow_c_schema__`` gives, of record batches with these fields."""
+    """The result of ``__arrow_c_schema__``, for record batches with these fields."""
 
 def stream_capsule(fields: Iterable[Field], arrays: Iterable[Array]) -> Any:
-    """What ``__arrow_c_stream__`` gives: ``arrays`` are record batches with these fields, made as
-    they are asked for. What ``arrays`` raises becomes the stream's error; its ``close``, if there
-    is one, is called where the stream ends."""
+    """The result of ``__arrow_c_stream__``: ``arrays`` are record batches with these fields,
+    created on demand. An exception of ``arrays`` becomes the stream's error; its ``close``, if
+    there is one, is called at the end of the stream.
+    """

@@ -1,16 +1,16 @@
-"""Record batches (magic 2, the only format Kafka 4 writes): what is wrong with one."""
+"""Record batches (magic 2, the only format that Kafka 4 writes): their validation errors."""
 
 from typing_extensions import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES: int
-"""The bound on one batch's decompressed records where the caller gives none."""
+"""The default limit on one batch's decompressed records."""
 STATUSES: tuple[tuple[str, str], ...]
-"""By status number: name, sentence, Kafka's error code."""
+"""By status number: name, message, Kafka's error code."""
 STATUS_NAMES: tuple[str, ...]
 """The names of ``STATUSES``, by status number."""
 
 class InvalidBatchError(ValueError):
-    """A batch that is not good: which check failed, where, and what to do."""
+    """An invalid batch: the failed check, its position, and what to do."""
 
     status: str
     """The failed check's name, as in ``STATUS_NAMES``."""

@@ -1,11 +1,13 @@
-"""Record batches as views of a buffer: what is in them, the whole check, in-place assignment."""
+"""Record batches as views of a buffer: their content, validation, and changes in place."""
 
 from collections.abc import Iterator
 
 from typing_extensions import Buffer
 
 class BatchView:
-    """One batch's header, and its bytes in the buffer that it keeps alive. Made by ``batches``."""
+    """One batch's header, and its bytes in the buffer that it keeps alive. Created by
+    ``batches``.
+    """
 
     position: int
     """The batch's first byte in the buffer."""
@@ -17,10 +19,10 @@ class BatchView:
         """Offset of the last record (as sent)."""
     @property
     def next_offset(self) -> int:
-        """The offset after the last."""
+        """The offset after the last record."""
     @property
     def size_bytes(self) -> int:
-        """The whole batch, base offset and length included."""
+        """The size of the whole batch, including base offset and length."""
     @property
     def leader_epoch(self) -> int:
         """Partition leader epoch that the leader wrote, or -1."""
@@ -44,10 +46,10 @@ class BatchView:
         """Whether the batch holds a control record (a transaction marker)."""
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop its tombstones and markers, if that was set."""
+        """The time from which compaction may drop its tombstones and markers, if set."""
     @property
     def base_timestamp(self) -> int:
-        """What the records' timestamp deltas count from."""
+        """The base of the records' timestamp deltas."""
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp, or the append time with LogAppendTime."""
@@ -73,31 +75,31 @@ def validate(
     expected_offset: int | None = None,
     max_decompressed_bytes: int = ...,
 ) -> list[BatchView]:
-    """Checks every batch of ``buffer`` wholly, decompressing where needed; raises
+    """Validate every batch of ``buffer`` completely, decompressing if necessary; raises
     InvalidBatchError.
 
-    The buffer must end with a batch. ``expected_offset`` is the given-offset mode (KIP-391): base
-    offsets start at it or above and rise from batch to batch.
+    The buffer must end with a batch. ``expected_offset`` is for given offsets (KIP-391): base
+    offsets must be at or above it, and ascend from batch to batch.
     """
 
 def batches(buffer: Buffer, *, verify: bool = False, position: int = 0) -> Iterator[BatchView]:
-    """The whole batches of ``buffer`` from byte ``position``; a partial one at the end is left out.
+    """The whole batches of ``buffer`` from byte ``position``; a partial one at the end is skipped.
 
-    Raises InvalidBatchError for bytes that are no batch, and with ``verify`` for a wrong CRC.
+    Raises InvalidBatchError for bytes that are not a batch, and with ``verify`` for a wrong CRC.
     """
 
 def assign(
     batch: Buffer, *, base_offset: int, leader_epoch: int, log_append_time: int | None = None
 ) -> None:
-    """Sets what the leader sets, in place; a ``log_append_time`` (ms) makes the CRC anew."""
+    """Set the leader's fields in place; a ``log_append_time`` (ms) recomputes the CRC."""
 
 def find_batch(buffer: Buffer, *, start: int, stop: int, least: int, limit: int) -> int:
-    """The first position in [start, stop) where a batch may begin whose offsets are in
-    [least, limit), by its header alone (the checksum is the caller's to check), or -1.
+    """The first position in [start, stop) at which a batch with offsets in [least, limit) may
+    begin, judged by its header (the caller must verify the checksum), or -1.
     """
 
 def find_disorder(buffer: Buffer, *, least: int, limit: int) -> tuple[int, int, int]:
-    """Where the first batch begins that does not follow the ones before it, in offsets
-    [least, limit), or -1; which offset is expected next; and how many bytes the batches that do
-    have.
+    """The position of the first batch that does not follow the ones before it, in offsets [least,
+    limit), or -1; the offset that is expected next; and the number of bytes of the batches that
+    follow.
     """

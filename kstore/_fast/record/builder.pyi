@@ -1,4 +1,4 @@
-"""Builders of record batches: one at a time, or a growing batch whose memory is used again."""
+"""Builders of record batches: single batches, or a growing batch whose memory is reused."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -55,23 +55,24 @@ class RecordBatchBuilder:
         timestamp: int = -1,
         headers: _Headers | None = (),
     ) -> int:
-        """Adds a record (timestamp in ms, -1 for none); returns its offset delta.
+        """Add a record (timestamp in ms, -1 for none); returns its offset delta.
 
-        Raises TypeError for parts that are not bytes-like, OverflowError past the format's 2 GiB.
+        Raises TypeError for parts that are not bytes-like, OverflowError above the format's 2 GiB.
         """
     def extend(self, records: Iterable[_Record], timestamp: int = -1) -> int:
-        """Adds records; ``timestamp`` is for those that bring none. Returns the count so far."""
+        """Add records; ``timestamp`` is for those without one. Returns the count so far."""
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
-        """The batch, compressed and with its CRC. Raises ValueError when it is empty or already
-        built."""
+        """The batch, compressed and with its CRC. Raises ValueError if it is empty or already
+        built.
+        """
     def reset(self) -> int:
-        """Starts the next batch with the same settings, in the same memory."""
+        """Start the next batch with the same settings, in the same memory."""
 
 def header_rows(headers: _Headers) -> Sequence[tuple[str, Buffer | None]]:
-    """The pairs of what a user passes as headers; TypeError for a str, bytes, or a generator."""
+    """The pairs of a user's headers. Raises TypeError for a str, bytes, or a generator."""
 
 def encode_headers(headers: Sequence[tuple[str, Buffer | None]]) -> bytes:
-    """Record headers as they stand in a record, without their count."""
+    """Record headers in the record format, without their count."""
 
 def build_batch(
     records: Iterable[_Record],
@@ -97,4 +98,4 @@ def build_single_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """A batch of one record, by the path that the embedded log's ``append`` takes."""
+    """A batch of one record, by the code path of the embedded log's ``append``."""

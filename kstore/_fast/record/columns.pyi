@@ -73,16 +73,17 @@ def decode_columns(
 class ColumnReader:
     """The records of ``buffer`` as columns, in pieces; options as for ``records.decode``.
 
-    ``wanted`` is the sum of OFFSET, TIMESTAMP, KEY, VALUE, HEADERS and TIMESTAMP_TYPE, as far as
-    these columns are to be filled, and of MICROSECONDS for timestamps in that unit. A timestamp
-    that does not fit raises OverflowError. ``after`` is the reader of the bytes before these, which
-    has read all of them: it knows which transactions are being aborted. ``times`` are two numbers
-    of milliseconds: records from the first to before the second are wanted.
+    ``wanted`` is the sum of OFFSET, TIMESTAMP, KEY, VALUE, HEADERS and TIMESTAMP_TYPE, for the
+    columns to fill, and of MICROSECONDS for timestamps in that unit. A timestamp that does not fit
+    raises OverflowError. ``after`` is the reader of the preceding bytes, which has read all of
+    them: it knows the transactions that are aborted. ``times`` are two numbers of milliseconds:
+    only records from the first to below the second are decoded.
     """
 
     position: int
-    """Where the next batch begins; once all is read, where a partial one does, or one at or after
-    ``end_offset``."""
+    """The position of the next batch; at the end, that of a partial batch, or of one at or after
+    ``end_offset``.
+    """
 
     def __new__(
         cls,
@@ -93,5 +94,6 @@ class ColumnReader:
         **options: Unpack[DecodeOptions],
     ) -> Self: ...
     def read(self, max_records: int, max_bytes: int) -> Columns:
-        """The next records, up to so many, or until keys and values have so many bytes. None are
-        left when there are none in it. Where a batch is damaged, those before it come first."""
+        """The next records, up to so many, or until keys and values have so many bytes. The result
+        is empty at the end. Records before a damaged batch are returned first.
+        """

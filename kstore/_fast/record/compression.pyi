@@ -4,11 +4,12 @@ bounded."""
 from typing_extensions import Buffer
 
 class CompressionError(ValueError):
-    """The data cannot be decompressed, or holds more than the bound."""
+    """The data can't be decompressed, or exceeds the limit."""
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytearray:
-    """``data`` decompressed, at most ``max_bytes``; raises CompressionError. Snappy framed or
-    raw."""
+    """Decompressed ``data``, at most ``max_bytes``. Raises CompressionError. Snappy may be framed
+    or raw.
+    """
 
 def compress(codec: int, data: Buffer, level: int = -1) -> bytes:
-    """``data`` compressed as Kafka's clients do; ``level`` -1 is the codec's default."""
+    """Compressed ``data``, as by Kafka's clients; ``level`` -1 is the codec's default."""

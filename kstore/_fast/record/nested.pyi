@@ -4,14 +4,14 @@ from typing import final
 
 @final
 class NestedBatch:
-    """The batch, where it lies in the bytes that it was found in."""
+    """The batch, in place in the bytes in which it was found."""
 
     size_bytes: int
     records: int
     def sign(
         self, base_offset: int, producer_id: int, producer_epoch: int, base_sequence: int
     ) -> None:
-        """Give it these, in place, with its checksum put right."""
+        """Set these fields, in place, and update the checksum."""
     def __bytes__(self) -> bytes: ...
 
 def find_nested(outer: bytes, offset: int, key: bytes) -> NestedBatch | None:

@@ -1,8 +1,8 @@
-"""Batches written anew in another compression: what a broker does where a topic's compression.type
-is not the producer's."""
+"""Recompresses batches: for brokers, if a topic's compression.type is not the producer's."""
 
 from typing_extensions import Buffer
 
 def recompress(batches: Buffer, codec: int, level: int = -1) -> bytearray | None:
-    """The batches, each in the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd); None where all are
-    in it already, and where one is unsound."""
+    """The batches, each in the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd); None if all are in
+    it already, and if one is invalid.
+    """

@@ -1,4 +1,4 @@
-"""Records out of batches, lazily. Nothing is decoded before it is asked for."""
+"""Records of batches, decoded lazily."""
 
 from collections.abc import Iterable, Iterator
 from typing import Self, Unpack, final, overload
@@ -9,10 +9,10 @@ from kstore._fast.record.batch_view import BatchView
 from kstore.types import DecodeOptions, Header
 
 class BatchCursor:
-    """Goes through the batches that a reader may see; used by ``decode`` and by ``columns``."""
+    """Iterates over the batches that a reader may see; used by ``decode`` and by ``columns``."""
 
     batch: BatchView
-    """The batch in hand."""
+    """The current batch."""
     def __new__(
         cls,
         buffer: Buffer,
@@ -21,15 +21,16 @@ class BatchCursor:
 
 @final
 class Record:
-    """One record. It keeps the buffer (or its batch's decompressed bytes) alive; parts are made
-    when read."""
+    """A record. It keeps the buffer (or its batch's decompressed bytes) alive; its parts are
+    created when they are read.
+    """
 
     batch: BatchView
-    """The batch that it came in."""
+    """The record's batch."""
     offset: int
     """Its offset in the partition."""
     timestamp: int
-    """Milliseconds since 1970, or -1; the append time where the batch says LogAppendTime."""
+    """Milliseconds since 1970, or -1; the append time if the batch has LogAppendTime."""
     @property
     def key(self) -> bytes | None:
         """The key, or None."""
@@ -44,7 +45,7 @@ class Record:
         """Bytes of the value, -1 when null."""
     @property
     def headers(self) -> tuple[Header, ...]:
-        """The headers, in order. Raises InvalidBatchError when they do not fit the record."""
+        """The headers, in order. Raises InvalidBatchError if they are malformed."""
     @property
     def timestamp_type(self) -> int:
         """0 CreateTime, 1 LogAppendTime."""
@@ -54,16 +55,16 @@ class Record:
 
 @final
 class RecordIterator(Iterator[Record]):
-    """What iterating over a RecordSet gives."""
+    """The iterator of a RecordSet."""
 
     def __next__(self) -> Record: ...
 
 class RecordSet:
-    """The records of a buffer of batches. Iterating decodes as it goes; indexing keeps them all.
+    """The records of a buffer of batches. Iterating decodes step by step; indexing keeps all
+    records.
 
-    Iteration, ``len`` and indexing raise InvalidBatchError at the first batch that is not good,
-    after
-    the records before it.
+    Iteration, ``len`` and indexing raise InvalidBatchError at the first invalid batch, after the
+    records before it.
     """
 
     def __init__(
@@ -82,14 +83,15 @@ class RecordSet:
         """All values at once, faster than record by record."""
     @property
     def next_offset(self) -> int | None:
-        """The offset after the last whole batch: where a reader goes on, also across gaps. None if
-        none."""
+        """The offset after the last whole batch: where a reader continues, also across gaps. None
+        if there is no batch.
+        """
     @property
     def size_bytes(self) -> int:
         """Bytes of the buffer."""
 
 def read_headers(data: bytes, position: int) -> tuple[Header, ...]:
-    """Headers out of a record's bytes behind its value, the count first."""
+    """The headers in a record's bytes after its value, starting with the count."""
 
 def decode(
     buffer: Buffer,
@@ -101,12 +103,10 @@ def decode(
     aborted: Iterable[tuple[int, int]] | None = None,
     max_decompressed_bytes: int = -1,
 ) -> RecordSet:
-    """The records of ``buffer``'s batches at or after ``start_offset`` and before ``end_offset``.
+    """The records of ``buffer``'s batches at or after ``start_offset`` and below ``end_offset``.
 
-    A partial batch at the end is left out, as fetches have one. ``verify`` checks each CRC. Control
-    batches are left out unless ``control``. ``aborted`` are (producer id, first offset) pairs of a
-    Fetch
-    response: their records are left out (read_committed). ``max_decompressed_bytes`` bounds one
-    batch
-    (below 0: 256 MiB).
+    A partial batch at the end, as in fetch responses, is skipped. ``verify`` verifies each CRC.
+    Control batches are skipped unless ``control``. ``aborted`` are (producer id, first offset)
+    pairs of a Fetch response: their records are skipped (read_committed).
+    ``max_decompressed_bytes`` limits one batch (below 0: 256 MiB).
     """

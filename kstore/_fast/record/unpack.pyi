@@ -1,7 +1,7 @@
-"""Compressed batches of clients, looked at with little memory; see unpack.pyx."""
+"""Inspects clients' compressed batches with little memory; see unpack.pyx."""
 
 class Verdict:
-    """What a look at one batch found."""
+    """The result for one batch."""
 
     status: int
     has_keys: bool

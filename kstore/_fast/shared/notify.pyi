@@ -1,18 +1,20 @@
-"""Sleep until a file in a directory changes (inotify): to follow another process's log."""
+"""Waits until a file in a directory changes (inotify): to follow another process's log."""
 
 from typing import Self
 
 class Watch:
-    """Watches the files of one directory. Raises OSError where inotify is not to be had."""
+    """Watches the files of one directory. Raises OSError if inotify is not available."""
 
     fd: int
-    """The descriptor (readable when something happened), -1 when closed."""
+    """The descriptor (readable after a change), -1 when closed."""
     path: str
     """The directory."""
     def __new__(cls, path: str) -> Self: ...
     def drain(self) -> bool:
-        """Forgets what happened so far; whether anything did."""
+        """Discard earlier changes; returns whether there were any."""
     def wait(self, timeout_ms: int) -> bool:
-        """Waits without the GIL, at most ``timeout_ms`` (negative: for ever); whether it woke."""
+        """Wait without the GIL, at most ``timeout_ms`` (negative: no limit); returns whether there
+        was a change.
+        """
     def close(self) -> None:
-        """Closes the descriptor; a second call does nothing."""
+        """Close the descriptor; calling it again has no effect."""

@@ -1,40 +1,45 @@
 """The page that the writing processes of one log have mapped: their lock, which survives its
-holder, and where the log ends. Linux only."""
+holder, and the end of the log. Linux only.
+"""
 
 class SharedPage:
-    """A mapped page. Its lock is taken by the log's core, with its own lock."""
+    """A mapped page. The log's core takes its lock together with its own."""
 
     path: str
     """Of its file."""
     keeper: bool
     """This process does the log's maintenance."""
     generation: int
-    """Grows when more than appends and rolls was done: others load the log anew."""
+    """Increases after changes other than appends and rolls: other processes then load the log
+    again.
+    """
     log_start_offset: int
-    """As who had the lock last left it; so are the next four."""
+    """The value that the last lock holder left; so are the next four."""
     log_end_offset: int
     active_base: int
     position: int
     durable_offset: int
     holder: int
-    """The process that has or had the lock last."""
+    """The process that has the lock, or had it last."""
     needs_recovery: bool
-    """A process was killed that had the lock: what lies behind ``position`` is not known."""
+    """A process was killed while it had the lock: the data after ``position`` is unknown."""
     deleted: bool
-    """The log is gone."""
+    """The log was deleted."""
     @property
     def keeper_died(self) -> bool:
         """Whether the process that was killed did the maintenance."""
     text: bytes
-    """What its users write there for each other; at most 3 KB."""
+    """Data that its users store for each other; at most 3 KB."""
     def __init__(self, fd: int, path: str, incarnation: bytes) -> None:
-        """Maps a file. A page of another incarnation is begun anew: its users are all dead, and no
-        two processes may do this at once. OSError where that can't be, ENOSYS for lack of Linux."""
+        """Map a file. A page of another incarnation is initialized again: all its users are dead,
+        and two processes must not do this at once. Raises OSError if that is not possible, ENOSYS
+        on systems other than Linux.
+        """
     def mark_deleted(self) -> None:
-        """The log is gone: whoever uses it is told."""
+        """The log was deleted: its users are notified."""
     def watch(self) -> int:
-        """What ``sleep`` is to be told; look at the log between the two."""
+        """The argument for ``sleep``; check the log between the two calls."""
     def sleep(self, seen: int, timeout_ms: int) -> None:
-        """Sleeps until the log changes, or so long; without the GIL."""
+        """Sleep until the log changes, or for so long; without the GIL."""
     def wake(self) -> None:
-        """Has all who sleep look again."""
+        """Wake all sleepers."""
