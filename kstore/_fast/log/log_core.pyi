@@ -54,7 +54,7 @@ class LogCore(LockedLog):
         before_max_ms: int,
         after_max_ms: int,
     ) -> None:
-        """Takes a LogConfig's values."""
+        """Apply a LogConfig's values."""
     def take_dirty(self) -> bool:
         """Whether anything was appended since the last call."""
     def append_buffer(
