@@ -114,7 +114,7 @@ def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
         (("archive", "t", "--archive", "x", "--on-loss", "no"), "--on-loss is fail or skip"),
         (("restore", "t", "--archive", "x", "--compression", "rar"), "'rar' is unknown"),
         (("restore", "t", "--archive", "x", "--rename", "a"), "'a' is not KEY=VALUE"),
-        (("replicate", "t"), "--from or --from-profile says where to copy from"),
+        (("replicate", "t"), "--from or --from-profile is needed: the cluster to copy from"),
         (("replicate", "(", "--regex", "--from", "x:1"), "is not a regular expression"),
     ],
 )
