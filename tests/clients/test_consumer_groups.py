@@ -292,7 +292,7 @@ def test_an_assignor_of_the_users_own(broker: KstoreBroker) -> None:
 
 
 def test_an_unknown_assignor_is_refused(broker: KstoreBroker) -> None:
-    with pytest.raises(ConfigError, match="'uniform' is none of range"):
+    with pytest.raises(ConfigError, match="'uniform' is not one of range"):
         Consumer(broker.bootstrap, group_id="g", partition_assignment_strategy="uniform")
 
 

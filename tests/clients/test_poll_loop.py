@@ -185,4 +185,4 @@ def test_polls_inside_a_poll_are_refused(faces: Faces) -> None:
     loop._callbacks.append(nested)
     faces.call(made.poll, 0)
     assert problems == [loop.BUSY]
-    assert "is for one" in loop.BUSY
+    assert "may use a consumer" in loop.BUSY
