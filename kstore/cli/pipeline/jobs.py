@@ -160,7 +160,7 @@ def replicate(
     from kstore.pipeline.jobs.replicate import ReplicateOptions
 
     if source is None and from_profile is None:
-        raise typer.BadParameter("--from or --from-profile says where to copy from")
+        raise typer.BadParameter("--from or --from-profile is needed: the cluster to copy from")
     is_committed(isolation_level)
     copying = ReplicationOptions(
         topics=names_matching(topics, regex),
