@@ -138,9 +138,15 @@ cdef class Gathering:
         old, self.old, self.young = self.old, self.young, []
         if self.old:
             self.set_timer()
+        problem = None
         for slot in old:
             if not slot.done:
-                slot.end_gathering()
+                try:
+                    slot.end_gathering()
+                except Exception as error:      # the others have waited long enough, too
+                    problem = error
+        if problem is not None:
+            raise problem
 
 
 cdef class SlotDeadlines:
