@@ -162,9 +162,13 @@ def _cut_place(log: LocalLog, offset: int) -> tuple[int, int]:
     where the log ends without it.
     """
     segment = next(s for s in reversed(log.core.segments) if s.base_offset <= offset)
+    if offset >= segment.next_offset:
+        return segment.size_bytes, offset
     try:
         found = log.core.slice_at(offset, log.core.log_end_offset, 0)
     except CorruptLogError as error:
+        if error.segment != segment.path:
+            return segment.size_bytes, offset  # that segment goes as a whole
         if error.first_offset < 0:
             raise
         return error.position, min(offset, error.first_offset)  # damage hides it: that goes, too
