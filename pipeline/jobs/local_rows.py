@@ -61,9 +61,11 @@ def entry_batches(
                         yield file.whole(batch)
 
 
-def stored_records(path: str, run: str) -> int:
-    """How many records the files of a run have, by their footers. Raises JobError."""
-    files = _files(path, run, "record", None)
+def stored_records(path: str, run: str, topic: str | None = None) -> int:
+    """How many records of a topic, or of all, the files of a run have, by their footers. Raises
+    JobError.
+    """
+    files = _files(path, run, "record", None if topic is None else {topic})
     return sum(_opened(file.path).metadata.num_rows for file in files)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,7 @@ from kstore.config.client.configs import client_settings
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
-from kstore.pipeline.jobs.local_rows import OrderedRows
+from kstore.pipeline.jobs.local_rows import OrderedRows, stored_records
 from kstore.pipeline.jobs.offset_writer import (
     OffsetWriter,
     Row,
@@ -81,6 +82,8 @@ def restore(
     Raises JobError, and PipelineError where records can't be written.
     """
     slices = _slices(spark, options)
+    if spark is None:
+        _check_files(options.path, slices)
     _check_given_offsets(options.settings)
     by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}
     for name, group in by_topic.items():
@@ -113,6 +116,23 @@ def _slices(spark: SparkSession | None, options: RestoreOptions) -> list[Slice]:
             f"{names or 'nothing'}"
         )
     return slices
+
+
+def _check_files(path: str, slices: Iterable[Slice]) -> None:
+    """Check that the files of these slices are there, before anything is written: what comes behind
+    a gap can't be removed from the target again, because offsets only rise.
+    """
+    archived: Counter[tuple[str, str]] = Counter()
+    for each in slices:
+        archived[each.run, each.topic] += each.records
+    for (run, topic), count in archived.items():
+        there = stored_records(path, run, topic)
+        if there != count:
+            raise JobError(
+                f"topic {topic}: the files of run {run} in {path} have {there} records, and {count}"
+                " were archived. Nothing was restored. Copy the whole folder data/run="
+                f"{run} again"
+            )
 
 
 def _named(topics: Iterable[str]) -> Any:

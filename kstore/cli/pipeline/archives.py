@@ -80,7 +80,7 @@ def archive(
         planned = plan(None, options, alone.say)
         return planned.offsets
 
-    if is_local(engine, master, [path], offsets):
+    if is_local(engine, master, conf, [path], offsets):
         _archive(alone, options, planned)
         return
     need_spark([path])
@@ -150,7 +150,7 @@ def restore(
         copy_configs=not no_configs,
         compression=codec,
     )
-    if is_local(engine, master, [path], lambda: offsets_to_restore(options)):
+    if is_local(engine, master, conf, [path], lambda: offsets_to_restore(options)):
         _restore(Running(None, json), options)
         return
     need_spark([path])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,17 +18,24 @@ Engine = Annotated[
     str,
     typer.Option(
         help="spark, local (one process, without Spark), or auto: local for at most two million "
-        "offsets of each cluster or archive, unless --master, spark-submit or a URL asks for Spark."
+        "offsets of each cluster or archive, unless --master, --conf, spark-submit, a URL or "
+        "Spark's own configuration asks for Spark."
     ),
 ]
+_MEANT = ("spark.master", "spark.remote", "spark.hadoop.")
+"""How settings begin that say where Spark runs, or on which file system a path is."""
 ALONE = "--engine local does it in this process without Spark, in more time"
 
 
 def is_local(
-    engine: str, master: str | None, folders: Sequence[str], offsets: Callable[[], int]
+    engine: str,
+    master: str | None,
+    conf: Sequence[str] | None,
+    folders: Sequence[str],
+    offsets: Callable[[], int],
 ) -> bool:
-    """Whether this process does it: if asked to, or if there are few `offsets`. The `folders` are
-    read or written. Raises typer.BadParameter where it can't.
+    """Whether this process does it: if asked to, or if there are few `offsets` and no setting of
+    Spark. The `folders` are read or written. Raises typer.BadParameter where it can't.
     """
     from kstore.pipeline.jobs.archive import FEW
 
@@ -38,11 +47,42 @@ def is_local(
         )
     if engine != "auto":
         return engine == "local"
-    # Spark may be told that paths are of another file system.
-    elsewhere = urls or (folders and "HADOOP_CONF_DIR" in os.environ)
-    if elsewhere or master or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if urls or master or conf or _spark_is_set_up(folders):
         return False
     return offsets() <= FEW
+
+
+def _spark_is_set_up(folders: Sequence[str]) -> bool:
+    """Whether the environment or a file says where Spark runs, or that the paths of `folders` may
+    be of another file system.
+    """
+    if any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")):
+        return True
+    if "SPARK_CONF_DIR" in os.environ or (folders and "HADOOP_CONF_DIR" in os.environ):
+        return True
+    base = os.environ.get("SPARK_HOME") or _installed_spark()
+    return base is not None and _has_settings(Path(base, "conf"))
+
+
+def _installed_spark() -> str | None:
+    """The folder of pyspark, which it takes for SPARK_HOME if that is not set."""
+    found = find_spec("pyspark")
+    return None if found is None or found.origin is None else os.path.dirname(found.origin)
+
+
+def _has_settings(folder: Path) -> bool:
+    """Whether Spark's configuration folder sets a master or a file system. A file that can't be
+    read may do so.
+    """
+    if (folder / "core-site.xml").exists():
+        return True
+    try:
+        text = (folder / "spark-defaults.conf").read_text(errors="replace")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return any(line.strip().startswith(_MEANT) for line in text.splitlines())
 
 
 def need_spark(folders: Sequence[str] | None) -> None:

@@ -280,7 +280,7 @@ def verify(
         raise typer.BadParameter("--match keys compares two of --from, --to and --archive")
     pattern = names_matching(topics, regex)
     by_key = match == "keys" or number is not None
-    if _few(engine, sides, pattern, master, report, by_key=by_key):
+    if _few(engine, sides, pattern, master, conf, report, by_key=by_key):
         use: AbstractContextManager[Running] = nullcontext(Running(None, json))
     else:
         need_spark(None if by_key else _folders(sides, report))
@@ -330,7 +330,7 @@ def stats(
         settings = reader(bootstrap, properties, profile)
         side = ClusterSide(settings, is_committed(isolation_level), tasks)
         name = f"the cluster {settings.get('bootstrap.servers', 'localhost:9092')}"
-    if _few(engine, [side], pattern, master, report):
+    if _few(engine, [side], pattern, master, conf, report):
         run_stats(Running(None, json), pattern, side, name, top=top, report=report)
         return
     need_spark(_folders([side], report))
@@ -343,6 +343,7 @@ def _few(
     sides: Sequence[ClusterSide | ArchiveSide],
     topics: re.Pattern[str],
     master: str | None,
+    conf: list[str] | None,
     report: str | None,
     *,
     by_key: bool = False,
@@ -364,7 +365,7 @@ def _few(
                 break
         return found
 
-    return is_local(engine, master, _folders(sides, report), offsets)
+    return is_local(engine, master, conf, _folders(sides, report), offsets)
 
 
 def _folders(sides: Sequence[ClusterSide | ArchiveSide], report: str | None) -> list[str]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kstore.pipeline.jobs import local_files, local_rows
+from kstore.pipeline.jobs import restore as restoring
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, read_slices, write_slices
 from kstore.pipeline.jobs.local_files import RunFiles
@@ -199,6 +202,29 @@ def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
     (folder / "a.parquet").write_bytes(b"PAR1 no PAR1")
     with pytest.raises(JobError, match=r"archive file .*a\.parquet can't be read"):
         read_slices(None, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "lost", ["data/run=r0", "data/run=r1/entry=record/topic=t/date=2026-01-03"]
+)
+def test_an_archive_with_missing_files_is_not_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    for number in range(2):
+        with RunFiles(str(tmp_path), f"r{number}") as files:
+            files.add(records("t", 0, number * 9, DATES))
+            files.add(records("u", 0, 0, DATES))
+        of_run = [a_slice(f"r{number}", number * 9, number * 9 + 9)]
+        write_slices(None, str(tmp_path), of_run, lambda *_: None)
+    shutil.rmtree(tmp_path / "data" / lost)
+
+    def target(settings: Any) -> None:
+        raise AssertionError("the target was asked")
+
+    monkeypatch.setattr(restoring, "_check_given_offsets", target)
+    wanted = restoring.RestoreOptions(str(tmp_path), {}, re.compile("t"))
+    with pytest.raises(JobError, match=r"topic t: the files of run r\d .* have \d records, and 9"):
+        restoring.restore(None, wanted, print)
 
 
 def test_later_versions_are_refused(tmp_path: Path) -> None:
