@@ -204,9 +204,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
         read_slices(None, str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "lost", ["data/run=r0", "data/run=r1/entry=record/topic=t/date=2026-01-03"]
-)
+@pytest.mark.parametrize("lost", ["run=r0", "run=r1/entry=record/topic=t/date=2026-01-03"])
 def test_an_archive_with_missing_files_is_not_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
