@@ -419,19 +419,8 @@ class LogDir(LogDirFacts):
         return core.durable_offset < core.log_end_offset or self.maintenance.is_dirty(log.local)
 
     def _shut(self, log: Log) -> None:
-        local = log.local
-        self.maintenance.forget(local)
-        page = local.core.page
-        if page is not None and local.deleted:
-            page.mark_deleted()
-        local.core.share(None)
-        with local.core as core:
-            core.close()
-            local.closed = True
-            for segment in core.segments:
-                segment.close()
-        if local.waiters is not None:
-            local.waiters.close()
+        self.maintenance.forget(log.local)
+        log.local.shut()
 
     def close(self) -> None:
         """Sync and checkpoint all logs, close them, and release the lock."""

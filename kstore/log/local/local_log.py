@@ -12,6 +12,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 from zlib import crc32
@@ -240,6 +241,25 @@ class LocalLog:
         """As `check_writable`; raises NotKeeperError if another process does the maintenance."""
         self.check_writable()
         self.directory.check_keeper(str(self.topic_partition))
+
+    def shut(self) -> None:
+        """Close it. No swap is within its steps then, and none begins later: the folder may be
+        deleted, or be the folder of another log.
+        """
+        with self.swapping.plain:
+            page = self.core.page
+            if page is not None and self.deleted:
+                page.mark_deleted()
+            self.core.share(None)
+            with self.core as core:
+                core.close()
+                self.closed = True
+                for segment in core.segments:
+                    segment.close()
+            name, opened_by = str(self.topic_partition), self.directory.opened_by
+            self.swapping.end(partial(errors.closed_error, name, opened_by))
+        if self.waiters is not None:
+            self.waiters.close()
 
     def note_dirty(self) -> None:
         """Something has changed that must be written to the index environment."""

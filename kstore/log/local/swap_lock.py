@@ -5,8 +5,11 @@ left undone of that is done first: nothing else may touch those segments before.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
+
+from kstore.log.errors import LogClosedError
 
 __all__ = ["SwapLock", "UnfinishedSwap"]
 
@@ -24,10 +27,15 @@ class UnfinishedSwap(Protocol):
 class SwapLock:
     """A lock, taken before the core's. It may be held while the disk is waited for; the core's may
     not, since appends wait for it.
+
+    Closing or deleting a log waits for it, in a broker's event loop too, so nobody may keep it for
+    long. Raises LogClosedError for a closed log, whose folder may be another log's by then.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.plain = threading.Lock()
+        """The lock without the settling, for what changes no segment."""
+        self._closed_error: Callable[[], Exception] | None = None
         self.unfinished: UnfinishedSwap | None = None
         """What is settled by who takes the lock next. It is set and cleared by who holds it."""
 
@@ -37,21 +45,30 @@ class SwapLock:
         unfinished = self.unfinished
         return frozenset() if unfinished is None else unfinished.bases
 
+    def end(self, closed_error: Callable[[], Exception]) -> None:
+        """The log is closed: its segments do not change any more, and what is unfinished is left to
+        the next start. ``plain`` is held.
+        """
+        self._closed_error = closed_error
+        self.unfinished = None
+
     def try_to_settle(self) -> None:
         """Settle what is unfinished, if that can be done now."""
         if self.unfinished is not None:
-            with suppress(OSError), self:
+            with suppress(OSError, LogClosedError), self:
                 pass
 
     def __enter__(self) -> SwapLock:
-        self._lock.acquire()
-        if self.unfinished is not None:
-            try:
+        self.plain.acquire()
+        try:
+            if self._closed_error is not None:
+                raise self._closed_error()
+            if self.unfinished is not None:
                 self.unfinished.settle()
-            except BaseException:
-                self._lock.release()
-                raise
+        except BaseException:
+            self.plain.release()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._lock.release()
+        self.plain.release()

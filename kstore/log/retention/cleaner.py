@@ -118,7 +118,7 @@ def clean(
 
     Raises ValueError for a log whose cleanup policy has no compact, CorruptLogError where a batch
     is damaged (nothing is changed then), LogStorageError where the disk fails: the log is as before
-    or partly cleaned, and usable.
+    or partly cleaned, and usable. LogClosedError if the log is closed meanwhile.
     """
     if not log.config.compacts:
         raise ValueError(
@@ -134,11 +134,13 @@ def clean(
                     log.cleaned_offset = report.end_offset
                     log.note_dirty()
             return report
-    except InvalidBatchError as error:
+    except (InvalidBatchError, OSError) as error:
+        if log.closed:  # the file may be another log's
+            raise log.closed_error() from error
+        if isinstance(error, OSError):
+            raise storage_error(error, f"cleaning {log.topic_partition}") from error
         path, position = cleaning.reading
         raise CorruptLogError(path, position + error.position, str(error)) from error
-    except OSError as error:
-        raise storage_error(error, f"cleaning {log.topic_partition}") from error
 
 
 @dataclass(slots=True)
@@ -203,6 +205,8 @@ class _Cleaning:
         while position < segment.size_bytes:
             self.reading = (segment.path, position)
             data = file.read(min(wanted, segment.size_bytes - position), position)
+            if self.log.closed:
+                raise self.log.closed_error()
             wrong, _, _ = find_disorder(data, least=expected, limit=limit)
             if wrong >= 0:
                 raise self.log.corrupt(segment, position + wrong)
@@ -280,7 +284,8 @@ class _Cleaning:
         log = self.log
         base_offset = group[0].base_offset
         path = segment_path(log.path, base_offset, CLEANED)
-        file = log.opener.create(path)
+        with log.swapping:  # once the log is closed, the folder may be another log's
+            file = log.opener.create(path)
         try:
             for segment in group:
                 for piece in self._pieces(segment):
@@ -296,8 +301,9 @@ class _Cleaning:
             self._swap(group, cleaned)
         except BaseException:
             file.close()
-            with suppress(OSError):  # it may have its place, or wait for it under another name
-                log.env.fs.unlink(path)
+            with suppress(OSError), log.swapping.plain:
+                if not log.closed:  # it may have its place, or wait for it under another name
+                    log.env.fs.unlink(path)
             raise
         return size
 

@@ -82,7 +82,7 @@ class SegmentSwap:
                 stack.enter_context(core)  # no other process looks at the files meanwhile
             with core:
                 forget_segments_now(log, sorted(self.bases))
-            finish(log.env.fs, log.path, self._swap)
+            finish(log.env.fs, log.path, self._swap, self.bases)
             with core:
                 self._take_place()
 

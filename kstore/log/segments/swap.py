@@ -9,9 +9,10 @@ of the ``.swap`` file says how many segments it replaces, and where the last of 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -65,16 +66,21 @@ def decide(fs: FileSystem, directory: str, swap: Swap) -> None:
     fs.fsync_dir(directory)
 
 
-def finish(fs: FileSystem, directory: str, swap: Swap) -> None:
+def finish(
+    fs: FileSystem, directory: str, swap: Swap, group: Collection[int] | None = None
+) -> None:
     """Remove what the swap replaces and give the cleaned segment its name. It can be called again
     after it has failed. The directory is the caller's to sync.
+
+    ``group``: the base offsets of what it replaces, if they are known; nothing else is removed.
     """
-    others = [
-        base
-        for base in swap.replaced(segment_bases(fs.listdir(directory)))
-        if base != swap.base_offset
-    ]
-    for base in others:
+    names = fs.listdir(directory)
+    if swap.name not in names:  # nothing would be left of what is removed
+        path = os.path.join(directory, swap.name)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    for base in swap.replaced(segment_bases(names)):
+        if base == swap.base_offset or (group is not None and base not in group):
+            continue
         fs.unlink(segment_path(directory, base))
     if swap.replaces != 1:
         fs.fsync_dir(directory)  # else the disk may know the new name, and still the old ones

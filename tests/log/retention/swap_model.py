@@ -20,6 +20,7 @@ __all__ = [
     "SETTINGS",
     "CountingFileSystem",
     "Model",
+    "compacted_once",
     "leftovers",
     "open_on",
 ]
@@ -104,6 +105,28 @@ class Model:
                 log.compact(LATER + 10)
                 log.compact(LATER + 20)
                 self.check(log)
+
+
+def compacted_once(path: Path) -> Model:
+    """Make a closed log that was compacted once: small segments, which the next compaction joins,
+    with tombstones that it drops.
+    """
+    model = Model()
+    with kstore.open_log(path, **SETTINGS) as log:
+        for number in range(26):
+            key = b"u%d" % number if number % 3 == 0 else b"k%d" % (number % 5)
+            model.append(log, key, b"value %d" % number)
+        for key in (b"k3", b"k4"):
+            model.append(log, key, None)
+        log.compact(NOW)
+        for number in range(12):
+            model.append(log, b"k%d" % (number % 3), b"second %d" % number)
+        for key in (b"u0", b"u9", b"k0"):
+            model.append(log, key, None)
+        log.roll()
+        model.append(log, b"k1", b"in the active segment")
+        model.check(log)
+    return model
 
 
 def readable(log: Log) -> dict[int, tuple[bytes, bytes | None]]:

@@ -24,6 +24,7 @@ from tests.log.retention.swap_model import (
     SETTINGS,
     CountingFileSystem,
     Model,
+    compacted_once,
     leftovers,
     open_on,
 )
@@ -31,26 +32,9 @@ from tests.log.retention.swap_model import (
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A closed log that was compacted once: small segments, which the next compaction joins, with
-    tombstones that it drops.
-    """
+    """A closed log, for all tests."""
     path = tmp_path_factory.mktemp("prepared")
-    model = Model()
-    with kstore.open_log(path, **SETTINGS) as log:
-        for number in range(26):
-            key = b"u%d" % number if number % 3 == 0 else b"k%d" % (number % 5)
-            model.append(log, key, b"value %d" % number)
-        for key in (b"k3", b"k4"):
-            model.append(log, key, None)
-        log.compact(NOW)
-        for number in range(12):
-            model.append(log, b"k%d" % (number % 3), b"second %d" % number)
-        for key in (b"u0", b"u9", b"k0"):
-            model.append(log, key, None)
-        log.roll()
-        model.append(log, b"k1", b"in the active segment")
-        model.check(log)
-    return path, model
+    return path, compacted_once(path)
 
 
 def steps_of_a_swap(source: Path, path: Path) -> list[str]:
