@@ -42,8 +42,7 @@ def _truncate(log: LocalLog, offset: int) -> int:
         return core.log_end_offset
     if offset < core.log_start_offset:
         raise log.out_of_range(offset)
-    count = sum(1 for segment in core.segments if segment.base_offset <= offset)
-    position, end = _cut_place(log, offset)
+    count, position, end = _cut_place(log, offset)
     lost_until = log.lost_until
     # A kill may come before the log ends there: the offsets before it are not given again.
     log.lost_until = max(lost_until, end)
@@ -105,17 +104,16 @@ def skip_lost(log: LocalLog) -> None:
     """
     core = log.core
     with core:
-        log.hole_from = -1  # what is after it may be everything that exists
-        lost, log.lost_until = log.lost_until, 0
-        epochs, log.lost_epochs = log.lost_epochs, []
+        lost = log.lost_until
         log.note_dirty()
-        if lost <= core.log_end_offset or log.read_only:
-            return
-        for epoch, start in epochs:
-            if epoch > core.epochs.latest_epoch and start >= core.log_end_offset:
-                core.epochs.assign_epoch(epoch, start)
-        log.begin_segment(lost)
-        core.set_offsets(core.log_start_offset, lost, core.high_watermark)
+        if lost > core.log_end_offset and not log.read_only:
+            log.begin_segment(lost)  # where this fails, nothing is skipped or forgotten
+            for epoch, start in log.lost_epochs:
+                if epoch > core.epochs.latest_epoch and start >= core.log_end_offset:
+                    core.epochs.assign_epoch(epoch, start)
+            core.set_offsets(core.log_start_offset, lost, core.high_watermark)
+        log.hole_from = -1  # what is after it may be everything that exists
+        log.lost_until, log.lost_epochs = 0, []
 
 
 def cut_at_hole(log: LocalLog) -> None:
@@ -130,8 +128,10 @@ def cut_at_hole(log: LocalLog) -> None:
             known = [*core.epochs.as_list(), *log.lost_epochs]
             log.lost_epochs = known = [each for each in known if each[1] >= hole]
             log.lost_until = max(log.lost_until, end)  # first: a kill may come in between
-            _truncate(log, hole)
-            log.lost_epochs = known
+            try:
+                _truncate(log, hole)
+            finally:
+                log.lost_epochs = known
         log.hole_from = -1
         log.note_dirty()
     if hole >= 0:
@@ -147,34 +147,57 @@ def cut_at_hole(log: LocalLog) -> None:
 
 def leave_out(log: LocalLog, offset: int) -> None:
     """Remove everything from an offset on, which counts as lost; the log continues where it ended,
-    so that no offset is assigned again.
+    so that no offset is assigned again, also if this fails half way.
     """
-    with log.swapping, log.core:
-        end = log.core.log_end_offset
-        log.lost_until = end
-        log.directory.lost_offsets += end - _truncate(log, offset)
+    core = log.core
+    with log.swapping, core:
+        if offset < core.log_start_offset:
+            raise log.out_of_range(offset)
+        end = core.log_end_offset
+        if offset < end:
+            if core.active.base_offset < end:
+                log.roll_for_append(end)  # on a full disk this fails, and nothing is removed
+            _cut_before_active(log, offset)
         skip_lost(log)
     log.wake()
 
 
-def _cut_place(log: LocalLog, offset: int) -> tuple[int, int]:
-    """Where the batch that holds ``offset``, or the first behind it, begins in its segment; and
-    where the log ends without it.
+def _cut_before_active(log: LocalLog, offset: int) -> None:
+    """Remove everything from an offset on but the active segment, which is empty."""
+    core = log.core
+    following, lost_until, end = core.active, log.lost_until, core.log_end_offset
+    log.lost_until = max(lost_until, end)  # a kill may come before it is the active one again
+    core.set_segments(core.segments[:-1])
+    try:
+        count, position, cut_end = _cut_place(log, offset)
+        _cut(log, count, position, cut_end)
+    finally:
+        log.directory.lost_offsets += end - core.log_end_offset
+        log.take_segment(following)
+        core.set_offsets(core.log_start_offset, end, core.high_watermark)
+        log.lost_until = lost_until
+
+
+def _cut_place(log: LocalLog, offset: int) -> tuple[int, int, int]:
+    """How many segments a log without ``offset`` has; the place in the last of them where the batch
+    begins that holds it, or the first behind it; and where the log ends then.
     """
-    segment = next(s for s in reversed(log.core.segments) if s.base_offset <= offset)
+    count = sum(1 for segment in log.core.segments if segment.base_offset <= offset)
+    segment = log.core.segments[count - 1]
     if offset >= segment.next_offset:
-        return segment.size_bytes, offset
+        return count, segment.size_bytes, offset
     try:
         found = log.core.slice_at(offset, log.core.log_end_offset, 0)
     except CorruptLogError as error:
         if error.segment != segment.path:
-            return segment.size_bytes, offset  # that segment goes as a whole
+            return count, segment.size_bytes, offset  # that segment goes as a whole
         if error.first_offset < 0:
             raise
-        return error.position, min(offset, error.first_offset)  # damage hides it: that goes, too
+        # Damage hides it: that goes, too.
+        return count, error.position, min(offset, error.first_offset)
     if found is None or found[0] != segment.path:
-        return segment.size_bytes, offset
-    return found[1], min(offset, found[3])
+        return count, segment.size_bytes, offset
+    return count, found[1], min(offset, found[3])
 
 
 def _cut(log: LocalLog, count: int, position: int, end: int) -> None:

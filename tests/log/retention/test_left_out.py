@@ -1,0 +1,132 @@
+"""What is left out of a log, and what a replica skips: no offset is given again, whatever fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kstore.env import SystemEnv
+from kstore.log import Log, open_log_dir
+from tests.log.retention.test_truncation import FailingFiles
+from tests.reference.fault_fs import FaultyFileSystem
+
+END = 40
+
+
+def make(path: Path, files: FailingFiles, *, rolled: bool) -> Log:
+    """A log of records at 0 to 39, in four segments; a fifth if ``rolled``, which is empty."""
+    directory = open_log_dir(path, env=SystemEnv(fs=files), index_interval_bytes=150)
+    directory.replicated = True
+    log = directory.log("t")
+    for at in range(END):
+        if at and at % 10 == 0:
+            log.roll()
+        log.append_many([b"value %02d" % at], leader_epoch=at // 4)
+    log.core.set_high_watermark(4)
+    if rolled:
+        log.roll()
+    return log
+
+
+def is_right(log: Log, kept: int) -> int:
+    """The log has at least so many of its first records, and continues at the end that it had;
+    returns how many it has.
+    """
+    assert log.log_end_offset == END
+    log.core.set_high_watermark(END)
+    found = [record.offset for record in log.records()]
+    assert found == list(range(len(found)))
+    assert len(found) >= kept
+    assert log.core.epochs.as_list() == [(n, 4 * n) for n in range((len(found) + 3) // 4)]
+    return len(found)
+
+
+@pytest.mark.parametrize(("at", "rolled"), [(0, False), (5, True), (10, False), (36, True)])
+def test_what_fails_while_records_are_left_out_gives_no_offset_again(
+    tmp_path: Path, at: int, rolled: bool
+) -> None:
+    for number in range(100):
+        path = tmp_path / str(number)
+        files = FailingFiles()
+        log = make(path, files, rolled=rolled)
+        files.left = number
+        failed = False
+        try:
+            log.leave_out(at)
+        except OSError:
+            failed = True
+        files.left = -1
+        left = is_right(log, at)
+        assert log.log_dir.lost_offsets == END - left
+        assert not log.has_lost
+        with log.log_dir:
+            log.leave_out(at)
+            assert is_right(log, at) == at
+            assert log.append(b"next") == END
+        with open_log_dir(path) as directory:
+            directory.replicated = True
+            log = directory.log("t")
+            assert (log.recovery.losses, log.recovery.damages) == ([], [])
+            assert [record.offset for record in log.records()] == [*range(at)]
+            assert log.log_end_offset == END + 1
+        if not failed:
+            break
+    assert 2 < number < 99
+
+
+@pytest.mark.parametrize(("at", "rolled"), [(5, True), (36, False)])
+def test_a_kill_while_records_are_left_out_gives_no_offset_again(
+    tmp_path: Path, at: int, rolled: bool
+) -> None:
+    for number in range(100):
+        path = tmp_path / str(number)
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                files = FailingFiles()
+                log = make(path, files, rolled=rolled)
+                files.kills, files.left = True, number
+                log.leave_out(at)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in {0, -signal.SIGKILL}
+        with open_log_dir(path, index_interval_bytes=150) as directory:
+            directory.replicated = True
+            log = directory.log("t")
+            assert log.recovery.damages == []
+            log.skip_lost()  # it is to lead
+            is_right(log, at)
+            log.leave_out(at)
+            assert is_right(log, at) == at
+        if status == 0:
+            break
+    assert 2 < number < 99
+
+
+def test_offsets_that_could_not_be_skipped_are_skipped_later(tmp_path: Path) -> None:
+    with open_log_dir(tmp_path) as directory:
+        log = directory.log("t")
+        for number in range(10):
+            log.append_many([b"x"], leader_epoch=number // 3)
+        file, size = Path(log.segments[-1].path), log.size_bytes // 10
+    os.truncate(file, 5 * size)
+    files = FaultyFileSystem(str(tmp_path))
+    with open_log_dir(tmp_path, env=SystemEnv(fs=files)) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        files.fail("open", errno.ENOSPC)
+        with pytest.raises(OSError, match="No space left"):
+            log.skip_lost()
+        assert (log.log_end_offset, log.has_lost) == (5, True)
+        assert log.core.epochs.as_list() == [(0, 0), (1, 3)]
+    with open_log_dir(tmp_path) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        log.skip_lost()
+        assert log.core.epochs.as_list() == [(0, 0), (1, 3), (2, 6), (3, 9)]
+        assert log.append(b"next") == 10
