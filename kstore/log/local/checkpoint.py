@@ -107,7 +107,7 @@ def _state(
         first_timestamp=active.first_timestamp,
         bytes_since_entry=min(active.bytes_since_entry, 2**40),
         cleaned_offset=log.cleaned_offset,
-        listed_ns=_stamp(log),
+        listed_ns=_stamp(log) if below is None else 0,  # files are about to go
         has_producers=core.producers.any_seen,
         sealed=sealed,
         epochs=core.epochs.as_list(),

@@ -90,6 +90,7 @@ def test_a_kill_while_records_are_left_out_gives_no_offset_again(
             with suppress(BaseException):
                 files = FailingFiles()
                 log = make(path, files, rolled=rolled)
+                os.utime(log.local.path, (1, 1))  # no change of the folder is recent
                 files.kills, files.left = True, number
                 log.leave_out(at)
             os._exit(0)
@@ -103,6 +104,9 @@ def test_a_kill_while_records_are_left_out_gives_no_offset_again(
             is_right(log, at)
             log.leave_out(at)
             assert is_right(log, at) == at
+        os.utime(log.local.path)
+        with open_log_dir(path, index_interval_bytes=150) as directory:
+            assert is_right(directory.log("t"), at) == at, "no file of it is left"
         if status == 0:
             break
     assert 2 < number < 99
