@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from kstore.log.errors import SnapshotError, told
 from kstore.log.local.start_offset import START_OFFSET_NAME, start_offset_line
-from kstore.log.segments.segment_names import CURSORS_FOLDER, METADATA_NAME, QUEUE_PREFIX
+from kstore.log.segments.segment_names import (
+    CURSORS_FOLDER,
+    METADATA_NAME,
+    QUEUE_PREFIX,
+    segment_path,
+)
 from kstore.log.segments.shared_files import copy_file
 from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
@@ -42,12 +47,12 @@ class SnapshotLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is to be copied of one log: (path, bytes, inode) of its segments, the last one written
-    to, and where it begins.
+    """What is to be copied of one log: (path, base offset, bytes, inode) of its segments, the last
+    one written to, and where it begins.
     """
 
     log: LocalLog
-    segments: tuple[tuple[str, int, int], ...]
+    segments: tuple[tuple[str, int, int, int], ...]
     start: int
 
 
@@ -100,8 +105,8 @@ def _capture(rows: Sequence[SnapshotLog]) -> list[_Part]:
             _Part(
                 log.local,
                 tuple(
-                    (segment.path, segment.size_bytes, os.stat(segment.path).st_ino)
-                    for segment in log.local.core.segments
+                    (each.path, each.base_offset, each.size_bytes, os.stat(each.path).st_ino)
+                    for each in log.local.core.segments
                 ),
                 log.local.core.log_start_offset,
             )
@@ -111,7 +116,7 @@ def _capture(rows: Sequence[SnapshotLog]) -> list[_Part]:
 
 def _is_unchanged(part: _Part) -> bool:
     try:
-        return all(os.stat(path).st_ino == inode for path, _, inode in part.segments)
+        return all(os.stat(path).st_ino == inode for path, _, _, inode in part.segments)
     except FileNotFoundError:
         return False
 
@@ -119,10 +124,10 @@ def _is_unchanged(part: _Part) -> bool:
 def _copy_log(part: _Part, target: str) -> None:
     folder = os.path.join(target, part.log.name)
     os.mkdir(folder, PRIVATE_FOLDER)
-    for path, size_bytes, _ in part.segments[:-1]:
-        _share(path, os.path.join(folder, os.path.basename(path)), size_bytes)
-    path, size_bytes, _ = part.segments[-1]
-    copy_file(path, os.path.join(folder, os.path.basename(path)), size_bytes)
+    for path, base, size_bytes, _ in part.segments[:-1]:
+        _share(path, segment_path(folder, base), size_bytes)  # a reader's may be a swap's file
+    path, base, size_bytes, _ = part.segments[-1]
+    copy_file(path, segment_path(folder, base), size_bytes)
     metadata = os.path.join(part.log.path, METADATA_NAME)
     if os.path.exists(metadata):
         shutil.copyfile(metadata, os.path.join(folder, METADATA_NAME))

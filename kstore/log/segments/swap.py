@@ -106,16 +106,16 @@ def find_swaps(names: Iterable[str]) -> list[Swap]:
 
 
 def is_needed(fs: FileSystem, directory: str, swap: Swap, names: list[str]) -> bool:
-    """Whether a swap has to be finished: some of what it replaces is gone, and the rest, and what
-    follows, is as it was. Else it is taken back.
+    """Whether a swap has to be finished: some or all of what it replaces is gone, and the rest, and
+    what follows, is as it was. Else it is taken back.
     """
     bases = segment_bases(names)
-    if swap.name not in names or swap.base_offset not in bases:
+    if swap.name not in names:
         return False
-    if max(bases) < max(swap.end_offset, swap.base_offset + 1):
+    if max(bases, default=-1) < max(swap.end_offset, swap.base_offset + 1):
         return False  # the log was cut or began elsewhere since
     if swap.replaces == _UNKNOWN:
-        return _is_newest(fs, directory, swap, bases)
+        return swap.base_offset in bases and _is_newest(fs, directory, swap, bases)
     return len(swap.replaced(bases)) < swap.replaces
 
 
