@@ -5,8 +5,8 @@ local_files.py write them alike: each row group in the order of partitions and o
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,15 @@ from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA
 __all__ = ["OrderedRows", "entry_batches", "slice_rows", "stored_records"]
 
 ROWS = 16_384
-KEPT_BYTES = 256 << 20
+STREAMED_ROWS = 4096
+"""At most as many are decoded at once: equal values are small only while they are encoded."""
+PIECE_BYTES = 4 << 20
+WHOLE_BYTES = 64 << 20
+"""Of a row group: a larger one is decoded piece by piece, again for each of its partitions."""
+KEPT_BYTES = 128 << 20
 """Of row groups in memory, since each is asked for once for each of its partitions."""
+MERGED_BYTES = 64 << 20
+"""Of rows that are sorted together. Arrow can't sort more than 2 GB."""
 
 
 def slice_rows(path: str) -> list[dict[str, Any]] | None:
@@ -57,7 +64,7 @@ def entry_batches(
             for file in _files(path, run, kind, names):
                 groups = [each for each in _groups(file) if _is_wanted(each, offsets)]
                 for group in groups:
-                    for batch in group.table().to_batches(ROWS):
+                    for batch in group.batches():
                         yield file.whole(batch)
 
 
@@ -99,10 +106,22 @@ class _Group:
     partitions: tuple[int, int]
     offsets: tuple[int, int]
 
-    def table(self, columns: list[str] | None = None) -> Any:
-        """Its rows."""
+    def table(self, columns: list[str]) -> Any:
+        """These columns of its rows."""
         with _reading(self.file.path):
             return pq.ParquetFile(self.file.path).read_row_group(self.number, columns)
+
+    def batches(self) -> Iterator[Any]:
+        """Its rows, a few at a time."""
+        with _reading(self.file.path), pq.ParquetFile(self.file.path, buffer_size=1 << 20) as file:
+            meta = file.metadata.row_group(self.number)
+            rows = PIECE_BYTES * meta.num_rows // max(meta.total_byte_size, 1)
+            rows = max(1, min(rows, STREAMED_ROWS))
+            yield from file.iter_batches(rows, row_groups=[self.number])
+
+
+_Span = tuple[int, int, _Group]
+"""A partition's first and last offset in a row group."""
 
 
 @contextmanager
@@ -157,29 +176,26 @@ def _is_wanted(group: _Group, offsets: Mapping[tuple[str, int], tuple[int, int]]
 
 
 class OrderedRows:
-    """The records of an archive's partitions in the order of their offsets."""
+    """The records of an archive's partitions in the order of their offsets. In memory are only the
+    row groups whose offsets overlap at one place, and of large ones a piece.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._kept: OrderedDict[tuple[str, int], Any] = OrderedDict()
-        self._spans: dict[tuple[str, str], dict[int, list[tuple[int, int, _Group]]]] = {}
+        self._large: set[tuple[str, int]] = set()
+        self._spans: dict[tuple[str, str], dict[int, list[_Span]]] = {}
 
     def read(self, run: str, topic: str, partition: int) -> Iterator[Any]:
         """What a run has archived of a partition, as RecordBatches. Raises JobError."""
         spans = self._of_topic(run, topic).get(partition, [])
-        for groups in _overlapping(spans):
-            tables = [
-                table.filter(pc.equal(table["partition"], partition))
-                for table in map(self._table, groups)
-            ]
-            rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by("offset")
-            yield from rows.to_batches(ROWS)
+        return _merged(spans, lambda group: self._pieces(group, partition))
 
-    def _of_topic(self, run: str, topic: str) -> dict[int, list[tuple[int, int, _Group]]]:
+    def _of_topic(self, run: str, topic: str) -> dict[int, list[_Span]]:
         """By partition, the row groups with its first and last offset in each."""
         at = run, topic
         if at not in self._spans:
-            found: dict[int, list[tuple[int, int, _Group]]] = {}
+            found: dict[int, list[_Span]] = {}
             for file in _files(self._path, run, "record", {topic}):
                 for group in _groups(file):
                     for partition, first, last in _extents(group):
@@ -187,16 +203,109 @@ class OrderedRows:
             self._spans[at] = found
         return self._spans[at]
 
+    def _pieces(self, group: _Group, partition: int) -> Iterator[Any]:
+        """A partition's rows of a row group, as small RecordBatches."""
+        table = self._table(group)
+        for batch in group.batches() if table is None else table.to_batches():
+            mine = batch
+            if group.partitions != (partition, partition):
+                mine = batch.filter(pc.equal(batch.column("partition"), partition))
+            yield from _cut(mine)
+
     def _table(self, group: _Group) -> Any:
-        """Its rows; those read last stay in memory."""
+        """Its rows; those read last stay in memory. None if they are too many."""
         at = group.file.path, group.number
+        if at in self._large:
+            return None
         found = self._kept.pop(at, None)
         if found is None:
-            found = group.table()
+            found = _whole(group)
+        if found is None:
+            self._large.add(at)
+            return None
         self._kept[at] = found
         while sum(table.nbytes for table in self._kept.values()) > KEPT_BYTES:
             self._kept.popitem(last=False)
         return found
+
+
+def _whole(group: _Group) -> Any:
+    """Its rows as a table; None if that would be large. Only reading shows that: the footer has the
+    size of encoded values, and equal values are encoded once.
+    """
+    batches, size = [], 0
+    for batch in group.batches():
+        batches.append(batch)
+        size += batch.nbytes
+        if size > WHOLE_BYTES:
+            return None
+    return pa.Table.from_batches(batches) if batches else None
+
+
+def _cut(batch: Any) -> Iterator[Any]:
+    rows = ROWS
+    if batch.nbytes > PIECE_BYTES:
+        rows = min(rows, max(1, batch.num_rows * PIECE_BYTES // batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+class _Cursor:
+    """A place in the rows of one row group."""
+
+    def __init__(self, pieces: Iterator[Any]) -> None:
+        self._pieces = pieces
+        self._advance()
+
+    def _advance(self) -> None:
+        self._batch: Any = next(self._pieces, None)
+        self.is_at_end = self._batch is None
+        if self._batch is not None:
+            self._offsets = self._batch.column("offset").to_numpy()
+            self.first, self.last = int(self._offsets[0]), int(self._offsets[-1])
+
+    def until(self, limit: int) -> Any:
+        """The rows of the current piece with offsets up to `limit`."""
+        return self._batch.slice(0, int(np.searchsorted(self._offsets, limit, "right")))
+
+    def take(self, limit: int) -> Any:
+        """The same, and go on behind them."""
+        taken = self.until(limit)
+        if taken.num_rows == len(self._offsets):
+            self._advance()
+        else:
+            self._batch = self._batch.slice(taken.num_rows)
+            self._offsets = self._offsets[taken.num_rows :]
+            self.first = int(self._offsets[0])
+        return taken
+
+
+def _merged(spans: Iterable[_Span], pieces: Callable[[_Group], Iterator[Any]]) -> Iterator[Any]:
+    """The rows of row groups in the order of their offsets. They overlap where the dates of records
+    do not rise with the offsets.
+    """
+    waiting = deque(sorted(spans, key=lambda span: span[:2]))
+    cursors: list[_Cursor] = []
+    while waiting or cursors:
+        while waiting and all(waiting[0][0] <= each.last for each in cursors):
+            cursors.append(_Cursor(pieces(waiting.popleft()[2])))
+        limit = _limit(cursors)
+        parts = [each.take(limit) for each in cursors if each.first <= limit]
+        cursors = [each for each in cursors if not each.is_at_end]
+        if len(parts) == 1:
+            yield parts[0]
+        else:
+            yield from pa.Table.from_batches(parts).sort_by("offset").to_batches(ROWS)
+
+
+def _limit(cursors: Sequence[_Cursor]) -> int:
+    """Up to which offset the current pieces have all rows, and not too many to be sorted."""
+    limit = min(each.last for each in cursors)
+    first = min(each.first for each in cursors)
+    if len(cursors) > 1:
+        while limit > first and sum(each.until(limit).nbytes for each in cursors) > MERGED_BYTES:
+            limit = (first + limit) // 2
+    return limit
 
 
 def _extents(group: _Group) -> list[tuple[int, int, int]]:
@@ -208,19 +317,3 @@ def _extents(group: _Group) -> list[tuple[int, int, int]]:
         for number in np.unique(partitions)
         for mine in [offsets[partitions == number]]
     ]
-
-
-def _overlapping(spans: list[tuple[int, int, _Group]]) -> Iterator[list[_Group]]:
-    """The row groups in the order of their offsets; together those that can't be read one after the
-    other, since the dates of their records do not rise with the offsets.
-    """
-    groups: list[_Group] = []
-    reached = -1
-    for first, last, group in sorted(spans, key=lambda span: span[:2]):
-        if groups and first > reached:
-            yield groups
-            groups = []
-        groups.append(group)
-        reached = max(reached, last)
-    if groups:
-        yield groups

@@ -59,6 +59,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_files, "OPEN_FILES", 2)
     monkeypatch.setattr(local_rows, "ROWS", 3)
     monkeypatch.setattr(local_rows, "KEPT_BYTES", 3000)
+    monkeypatch.setattr(local_rows, "WHOLE_BYTES", 600)
+    monkeypatch.setattr(local_rows, "STREAMED_ROWS", 2)
+    monkeypatch.setattr(local_rows, "PIECE_BYTES", 150)
+    monkeypatch.setattr(local_rows, "MERGED_BYTES", 300)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
@@ -111,16 +115,76 @@ def test_only_row_groups_with_the_wanted_offsets_are_read(
         for day, date in enumerate(DATES):
             files.add(records("t", 0, day * 10, [date] * 10))
     read: list[Any] = []
-    table = local_rows._Group.table
+    batches = local_rows._Group.batches
 
-    def counted(group: Any, columns: Any = None) -> Any:
+    def counted(group: Any) -> Any:
         read.append(group)
-        return table(group, columns)
+        return batches(group)
 
-    monkeypatch.setattr(local_rows._Group, "table", counted)
+    monkeypatch.setattr(local_rows._Group, "batches", counted)
     found = entry_batches(str(tmp_path), ["r"], ["record"], ["t"], {("t", 0): (15, 30)})
     assert [row["offset"] for row in rows(found)] == list(range(10, 30))
     assert len(read) == 2
+
+
+def test_rows_of_another_date_do_not_bring_all_others_into_memory(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few stragglers are in one row group, and it overlaps with all others."""
+    monkeypatch.setattr(local_files, "GROUP_BYTES", 2000)
+    monkeypatch.setattr(local_files, "HELD_BYTES", 10**6)
+    count = 300
+    with RunFiles(str(tmp_path), "r") as files:
+        for first in range(0, count, 20):
+            files.add(records("t", 0, first, [DATES[0]] * 19 + [DATES[1]]))
+    files_there = sorted(tmp_path.rglob("*.parquet"))
+    assert [pq.ParquetFile(each).metadata.num_row_groups for each in files_there] == [12, 1]
+    monkeypatch.setattr(local_rows, "KEPT_BYTES", 0)
+    open_at_once, most = 0, 0
+    batches = local_rows._Group.batches
+
+    def counted(group: Any) -> Any:
+        nonlocal open_at_once, most
+        open_at_once += 1
+        most = max(most, open_at_once)
+        try:
+            yield from batches(group)
+        finally:
+            open_at_once -= 1
+
+    monkeypatch.setattr(local_rows._Group, "batches", counted)
+    found, sizes = [], []
+    for batch in OrderedRows(str(tmp_path)).read("r", "t", 0):
+        found += batch["offset"].to_pylist()
+        sizes.append(batch.num_rows)
+    assert found == list(range(count))
+    assert most <= 2
+    assert max(sizes) <= local_rows.ROWS
+
+
+def test_a_sort_of_many_values_is_cut_into_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunFiles(str(tmp_path), "r") as files:
+        files.add(records("t", 0, 0, DATES * 500))
+    sorted_bytes: list[int] = []
+    from_batches = pa.Table.from_batches
+
+    class Counted(pa.Table):
+        @staticmethod
+        def from_batches(parts: Any) -> Any:
+            sorted_bytes.append(sum(part.nbytes for part in parts))
+            return from_batches(parts)
+
+    monkeypatch.setattr(local_rows.pa, "Table", Counted)
+    monkeypatch.setattr(local_rows, "MERGED_BYTES", 20_000)
+    monkeypatch.setattr(local_rows, "_whole", lambda group: None)
+    found = [
+        n for b in OrderedRows(str(tmp_path)).read("r", "t", 0) for n in b["offset"].to_pylist()
+    ]
+    assert found == list(range(len(DATES) * 500))
+    assert len(sorted_bytes) > 10
+    assert max(sorted_bytes) <= 20_000
 
 
 def _fail_after(files: RunFiles) -> None:
