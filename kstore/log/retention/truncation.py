@@ -58,6 +58,8 @@ def _truncate(log: LocalLog, offset: int) -> int:
         except OSError:
             core.set_offsets(core.log_start_offset, last.next_offset, core.high_watermark)
             raise
+        if core.durable_offset == end:  # all there is: no sync will come that says so
+            log.disk.reached = (end, 0, end)
     log.lost_until = lost_until
     return end
 

@@ -245,6 +245,35 @@ def test_gaps_that_were_on_the_disk_are_no_holes(
         assert not directory.log("t").has_hole
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_the_gap_in_which_a_log_was_cut_is_a_hole_only_if_it_was_not_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, *, is_synced: bool
+) -> None:
+    with open_log_dir(tmp_path / "log", cleanup_policy=(policy,)) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        directory.maintenance.stop()
+        for number in range(10):
+            log.append_many([b"value %03d" % number], leader_epoch=0)
+        log.append_at(30, [b"value 030"], leader_epoch=1)
+        if is_synced:
+            log.flush()
+        log.truncate(20)
+        directory.maintenance.save([log.local])
+        shutil.copytree(tmp_path / "log", tmp_path / "cut")
+    monkeypatch.setattr("kstore.log.log_dir.boot_id", lambda: b"another".ljust(16))
+    with open_log_dir(tmp_path / "cut", cleanup_policy=(policy,)) as directory:
+        directory.replicated = True
+        log = directory.log("t")
+        assert (log.log_end_offset, log.has_hole) == (20, not is_synced)
+        log.cut_at_hole()
+        assert (log.log_end_offset, log.has_lost) == ((20, False) if is_synced else (10, True))
+        log.core.set_high_watermark(log.log_end_offset)
+        assert numbers(log) == list(range(10))
+        assert log.core.epochs.as_list() == [(0, 0)]
+
+
 def test_a_kill_takes_nothing_within_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lose_power(tmp_path / "log", monkeypatch, left=4, boot=boot_id())
     with open_log_dir(tmp_path / "log") as directory:
