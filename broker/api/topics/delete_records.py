@@ -17,7 +17,7 @@ from kstore.broker.api import RequestContext
 from kstore.broker.api.logs.list_offsets import check_leader
 from kstore.broker.runtime.slices import Slices
 from kstore.errors import ErrorCode
-from kstore.log.errors import LogError
+from kstore.log.errors import LogClosedError, LogError
 from kstore.protocol.logs.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -152,15 +152,24 @@ async def _delete_piece(
     slices = Slices()
     waiting: list[_Waiting] = []
     for each, problem in zip(rows, problems, strict=True):
-        if problem is not None:
+        if problem is not None and not _was_stopped(each, problem):
             code = getattr(problem, "error_code", ErrorCode.KAFKA_STORAGE_ERROR)
             each.result.error_code = code
             continue
-        each.partition.notify()
+        if problem is None:
+            each.partition.notify()
         if not _is_over(broker, each):
             waiting.append(each)
         await slices.breathe()
     return waiting
+
+
+def _was_stopped(each: _Waiting, problem: LogError | OSError) -> bool:
+    """Whether a deletion failed because the partition is not led here any more: it may be a retired
+    one that was deleted first.
+    """
+    code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
+    return isinstance(problem, LogClosedError) and code in _GONE
 
 
 def _is_over(broker: DeleteRecordsParts, each: _Waiting) -> bool:

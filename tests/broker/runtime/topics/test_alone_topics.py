@@ -227,20 +227,25 @@ def test_a_partition_whose_epoch_is_raised_while_its_log_dir_is_offline_has_a_le
     in_world(tmp_path, afterwards)
 
 
-async def deleted_records(world: World, when_done: Callable[[], Any]) -> list[tuple[int, int]]:
+async def deleted_records(
+    world: World, do: Callable[[], Any], *, first: bool = False
+) -> list[tuple[int, int]]:
     """Error and low watermark of the two retired partitions, whose records are deleted; something
-    else happens before that is noticed.
+    else happens before that is noticed, or before it is done.
     """
     run = world.broker.node.dirs.run
 
-    async def and_then(deletion: Any) -> Any:
-        result = await deletion
-        await when_done()
+    async def beside(*arguments: Any) -> Any:
+        if first:
+            await do()
+        result = await run(*arguments)
+        if not first:
+            await do()
         return result
 
     def first_run(*arguments: Any) -> Any:
         patch.undo()
-        return and_then(run(*arguments))
+        return beside(*arguments)
 
     rows = [{"partition_index": index, "offset": -1} for index in (1, 2)]
     request = Ask.DeleteRecords(topics=[{"name": "t", "partitions": rows}], timeout_ms=10_000)
@@ -274,6 +279,41 @@ def test_records_of_retired_partitions_are_deleted_even_if_those_go_before_the_a
         assert await deleted_records(world, gone) == [(0, 1), (0, 1)]
 
     in_world(tmp_path, story, **OFTEN)
+
+
+def test_records_of_retired_partitions_count_as_deleted_where_those_go_before_the_deletion(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        await shrunk(world)
+
+        async def emptied() -> None:
+            for index in (1, 2):
+                partition = world.broker.table.partition(b"t", index)
+                assert partition is not None
+                partition.log.delete_before(1)
+            await reached(lambda: len(shown(world).partitions) == 1)
+
+        assert await deleted_records(world, emptied, first=True) == [(0, 1), (0, 1)]
+
+    in_world(tmp_path, story, **OFTEN)
+
+
+def test_a_closed_log_that_is_led_here_is_an_error(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await shrunk(world)
+
+        async def closed() -> None:
+            for index in (1, 2):
+                partition = world.broker.table.partition(b"t", index)
+                assert partition is not None
+                partition.log.log_dir.close_log(partition.log)
+
+        assert await deleted_records(world, closed, first=True) == [
+            (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        ] * 2  # fmt: skip
+
+    in_world(tmp_path, story)
 
 
 def test_the_answer_waits_for_the_metadata_where_a_retired_partition_was_stopped(
