@@ -178,15 +178,22 @@ def forget_segments_now(log: LocalLog, bases: list[int], *, below: int | None = 
     ``below``: a truncation; nothing at this segment or after it is known any more.
     """
     store = log.directory.index
-    log.unsaved.generation += 1
-    log.unsaved.changes += 1
-    state = _state(log, below=below, without=frozenset(bases))
+    with log.core as core:
+        log.unsaved.generation += 1
+        log.unsaved.changes += 1
+        state = _state(log, below=below, without=frozenset(bases))
+        producers = core.producers
+        # The snapshots of a checkpoint that was captured before are lost with it.
+        saves = below is None and producers.any_seen and len(producers) <= _FEW_PRODUCERS
+        snapshot = producers.pack() if saves else None
 
     def forget(transaction: Any) -> None:
         for base in bases:
             store.forget_pages(transaction, log.name, base)
         if below is not None:
             store.forget_snapshots(transaction, log.name, above=below)
+        if snapshot is not None:
+            store.put_snapshot(transaction, log.name, state.next_offset, snapshot)
         store.put_state(transaction, log.name, state)
 
     store.change(forget)

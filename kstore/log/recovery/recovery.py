@@ -13,7 +13,9 @@ again.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kstore._fast.log.log_segment import LogSegment
@@ -65,11 +67,11 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
     fs = log.env.fs
     found = _find_segments(log, _of_this_log(log, state))
     state = found.state
-    trust = _trust(log, state)
+    rows = {row.base_offset: row for row in state.sealed} if state else {}
+    trust = _lowered(_trust(log, state), found.bases, rows)
     report = RecoveryReport()
     segments: list[LogSegment] = []
     scans: list[tuple[LogSegment, int]] = []
-    rows = {row.base_offset: row for row in state.sealed} if state else {}
     for base in found.bases:
         path = found.paths.get(base) or segment_path(log.path, base)
         segment = LogSegment(base, path, log.opener, created_ms=log.directory.now_ms())
@@ -102,9 +104,15 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
     for segment in segments[:-1]:
         segment.sealed = True
     log.core.set_segments(segments)
-    _restore(log, state, trust, scans)
+    start = _restore_epochs(log, state, trust, scans)
     for segment, position in scans:
-        _scan(log, segment, position, trust, report, rows.get(segment.base_offset))
+        if segment.base_offset < trust.base:
+            _scan(log, segment, position, trust, report, rows.get(segment.base_offset))
+    if state is not None and state.has_producers:
+        restore_producers(log, start)  # it reads segments as far as they are known by now
+    for segment, position in scans:
+        if segment.base_offset >= trust.base:
+            _scan(log, segment, position, trust, report, rows.get(segment.base_offset))
     if state is not None:
         lost = _losses(log, state, found.removed)
         report.losses = [*dict.fromkeys(lost + report.losses)]
@@ -244,6 +252,16 @@ def _trust(log: LocalLog, state: LogState | None) -> _Trust:
     return _Trust(state.durable_base, state.durable_position, state.durable_offset, False)
 
 
+def _lowered(trust: _Trust, bases: list[int], rows: Collection[int]) -> _Trust:
+    """Nothing is known of a segment that took the place of others since: if it reaches over the
+    trusted part, that ends before it.
+    """
+    for base, behind in pairwise(bases):
+        if base < trust.base and base not in rows and behind > trust.offset:
+            return _Trust(base, 0, base, trust.is_checkpoint)
+    return trust
+
+
 def _resume(log: LocalLog, segment: LogSegment, state: LogState, trust: _Trust, size: int) -> int:
     """Set up a segment from its known state; returns the position where its scan must begin."""
     is_active = segment.base_offset == state.active_base
@@ -269,22 +287,21 @@ def _first_segment(log: LocalLog, state: LogState | None) -> list[LogSegment]:
     return [new_segment(log.opener, log.path, base, log.env)]
 
 
-def _restore(
+def _restore_epochs(
     log: LocalLog, state: LogState | None, trust: _Trust, scans: list[tuple[LogSegment, int]]
-) -> None:
-    """Epochs and producers as of the start of the scan."""
+) -> int:
+    """Epochs as of the start of the scan, which is returned; no producers."""
     core = log.core
     core.epochs.clear()
     core.producers.clear()
     if state is None:
-        return
+        return 0
     behind = [s.next_offset for s, _ in scans if s.base_offset >= trust.base]
     start = min([trust.offset, *behind])
     for epoch, offset in state.epochs:
         core.epochs.assign_epoch(epoch, offset)
     core.epochs.truncate_from_end(start + 1)  # one that begins at the end has no records yet
-    if state.has_producers:
-        restore_producers(log, start)
+    return start
 
 
 def _scan(

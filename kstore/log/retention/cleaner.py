@@ -21,6 +21,7 @@ from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.offset_map import OffsetMap
 from kstore._fast.record.batch_view import find_disorder
 from kstore.log.errors import CorruptLogError, storage_error
+from kstore.log.local.durability import sync_sealed
 from kstore.log.retention.cleaned_transactions import CleanedTransactions
 from kstore.log.retention.segment_swap import SegmentSwap
 from kstore.log.segments.segment_names import segment_path
@@ -311,6 +312,8 @@ class _Cleaning:
         """Put a cleaned segment in place; not where the log has changed there meanwhile."""
         log = self.log
         core = log.core
+        # Then the index is right about what the cleaned segment holds, even after a power cut.
+        sync_sealed(log)
         with log.swapping:
             with core:
                 at = next((n for n, s in enumerate(core.segments) if s is group[0]), 0)

@@ -81,10 +81,19 @@ class SegmentSwap:
             if core.page is not None:
                 stack.enter_context(core)  # no other process looks at the files meanwhile
             with core:
+                self._move_durable_end()
                 forget_segments_now(log, sorted(self.bases))
             finish(log.env.fs, log.path, self._swap, self.bases)
             with core:
                 self._take_place()
+
+    def _move_durable_end(self) -> None:
+        """Where all of the group is on the disk, the durable end is behind it: a position in one of
+        its files will mean nothing.
+        """
+        reached, end = self._log.disk.reached, self._swap.end_offset
+        if reached[0] in self.bases and reached[2] >= self._group[-1].next_offset:
+            self._log.disk.reached = (end, 0, end)
 
     def _take_place(self) -> None:
         """The same in memory."""
