@@ -64,6 +64,16 @@ def load(log: LocalLog, state: LogState | None) -> RecoveryReport:
     """Bring a log's core to the state of its files. Raises OSError if they can't be read (or
     truncated).
     """
+    try:
+        return _load(log, state)
+    except FileNotFoundError:
+        if state is None or not state.listed_ns:
+            raise
+        # The folder has changed, although its timestamp is the one that the index knows.
+        return _load(log, replace(state, listed_ns=0))
+
+
+def _load(log: LocalLog, state: LogState | None) -> RecoveryReport:
     fs = log.env.fs
     found = _find_segments(log, _of_this_log(log, state))
     state = found.state

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import shutil
 import threading
 import zlib
@@ -92,6 +93,27 @@ def test_segments_that_are_gone_are_losses(tmp_path: Path, gone: set[int]) -> No
     with kstore.open_log(tmp_path) as log:
         assert numbers(log) == [*kept, 30]
         assert log.append(b"value 031") == 31
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_segment_that_is_gone_is_noticed_although_the_folder_has_its_timestamp(
+    tmp_path: Path, *, swap: bool
+) -> None:
+    files, _ = make(tmp_path)
+    folder = files[0].parent
+    os.utime(folder, (1, 1))
+    with kstore.open_log(tmp_path) as log:
+        log.append(b"value 030")
+    assert folder.stat().st_mtime == 1
+    if swap:  # what 0.1.0 left where it failed
+        merged = files[0].read_bytes() + files[1].read_bytes()
+        files[0].with_suffix(".log.swap").write_bytes(merged)
+    files[1].unlink()
+    os.utime(folder, (1, 1))
+    with kstore.open_log(tmp_path) as log:
+        assert log.recovery.losses == ([] if swap else [Loss(str(files[1]), 10, 20)])
+        assert numbers(log) == [n for n in range(31) if swap or n // 10 != 1]
+    assert not list(folder.glob("*.swap"))
 
 
 def test_what_retention_and_a_truncation_removed_is_no_loss(tmp_path: Path) -> None:
