@@ -12,6 +12,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -25,7 +26,7 @@ from kstore.log import errors
 from kstore.log.local.log_dir_state import LogDirState
 from kstore.log.local.recovery_report import Loss, RecoveryReport
 from kstore.log.local.swap_lock import SwapLock
-from kstore.log.segments.segment_names import SegmentOpener, new_segment
+from kstore.log.segments.segment_names import SegmentOpener, new_segment, segment_path
 from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.types import TopicPartition
 
@@ -278,7 +279,7 @@ class LocalLog:
         core = self.core
         # First: only the newest segment may ever be ahead of its data.
         core.active.handle_or_open().give_back()
-        segment = new_segment(self.opener, self.path, base_offset, self.env)
+        segment = self.new_segment(base_offset)
         if self.config.preallocate:
             segment.handle_or_open().preallocate(self.config.segment_bytes)
         if core.producers.any_seen:
@@ -288,7 +289,19 @@ class LocalLog:
 
     def begin_segment(self, offset: int) -> None:
         """Continue at an offset after the end, in a new segment: a gap is valid."""
-        self._begin(new_segment(self.opener, self.path, offset, self.env))
+        self._begin(self.new_segment(offset))
+
+    def new_segment(self, offset: int) -> LogSegment:
+        """Make an empty segment. Files of removed segments that would lie before it in the log, or
+        have its name, are deleted first. The core's lock is held.
+        """
+        if self.unremoved:
+            first, place = self.core.segments[0].path, segment_path(self.path, offset)
+            for path in [p for p in self.unremoved if p == place or first <= p <= place]:
+                with suppress(FileNotFoundError):
+                    self.env.fs.unlink(path)
+                self.unremoved.remove(path)
+        return new_segment(self.opener, self.path, offset, self.env)
 
     def _begin(self, segment: LogSegment) -> None:
         segment.own_position = 0

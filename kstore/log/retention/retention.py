@@ -93,14 +93,24 @@ def _drop_first(log: LocalLog, segments: list[LogSegment]) -> None:
 
 def remove_dropped(log: LocalLog) -> None:
     """Remove segments that the log no longer has, also those of which that has failed before; their
-    files stay a while for readers. Not under the core's lock: appends do not wait for this.
+    files stay a while for readers. Not under the core's lock: appends do not wait for this. The
+    exception is a file that the log may yet grow up to: a new segment could take its name.
     """
     while log.unremoved:
         path = log.unremoved[0]
-        with suppress(FileNotFoundError):
-            log.env.fs.replace(path, path + DELETED_SUFFIX)
-            log.upkeep.unlink_later(path + DELETED_SUFFIX, log.config.file_delete_delay_ms)
-        del log.unremoved[0]
+        if path < log.core.segments[0].path:
+            _remove(log, path)
+            continue
+        with log.core:
+            if path in log.unremoved:
+                _remove(log, path)
+
+
+def _remove(log: LocalLog, path: str) -> None:
+    with suppress(FileNotFoundError):
+        log.env.fs.replace(path, path + DELETED_SUFFIX)
+        log.upkeep.unlink_later(path + DELETED_SUFFIX, log.config.file_delete_delay_ms)
+    log.unremoved.remove(path)
 
 
 def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:

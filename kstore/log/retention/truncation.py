@@ -15,7 +15,6 @@ from kstore.log.recovery.producer_state import rebuild_producers
 from kstore.log.recovery.segment_index import forget_tail, load_whole
 from kstore.log.recovery.segment_scan import rescan
 from kstore.log.retention.retention import remove_dropped
-from kstore.log.segments.segment_names import new_segment, segment_path
 from kstore.log.segments.shared_files import own_file
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def restart(log: LocalLog, offset: int) -> None:
         core.producers.clear()
         first = core.segments[0]
         if first.base_offset != offset:
-            _make_room(log, offset)
-            core.set_segments([new_segment(log.opener, log.path, offset, log.env)])
+            core.set_segments([log.new_segment(offset)])
             log.unremoved.append(first.path)
             log.disk.unsynced_names = True
         log.lost_epochs = []
@@ -89,14 +87,6 @@ def restart(log: LocalLog, offset: int) -> None:
     write_start_offset(log)
     checkpoint.write_now(log)
     log.wake()
-
-
-def _make_room(log: LocalLog, offset: int) -> None:
-    """Remove a file that is left of a segment with this base offset."""
-    place = segment_path(log.path, offset)
-    if place in log.unremoved:
-        log.env.fs.unlink(place)
-        log.unremoved.remove(place)
 
 
 def skip_lost(log: LocalLog) -> None:

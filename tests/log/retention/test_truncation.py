@@ -387,6 +387,38 @@ def test_a_new_beginning_that_fails_at_any_call_leaves_a_log_that_is_only_shorte
     assert 2 < number < 99
 
 
+@pytest.mark.parametrize("at", [20, 25])
+def test_a_file_that_could_not_be_removed_makes_room_for_new_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    files = Files()
+    log = make(tmp_path, files)
+    with log.log_dir:
+        log.restart(20)
+        log.append(b"value")
+        left = Path(log.segments[0].path)
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "replace", fail)
+            with pytest.raises(OSError, match="no"):
+                log.restart(10)
+        assert left.exists()
+        log.append_many([b"value"] * (at - 10))
+        log.roll()
+        assert left.exists() == (at == 20)
+        log.append(b"value")
+        log.core.set_high_watermark(at + 1)
+        log.enforce_retention()
+        assert [Path(segment.path).exists() for segment in log.segments] == [True, True]
+    with open_log_dir(tmp_path) as directory:
+        log = directory.log("t")
+        assert (log.recovery.damages, log.recovery.losses) == ([], [])
+        assert offsets(log) == [*range(10, at + 1)]
+
+
+def fail(*_: object) -> None:
+    raise OSError(errno.EIO, "no")
+
+
 @pytest.mark.parametrize("to", [0, 20, 100])
 def test_who_reads_while_a_log_begins_elsewhere_finds_less_and_no_damage(
     tmp_path: Path, to: int
