@@ -18,7 +18,7 @@ from kstore.types import TopicPartition
 
 __all__ = ["Selected", "archive_batches", "broker_batches", "is_archive", "log_dir_batches"]
 
-NO_TIME = 2**62
+NO_START, NO_END = -(2**63), 2**63 - 1
 _WORDS = {
     "set failOnDataLoss to false": "pass fail_on_data_loss=False",
     "Set failOnDataLoss to false": "Pass fail_on_data_loss=False",
@@ -49,7 +49,7 @@ class Selected:
         first, end = self.times
         if first is None and end is None:
             return None
-        return -NO_TIME if first is None else first, NO_TIME if end is None else end
+        return NO_START if first is None else first, NO_END if end is None else end
 
     def options(self) -> ReadOptions:
         """The options for the readers of the Spark source."""

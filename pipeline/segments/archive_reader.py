@@ -28,6 +28,9 @@ __all__ = ["ArchiveRange", "ArchiveTopics", "read_archive"]
 VERSION = 1
 """The layout's version, as in pipeline/jobs/layout.py."""
 _MAX_MILLIS = (2**63 - 1) // 1000
+GROWTH = 8
+NO_END = 2**63 - 1
+"""As an end of times, which are below it: all times, also this one."""
 _ALWAYS = (-(2**63), 2**63 - 1)
 _SLICE_COLUMNS = ("topic", "topic_id", "partition", "start", "end", "partition_epoch", "version")
 
@@ -137,12 +140,12 @@ class ArchiveTopics(TopicClient):
         """The ranges with their row groups; only those with some of `times`."""
         options = self._options
         cut = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [self._task(each, times or _ALWAYS) for each in cut]
+        return [self._task(each, times) for each in cut]
 
-    def _task(self, wanted: OffsetRange, times: tuple[int, int]) -> ArchiveRange:
+    def _task(self, wanted: OffsetRange, times: tuple[int, int] | None) -> ArchiveRange:
         by_file: dict[str, list[int]] = {}
         for group in self._groups(TopicPartition(wanted.topic, wanted.partition)):
-            if not (group.times[0] < times[1] and group.times[1] >= times[0]):
+            if times is not None and not _may_have(group.times, times):
                 continue
             if group.offsets[0] < wanted.end and group.offsets[1] >= wanted.start:
                 by_file.setdefault(group.path, []).append(group.number)
@@ -182,6 +185,11 @@ def _row_groups(path: str, tp: TopicPartition) -> Iterator[_Group]:
         yield _Group(path, number, *(_span(group.column(place[n]).statistics) for n in names))
 
 
+def _may_have(values: tuple[int, int], times: tuple[int, int]) -> bool:
+    first, end = times
+    return values[1] >= first and (values[0] < end or end == NO_END)
+
+
 def _span(statistics: Any) -> tuple[int, int]:
     """The smallest and the largest value, as far as they are known."""
     if statistics is None or not statistics.has_min_max:
@@ -215,16 +223,56 @@ def read_archive(
     needed = {stored.get(name, name) for name in schema.names if name != "topic"}
     needed |= {"partition", "offset", *(["timestampMillis"] if times else [])}
     tp = TopicPartition(wanted.topic, wanted.partition)
+    size = max_rows
     for path, numbers in wanted.groups:
         try:
-            for batch in pq.ParquetFile(path).iter_batches(
-                max_rows, row_groups=list(numbers), columns=sorted(needed)
-            ):
-                found = batch.filter(_mask(batch, wanted, times))
-                if found.num_rows:
-                    yield _shown(found, schema, wanted)
+            with pq.ParquetFile(path) as file:
+                for number in numbers:
+                    rows = _Rows(file, number, sorted(needed), size)
+                    for batch in rows.batches():
+                        found = batch.filter(_mask(batch, wanted, times))
+                        rows.found(found.num_rows)
+                        for start in range(0, found.num_rows, max_rows):
+                            yield _shown(found.slice(start, max_rows), schema, wanted)
+                    size = rows.size
         except (OSError, pa.ArrowInvalid) as error:
             raise _unreadable(os.path.abspath(path), tp, error, wanted.start) from error
+
+
+class _Rows:
+    """The rows of a row group, `size` at a time, for a reader of few. Most of them may be other
+    partitions': where none is wanted, more are decoded at a time.
+    """
+
+    def __init__(self, file: Any, number: int, columns: list[str], size: int) -> None:
+        self.size = size
+        self._file = file
+        self._number = number
+        self._columns = columns
+        self._empty = 0
+
+    def found(self, count: int) -> None:
+        """How many of the last batch's rows are wanted."""
+        self._empty = 0 if count else self._empty + 1
+
+    def batches(self) -> Iterator[Any]:
+        """All rows in order."""
+        done = 0
+        while True:
+            at, began = 0, self.size
+            for batch in self._file.iter_batches(
+                began, row_groups=[self._number], columns=self._columns
+            ):
+                at += batch.num_rows
+                if at <= done:
+                    continue  # decoded again, with the larger size
+                yield batch.slice(max(batch.num_rows - (at - done), 0))
+                done = at
+                if self._empty and self.size < MAX_BATCH_ROWS and self._empty * began * 2 > done:
+                    self.size = min(self.size * GROWTH, MAX_BATCH_ROWS)
+                    break
+            if self.size == began:
+                return
 
 
 def _mask(batch: Any, wanted: OffsetRange, times: tuple[int, int] | None) -> Any:
@@ -235,6 +283,8 @@ def _mask(batch: Any, wanted: OffsetRange, times: tuple[int, int] | None) -> Any
 
 
 def _within(column: Any, start: int, end: int) -> Any:
+    if end == NO_END:
+        return pc.greater_equal(column, start)
     return pc.and_(pc.greater_equal(column, start), pc.less(column, end))
 
 

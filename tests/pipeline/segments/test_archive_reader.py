@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,13 @@ def _row(partition: int, offset: int, millis: int | None = None) -> dict[str, An
     }  # fmt: skip
 
 
-def _run(path: Path, run: str, rows: list[dict[str, Any]], *, finished: bool = True) -> None:
-    """What a run leaves: a file with row groups of ten, and its slices."""
+def _run(
+    path: Path, run: str, rows: list[dict[str, Any]], *, finished: bool = True, group: int = 10
+) -> None:
+    """What a run leaves: a file with row groups of so many rows, and its slices."""
     folder = path / "data" / f"run={run}" / "entry=record" / "topic=t" / "date=2026-01-01"
     folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, FIELDS), folder / "a.parquet", row_group_size=10)
+    pq.write_table(pa.Table.from_pylist(rows, FIELDS), folder / "a.parquet", row_group_size=group)
     slices = path / "slices" / f"run={run}"
     slices.mkdir(parents=True)
     if not finished:
@@ -144,6 +147,70 @@ def test_only_row_groups_with_records_of_the_time_are_read(
     late = kstore.scan(archive, "t", start_time=1058, columns=["offset"])
     assert [row for batch in late for row in batch["offset"].to_pylist()] == [58, 59] * 2
     assert sorted(set(read)) == [2, 5]
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each batch that Arrow decodes."""
+    found: list[int] = []
+    batches = pq.ParquetFile.iter_batches
+
+    def counted(file: Any, *arguments: Any, **more: Any) -> Any:
+        for batch in batches(file, *arguments, **more):
+            found.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    return found
+
+
+def test_a_few_rows_behind_many_others_are_read_in_few_steps(
+    tmp_path: Path, decoded: list[int]
+) -> None:
+    count = 9000
+    rows = [_row(p, n) for p in (0, 1) for n in range(count)]
+    _run(tmp_path, "r", rows, group=2 * count)
+    few = kstore.scan(tmp_path, "t", partitions=[1], columns=["offset"]).for_rows(5)
+    batch = next(few.planned()())
+    assert batch["offset"].to_pylist() == [0, 1, 2, 3, 4]
+    assert len(decoded) <= 12
+    assert sum(decoded) <= 4 * 2 * count
+    decoded.clear()
+    assert next(few.select("value").planned()()).num_rows == 5
+    first = kstore.scan(tmp_path, "t", columns=["offset"]).for_rows(5)
+    decoded.clear()
+    next(first.planned()())
+    assert decoded == [5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows_each", [1, 3, 50, 10_000])
+@pytest.mark.parametrize("group", [7, 100, 10_000])
+def test_rows_that_lie_far_apart_all_come_once(tmp_path: Path, rows_each: int, group: int) -> None:
+    draw = random.Random(rows_each * group)
+    rows = [
+        _row(p, n, 5000 if draw.random() < (0.02 if n % 600 < 400 else 0.9) else 1)
+        for p in (0, 1)
+        for n in range(1500)
+    ]
+    _run(tmp_path, "r", rows, group=group)
+    found = kstore.scan(
+        tmp_path, "t", columns=["partition", "offset"], start_time=9, batch_rows=rows_each
+    )
+    batches = list(found)
+    assert max(batch.num_rows for batch in batches) <= rows_each
+    places = [(r["partition"], r["offset"]) for b in batches for r in b.to_pylist()]
+    wanted = [row for row in rows if row["timestampMillis"] == 5000]
+    assert places == [(row["partition"], row["offset"]) for row in wanted]
+
+
+@pytest.mark.parametrize("millis", [2**62, 2**63 - 1])
+def test_records_of_the_latest_times_are_there(tmp_path: Path, millis: int) -> None:
+    _run(tmp_path, "r", [_row(p, n, millis) for p in (0, 1) for n in range(3)])
+    for times in ({}, {"start_time": 0}, {"start_time": 2**62}):
+        found = kstore.scan(tmp_path, "t", columns=["offset"], **times)
+        assert found.to_arrow()["offset"].to_pylist() == [0, 1, 2] * 2
+    assert kstore.scan(tmp_path, "t", columns=["offset"], end_time=2**62).to_arrow().num_rows == 0
 
 
 def test_a_damaged_file_is_named(archive: Path) -> None:
