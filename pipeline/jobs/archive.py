@@ -22,7 +22,7 @@ from kstore.pipeline.jobs.layout import (
     read_slices,
     write_slices,
 )
-from kstore.pipeline.jobs.local_files import RunFiles
+from kstore.pipeline.jobs.local_files import RunFiles, forget_run
 from kstore.pipeline.jobs.local_rows import entry_batches, stored_records
 from kstore.pipeline.jobs.scans.brokers import Brokers, Partition, Topic
 from kstore.pipeline.jobs.scans.scan import Range, Scan, scan, split
@@ -113,13 +113,19 @@ def archive(
     run = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + uuid.uuid4().hex[:8]
     report(f"run {run}: {planned.offsets} offsets of {len(planned.ranges)} partitions")
     reading = Scan(options.settings, read_committed=options.read_committed, hourly=options.hourly)
-    if spark is None:
-        sums = _write_here(options.path, reading, planned.ranges, run)
-    else:
-        _write(spark, options, reading, planned.ranges, run)
-        sums = _sums(spark, options.path, run)
-    slices = _slices(options, planned, run, sums)
-    write_slices(spark, options.path, slices, partial(check_alone, options.path))
+    configs = set_configs(options.settings, [topic.name for topic in planned.topics])
+    try:
+        if spark is None:
+            sums = _write_here(options.path, reading, planned.ranges, run)
+        else:
+            _write(spark, options, reading, planned.ranges, run)
+            sums = _sums(spark, options.path, run)
+        slices = _slices(options, planned, run, sums, configs)
+        write_slices(spark, options.path, slices, partial(check_alone, options.path))
+    except BaseException:
+        if spark is None:
+            forget_run(options.path, run)
+        raise
     return slices
 
 
@@ -229,10 +235,14 @@ def _sums(spark: SparkSession, path: str, run: str) -> Sums:
     }
 
 
-def _slices(options: ArchiveOptions, planned: Plan, run: str, sums: Sums) -> list[Slice]:
-    topics = planned.topics
-    configs = set_configs(options.settings, [topic.name for topic in topics])
-    by_name = {topic.name: topic for topic in topics}
+def _slices(
+    options: ArchiveOptions,
+    planned: Plan,
+    run: str,
+    sums: Sums,
+    configs: Mapping[str, Mapping[str, str | None]],
+) -> list[Slice]:
+    by_name = {topic.name: topic for topic in planned.topics}
     now = int(time.time() * 1000)
     slices = []
     for part in planned.ranges:

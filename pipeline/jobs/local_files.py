@@ -5,6 +5,7 @@ disk. How they are read again is in local_rows.py.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, PARTITIONED_BY
 
-__all__ = ["RunFiles", "write_slice_rows"]
+__all__ = ["RunFiles", "forget_run", "write_slice_rows"]
 
 UNFINISHED = "_unfinished-"
 """How a folder's name begins that is not complete: Spark and Arrow leave out such names."""
@@ -60,7 +61,7 @@ class RunFiles:
 
     def __enter__(self) -> Self:
         with _writing(self._path):
-            self._folder.mkdir(parents=True)
+            _make(self._folder)
         return self
 
     def __exit__(
@@ -113,8 +114,8 @@ class RunFiles:
         for below, _, _ in os.walk(self._folder, topdown=False):
             _sync(below)
         self._folder.rename(self._done)
-        for folder in (self._done.parent, self._path, self._path.parent):
-            _sync(folder)
+        _sync(self._done.parent)
+        _sync_if_allowed(self._path)
 
 
 class _File:
@@ -193,7 +194,7 @@ def write_slice_rows(path: str, run: str, rows: Any, check: Callable[[], None]) 
     unfinished = folder / f"{UNFINISHED}{run}"
     with _writing(Path(path)):
         try:
-            unfinished.mkdir(parents=True)
+            _make(unfinished)
             with open(unfinished / f"part-00000-{run}.zstd.parquet", "xb") as file:
                 pq.write_table(rows, file, compression="zstd")
                 file.flush()
@@ -203,9 +204,19 @@ def write_slice_rows(path: str, run: str, rows: Any, check: Callable[[], None]) 
                 check()
                 unfinished.rename(folder / f"run={run}")
             _sync(folder)
-            _sync(path)
+            _sync_if_allowed(path)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def forget_run(path: str, run: str) -> None:
+    """Remove the data of a run that failed, unless it counts or that can't be seen."""
+    try:
+        os.stat(Path(path, "slices", f"run={run}"))
+    except FileNotFoundError:
+        shutil.rmtree(Path(path, "data", f"run={run}"), ignore_errors=True)
+    except OSError:
+        pass  # there is an error already
 
 
 @contextmanager
@@ -217,6 +228,25 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _make(folder: Path) -> None:
+    """Make a new folder and those above it, with their names on the disk."""
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True)
+    for each in new:
+        _sync_if_allowed(each.parent)
+
+
+def _sync_if_allowed(folder: str | Path) -> None:
+    """Sync a folder that may be another's: who may write to it may not be allowed to open it, and
+    not all file systems sync folders.
+    """
+    try:
+        _sync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EINVAL):
+            raise
 
 
 def _sync(folder: str | Path) -> None:

@@ -4,6 +4,7 @@ and however often files make room for others; a run that fails leaves nothing.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -21,13 +22,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kstore.pipeline.jobs import archive as archiving
 from kstore.pipeline.jobs import local_files, local_rows
 from kstore.pipeline.jobs import restore as restoring
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, read_slices, write_slices
 from kstore.pipeline.jobs.local_files import RunFiles
 from kstore.pipeline.jobs.local_rows import OrderedRows, entry_batches, stored_records
+from kstore.pipeline.jobs.scans.brokers import Partition, Topic
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, entry_batch
+from kstore.pipeline.jobs.scans.scan import Range
 
 DATES = [f"2026-01-{day:02}" for day in range(1, 9)] + ["none"]
 
@@ -203,6 +207,117 @@ def test_a_folder_that_can_t_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JobError, match=r"archive .*file can't be written: (Not a dir|File exists)"):
         RunFiles(str(tmp_path / "file"), "r").__enter__()
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that were synced."""
+    found: list[Path] = []
+    sync = local_files._sync
+
+    def seen(folder: str | Path) -> None:
+        sync(folder)
+        found.append(Path(folder))
+
+    monkeypatch.setattr(local_files, "_sync", seen)
+    return found
+
+
+def test_the_names_of_new_folders_are_synced(tmp_path: Path, synced: list[Path]) -> None:
+    path = tmp_path / "a" / "b"
+    with RunFiles(str(path), "r") as files:
+        assert {tmp_path, tmp_path / "a", path, path / "data"} <= set(synced)
+        files.add(records("t", 0, 0, DATES))
+    synced.clear()
+    write_slices(None, str(path), [a_slice("r", 0, 9)], lambda *_: None)
+    assert {path, path / "slices"} <= set(synced)
+    synced.clear()
+    with RunFiles(str(path), "r2") as files:
+        files.add(records("t", 0, 9, DATES))
+    assert not {tmp_path, tmp_path / "a"} & set(synced)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EINVAL, errno.EIO])
+def test_folders_above_an_archive_need_not_be_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "mine"
+    opened = os.open
+
+    def refusing(name: Any, *arguments: Any, **more: Any) -> int:
+        if Path(name) == tmp_path:
+            raise OSError(number, "no", str(name))
+        return opened(name, *arguments, **more)
+
+    monkeypatch.setattr(local_files.os, "open", refusing)
+    if number == errno.EIO:
+        with pytest.raises(JobError, match="can't be written: no"):
+            RunFiles(str(path), "r").__enter__()
+        return
+    with RunFiles(str(path), "r") as files:
+        files.add(records("t", 0, 0, DATES))
+    write_slices(None, str(path), [a_slice("r", 0, 9)], lambda *_: None)
+    assert stored_records(str(path), "r") == 9
+
+
+class FewRecords:
+    """A scan of nine records."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def read(self, part: Any) -> Any:
+        yield records("t", 0, 0, DATES)
+        block = {"partition": [0], "offset": [0], "endOffset": [9], "records": [9], "digest": [7]}
+        yield entry_batch("block", "t", block)
+
+
+def archived(path: Path) -> list[Slice]:
+    topic = Topic("t", "id", (Partition("t", 0, 0, 9),))
+    planned = archiving.Plan((topic,), (Range("t", 0, 0, 9),), "c")
+    wanted = archiving.ArchiveOptions({}, str(path), re.compile("t"))
+    return archiving.archive(None, wanted, lambda text: None, planned)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [JobError("another run"), KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["set_configs", "entry_batches", "check_alone"])
+def test_a_run_that_does_not_count_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
+) -> None:
+    monkeypatch.setattr(archiving, "Scan", FewRecords)
+    monkeypatch.setattr(archiving, "set_configs", lambda *_: {})
+    (counted,) = archived(tmp_path)
+    assert (counted.records, counted.digest) == (9, 7)
+    there = sorted(tmp_path.rglob("*.parquet"))
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(archiving, where, fail)
+    with pytest.raises((type(error), JobError)):
+        archived(tmp_path)
+    assert sorted(tmp_path.rglob("*.parquet")) == there
+    assert len(list((tmp_path / "data").iterdir())) == 1
+
+
+def test_a_run_that_counts_keeps_its_files_whatever_fails_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "Scan", FewRecords)
+    monkeypatch.setattr(archiving, "set_configs", lambda *_: {})
+    sync = local_files._sync
+
+    def fail(folder: Any) -> None:
+        if Path(folder) == tmp_path / "slices" and list(Path(folder).glob("run=*")):
+            raise OSError(errno.EIO, "broken")
+        sync(folder)
+
+    monkeypatch.setattr(local_files, "_sync", fail)
+    with pytest.raises(JobError, match="can't be written: broken"):
+        archived(tmp_path)
+    (counted,) = read_slices(None, str(tmp_path))
+    assert stored_records(str(tmp_path), counted.run) == 9
 
 
 FULL = """
