@@ -360,7 +360,7 @@ def test_wrong_use_is_told(broker: FakeBroker) -> None:
     with pytest.raises(ValueError, match=r"auto_offset_reset.*first"):
         Consumer(bootstrap_servers=broker.address, auto_offset_reset="first")
     with pytest.raises(UnknownTopicOrPartitionError, match="'missing'"):
-        Consumer("missing", bootstrap_servers=broker.address, default_api_timeout_ms=20, **FAST)
+        Consumer("missing", bootstrap_servers=broker.address, default_api_timeout_ms=300, **FAST)
 
 
 def test_ctrl_c_ends_a_poll_and_the_consumer_goes_on(broker: FakeBroker) -> None:
