@@ -210,7 +210,7 @@ def test_what_is_wrong_is_told_in_the_driver(
     topic = make_topic(1)
     offsets = f'{{"{topic}": {{"0": 7}}}}'
     with pytest.raises(
-        PySparkException, match=f"topic {topic}, partition 0, offset 7: .*is not there"
+        PySparkException, match=f"topic {topic}, partition 0, offset 7: .*does not exist"
     ):
         read(spark, broker, "kstore", subscribe=topic, startingOffsets=offsets).collect()
 

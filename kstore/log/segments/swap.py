@@ -33,7 +33,7 @@ __all__ = [
 CLEANED = LOG_SUFFIX + ".cleaned"
 SWAP = LOG_SUFFIX + ".swap"
 _READ_BYTES = 1 << 20
-_NAME = re.compile(rf"(\d{{{OFFSET_DIGITS}}})(?:-(\d{{{OFFSET_DIGITS}}})-(\d+))?{re.escape(SWAP)}")
+_NAME = re.compile(r"(\d{20})(?:-(\d{20})-(\d+))?\.log\.swap")
 _UNKNOWN = 0
 
 

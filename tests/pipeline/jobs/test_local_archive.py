@@ -112,8 +112,8 @@ def test_a_topic_comes_back_from_its_archive_as_it_was(
 def test_an_archive_refuses_what_would_mix_or_lose_records(
     broker: Broker, admin: AdminClient, topic: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(JobError, match="no topic of the cluster matches 'gone'"):
-        archive(None, options(broker, tmp_path, "gone"), silent)
+    with pytest.raises(JobError, match=f"no topic of the cluster matches '{topic}-gone'"):
+        archive(None, options(broker, tmp_path, f"{topic}-gone"), silent)
     assert os.listdir(tmp_path) == []
     write(broker, topic, 0, 60)
     archive(None, options(broker, tmp_path, topic), silent)

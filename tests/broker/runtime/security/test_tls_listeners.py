@@ -213,7 +213,7 @@ def _version(authority: Authority, broker: Broker, *, certificate: bool) -> str 
     ("settings", "words"),
     [
         ({"listeners": "SSL://localhost:0"}, "needs a key"),
-        ({"security.inter.broker.protocol": "SSL"}, "which no listener speaks"),
+        ({"security.inter.broker.protocol": "SSL"}, "which no listener has"),
         ({"listeners": "SSL://localhost:0", "ssl.keystore.type": "PEM",
           "ssl.keystore.location": "/nowhere", "ssl.key.password": PASSWORD}, "can't be read"),
     ],

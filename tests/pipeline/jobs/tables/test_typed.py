@@ -137,7 +137,7 @@ def test_values_that_are_not_of_their_schema_end_the_job_or_stay_as_bytes(
     send(broker, topic, b'{"n": 1}', b'{"n": "x"}', None, b"null")
     with pytest.raises(
         Exception,
-        match=rf"topic {topic}, partition 0, offset 1: the value is not of "
+        match=rf"topic {topic}, partition 0, offset 1: the value does not match "
         'its JSON schema: value.n is "x", not an integer',
     ):
         keep(lake, broker, topic, columns)
