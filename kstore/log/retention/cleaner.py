@@ -184,6 +184,9 @@ class _Cleaning:
                 end = group[0].base_offset
                 break
             size = self._clean_group(group, writer)
+            if size is None:
+                end = group[0].base_offset
+                break
             after += size
             made += 1
         return CleaningReport(
@@ -280,8 +283,10 @@ class _Cleaning:
         if group:
             yield group
 
-    def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int:
-        """Write the group again and put it in place; the bytes that are left."""
+    def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int | None:
+        """Write the group again and put it in place; the bytes that are left. None: the log has
+        changed there meanwhile, and what is left of the group is still dirty.
+        """
         log = self.log
         base_offset = group[0].base_offset
         path = segment_path(log.path, base_offset, CLEANED)
@@ -299,17 +304,17 @@ class _Cleaning:
             log.core.scan(cleaned, 0, size, into="index")
             cleaned.sealed = True
             cleaned.created_ms = group[-1].created_ms
-            self._swap(group, cleaned)
+            is_swapped = self._swap(group, cleaned)
         except BaseException:
             file.close()
             with suppress(OSError), log.swapping.plain:
                 if not log.closed:  # it may have its place, or wait for it under another name
                     log.env.fs.unlink(path)
             raise
-        return size
+        return size if is_swapped else None
 
-    def _swap(self, group: list[LogSegment], cleaned: LogSegment) -> None:
-        """Put a cleaned segment in place; not where the log has changed there meanwhile."""
+    def _swap(self, group: list[LogSegment], cleaned: LogSegment) -> bool:
+        """Put a cleaned segment in place; False where the log has changed there meanwhile."""
         log = self.log
         core = log.core
         # Then the index is right about what the cleaned segment holds, even after a power cut.
@@ -322,11 +327,10 @@ class _Cleaning:
                 may_be = not self.is_void and core.segments[at:behind] == group
                 if may_be and behind < len(core.segments):
                     end = core.segments[behind].base_offset
-                    for segment in group:
-                        segment.handle_or_open()  # readers keep them without their names
                 else:
                     cleaned.close()
                     log.env.fs.unlink(cleaned.path)
-                    return
+                    return False
             SegmentSwap(log, group, cleaned, end).make()
             self._generation = log.unsaved.generation
+            return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kstore.log.errors import storage_error
 from kstore.log.local.checkpoint import forget_segments_now
 from kstore.log.segments.segment_names import segment_path
-from kstore.log.segments.swap import CLEANED, Swap, decide, finish, is_needed, take_back
+from kstore.log.segments.swap import Swap, decide, finish, is_needed, take_back
 
 if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
@@ -33,7 +33,7 @@ class SegmentSwap:
         self._group = group
         self._cleaned = cleaned
         self._swap = Swap(cleaned.base_offset, end_offset, len(group))
-        self._is_placed = False
+        self._is_forgotten = self._is_finished = self._is_placed = False
         self.bases = frozenset(segment.base_offset for segment in group)
 
     def make(self) -> None:
@@ -58,7 +58,7 @@ class SegmentSwap:
         fs = log.env.fs
         try:
             if not self._is_placed:
-                if is_needed(fs, log.path, self._swap, fs.listdir(log.path)):
+                if self._is_finished or is_needed(fs, log.path, self._swap, fs.listdir(log.path)):
                     self._replace()
                 else:
                     self._take_back()
@@ -71,8 +71,6 @@ class SegmentSwap:
         log = self._log
         take_back(log.env.fs, log.path, self._swap)
         self._cleaned.close()
-        with suppress(FileNotFoundError):
-            log.env.fs.unlink(segment_path(log.path, self._cleaned.base_offset, CLEANED))
 
     def _replace(self) -> None:
         log = self._log
@@ -80,12 +78,30 @@ class SegmentSwap:
         with ExitStack() as stack:
             if core.page is not None:
                 stack.enter_context(core)  # no other process looks at the files meanwhile
-            with core:
-                self._move_durable_end()
-                forget_segments_now(log, sorted(self.bases))
-            finish(log.env.fs, log.path, self._swap, self.bases)
+            if not self._is_forgotten:  # once: it needs space, of which there may be none
+                with core:
+                    self._move_durable_end()
+                    forget_segments_now(log, sorted(self.bases))
+                self._is_forgotten = True
+            if not self._is_finished:
+                with core:
+                    self._open_replaced()
+                finish(log.env.fs, log.path, self._swap, self.bases)
+                self._is_finished = True
             with core:
                 self._take_place()
+
+    def _replaced(self) -> list[LogSegment]:
+        """The segments in memory that the cleaned one replaces."""
+        segments = self._log.core.segments
+        bases = self._swap.replaced(segment.base_offset for segment in segments)
+        return [segment for segment in segments if segment.base_offset in bases]
+
+    def _open_replaced(self) -> None:
+        """Readers keep them without their names."""
+        for segment in self._replaced():
+            with suppress(FileNotFoundError):
+                segment.handle_or_open()
 
     def _move_durable_end(self) -> None:
         """Where all of the group is on the disk, the durable end is behind it: a position in one of
@@ -97,12 +113,14 @@ class SegmentSwap:
 
     def _take_place(self) -> None:
         """The same in memory."""
-        log, cleaned, group = self._log, self._cleaned, self._group
+        log, cleaned = self._log, self._cleaned
         core = log.core
         cleaned.close()  # it is opened again under its own name
         cleaned.path = segment_path(log.path, cleaned.base_offset)
-        at = core.segments.index(group[0])
-        core.set_segments([*core.segments[:at], cleaned, *core.segments[at + len(group) :]])
+        # By offset: if another process was killed meanwhile, the log was loaded again.
+        gone = self._replaced()
+        kept = [segment for segment in core.segments if segment not in gone]
+        core.set_segments(sorted([*kept, cleaned], key=lambda segment: segment.base_offset))
         self._is_placed = True
         log.note_dirty()
 

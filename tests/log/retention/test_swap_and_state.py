@@ -34,7 +34,7 @@ def fill(log: Log, *, flush_at: int) -> None:
         log.append_batches(bytearray(batch), leader_epoch=number // 3 + 1)
         if number == flush_at:
             log.flush()
-            log.log_dir.maintenance.tick()  # type: ignore[attr-defined]
+            log.log_dir.maintenance.tick()
     log.roll()
     last = build_batch([(b"x", b"active")], timestamp=NOW)
     log.append_batches(bytearray(last), leader_epoch=20)
@@ -47,7 +47,7 @@ def killed_at(path: Path, step: int, flush_at: int) -> bool:
         with suppress(BaseException):
             fs = CountingFileSystem(str(path))
             log = open_on(fs)
-            log.log_dir.maintenance.stop()  # type: ignore[attr-defined]
+            log.log_dir.maintenance.stop()
             fill(log, flush_at=flush_at)
             log.compact(NOW)
             fs.seen.clear()
