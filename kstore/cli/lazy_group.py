@@ -93,8 +93,9 @@ class LazyGroup(TyperGroup):
         """Run the command; an option of another tool gets a hint."""
         try:
             return super().invoke(ctx)
-        except Exception as error:
+        except Exception as problem:
             # NoSuchOption of the click that typer has inside, which has no public name.
+            error: Any = problem
             option, where = getattr(error, "option_name", None), getattr(error, "ctx", None)
             if option and where is not None:
                 words = where.command_path.removeprefix(ctx.command_path).strip()

@@ -240,8 +240,14 @@ def check_records(stored: list[Record], producers: list[Producer], seen: list[Re
     assert len(by_place) == len(stored)
     doubled = [value for value, count in Counter(v for _, _, v in stored).items() if count > 1]
     assert not doubled, f"stored more than once: {doubled[:5]}"
+    values = {(partition, value) for partition, _, value in stored}
     for producer in producers:
-        lost = [r for r in producer.acknowledged if by_place.get(r[:2]) != r[2]]
+        # librdkafka knows no offset of a batch that was sent again and answered as a duplicate.
+        lost = [
+            r
+            for r in producer.acknowledged
+            if ((r[0], r[2]) not in values if r[1] is None else by_place.get(r[:2]) != r[2])
+        ]
         assert not lost, f"acknowledged, and not there: {lost[:5]} of {len(lost)}"
     changed = [r for r in seen if by_place.get(r[:2]) != r[2]]
     assert not changed, f"read once, and then another record or none: {changed[:5]}"
