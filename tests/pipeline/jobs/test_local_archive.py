@@ -209,6 +209,7 @@ def test_commands_need_no_spark_for_a_small_archive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)  # the tests with Spark set it
     write(broker, topic, 0, 90)
     folder, servers = str(tmp_path / "a"), broker.bootstrap_servers
     assert run(["pipeline", "archive", topic, "--archive", folder, "-b", servers]) == 0
