@@ -95,7 +95,10 @@ prepare-test:
 
 # Twice as many as cores: tests of real processes wait for them much of the time.
 WORKERS ?= $(shell expr $$(nproc) '*' 2)
-PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+BY_FILE = --dist loadfile --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) $(BY_FILE)
+# The quick ones wait most of the time.
+QUICK_WORKERS ?= $(shell expr $$(nproc) '*' 3)
 
 run: build
 	@exec $(PY) -m kstore.pipeline.jobs.run --data '$(DATA)' $(if $(FILE),--file '$(FILE)') \
@@ -117,7 +120,7 @@ times: build-test
 check: build-test lint types quick
 
 quick: build-test
-	TMPDIR=$$(.ci/folder) TEST_TIMES=build/check-times.json $(PY) -m pytest -q $(PARALLEL) -m 'not slow and not java and not thorough and not nightly'
+	TMPDIR=$$(.ci/folder) TEST_TIMES=build/check-times.json $(PY) -m pytest -q -n $(QUICK_WORKERS) $(BY_FILE) -m 'not slow and not java and not thorough and not nightly'
 
 lint: build-test
 	$(PY) -m ruff check .
