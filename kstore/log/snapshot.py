@@ -47,8 +47,8 @@ class SnapshotLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is to be copied of one log: (path, base offset, bytes, inode) of its segments, the last
-    one written to, and where it begins.
+    """The data to copy of one log: (path, base offset, bytes, inode) of its segments, the last of
+    which is written to, and its log start offset.
     """
 
     log: LocalLog
@@ -125,7 +125,7 @@ def _copy_log(part: _Part, target: str) -> None:
     folder = os.path.join(target, part.log.name)
     os.mkdir(folder, PRIVATE_FOLDER)
     for path, base, size_bytes, _ in part.segments[:-1]:
-        _share(path, segment_path(folder, base), size_bytes)  # a reader's may be a swap's file
+        _share(path, segment_path(folder, base), size_bytes)  # a reader may use a swap's file
     path, base, size_bytes, _ = part.segments[-1]
     copy_file(path, segment_path(folder, base), size_bytes)
     metadata = os.path.join(part.log.path, METADATA_NAME)

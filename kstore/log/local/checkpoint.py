@@ -107,7 +107,7 @@ def _state(
         first_timestamp=active.first_timestamp,
         bytes_since_entry=min(active.bytes_since_entry, 2**40),
         cleaned_offset=log.cleaned_offset,
-        listed_ns=_stamp(log) if below is None else 0,  # files are about to go
+        listed_ns=_stamp(log) if below is None else 0,  # files will be removed
         has_producers=core.producers.any_seen,
         sealed=sealed,
         epochs=core.epochs.as_list(),
@@ -127,7 +127,7 @@ def _state(
 
 
 def _stamp(log: LocalLog) -> int:
-    """The timestamp of the log's directory; 0 if a change may have the same timestamp, and if it
+    """The timestamp of the log's directory; 0 if a change may have the same timestamp, or if it
     contains the cleaner's files.
     """
     if log.cleaning.locked() or log.swapping.unfinished is not None:
@@ -183,7 +183,7 @@ def forget_segments_now(log: LocalLog, bases: list[int], *, below: int | None = 
         log.unsaved.changes += 1
         state = _state(log, below=below, without=frozenset(bases))
         producers = core.producers
-        # The snapshots of a checkpoint that was captured before are lost with it.
+        # A checkpoint that was captured before becomes invalid, with its snapshots.
         saves = below is None and producers.any_seen and len(producers) <= _FEW_PRODUCERS
         snapshot = producers.pack() if saves else None
 

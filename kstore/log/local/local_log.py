@@ -2,7 +2,7 @@
 the cleaner read and change a log only through this class. ``kstore.log.Log`` is the facade that
 combines these parts for users.
 
-Its only own operation is to start segments. It neither reads records nor deletes files.
+Its only own operation is to start segments. It does not read records.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Upkeep(Protocol):
 
 
 class Waiters(Protocol):
-    """Those who wait for the log to grow; ``tail.py`` implements it."""
+    """The waiters for the log to grow; ``tail.py`` implements it."""
 
     def wake(self) -> None:
         """Let every waiter check again."""
@@ -118,12 +118,12 @@ class LocalLog:
     """
 
     hole_from = -1
-    """From here on a gap between segments may be records that a power loss took before they were
-    durable; -1: there is no such gap, or it has been handled.
+    """From this offset on, a gap between segments may be records that were not durable before a
+    power loss; -1: there is no such gap, or it has been handled.
     """
 
     start_is_saved = True
-    """Whether a deletion before an offset has written where the log begins."""
+    """Whether the log start offset of the last deletion is written to its file."""
 
     def __init__(
         self,
@@ -160,9 +160,9 @@ class LocalLog:
         self.follow_page: Callable[[LocalLog], None] | None = None
         """Applies the changes of other processes, if several write to it."""
         self.cleaning = threading.Lock()
-        """Held by the cleaner, and by who writes a lost part again."""
+        """Held by the cleaner, and while a lost part is written again."""
         self.swapping = SwapLock()
-        """Which segments there are, apart from rolling."""
+        """Held to change the list of segments, except by rolling."""
         self.recovery = RecoveryReport()
         self.lost_until = 0
         """Below this offset a replica has lost records of its log; 0: none."""
@@ -177,7 +177,7 @@ class LocalLog:
         self.unsaved = Unsaved()
         """The checkpoint's: what the index environment does not have yet."""
         self.unremoved: list[str] = []
-        """Files of segments that it no longer has, which are to be removed."""
+        """Files of segments that the log no longer has; they must still be removed."""
         self.cleaned_offset = -1
         """The log is clean below it; -1: it was never cleaned."""
         self.waiters: Waiters | None = None
@@ -244,8 +244,8 @@ class LocalLog:
         self.directory.check_keeper(str(self.topic_partition))
 
     def shut(self) -> None:
-        """Close it. No swap is within its steps then, and none begins later: the folder may be
-        deleted, or be the folder of another log.
+        """Close the log. After this no swap is in progress and none begins: the folder may be
+        deleted, or belong to another log.
         """
         with self.swapping.plain:
             page = self.core.page
@@ -268,7 +268,7 @@ class LocalLog:
             self.upkeep.note_dirty(self)
 
     def wake(self) -> None:
-        """Let those who wait for the log check again."""
+        """Let the waiters of the log check again."""
         if self.waiters is not None:
             self.waiters.wake()
 
@@ -277,7 +277,7 @@ class LocalLog:
     def roll_for_append(self, base_offset: int) -> None:
         """Seal the active segment and start one at ``base_offset``. The core's lock is held."""
         core = self.core
-        # First: only the newest segment may ever be ahead of its data.
+        # First: only the newest segment's file may be longer than its data.
         core.active.handle_or_open().give_back()
         segment = self.new_segment(base_offset)
         if self.config.preallocate:
@@ -292,8 +292,8 @@ class LocalLog:
         self._begin(self.new_segment(offset))
 
     def new_segment(self, offset: int) -> LogSegment:
-        """Make an empty segment. Files of removed segments that would lie before it in the log, or
-        have its name, are deleted first. The core's lock is held.
+        """Create an empty segment. Files of removed segments that would come before it in the log,
+        or have its name, are deleted first. The core's lock must be held.
         """
         if self.unremoved:
             first, place = self.core.segments[0].path, segment_path(self.path, offset)

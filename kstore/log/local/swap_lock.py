@@ -1,5 +1,5 @@
-"""The lock of who changes which segments a log has, apart from rolling. What a failing disk has
-left undone of that is done first: nothing else may touch those segments before.
+"""The lock for changes to a log's list of segments, except rolling. Acquiring it first completes a
+swap that a disk failure interrupted, before anything else changes those segments.
 """
 
 from __future__ import annotations
@@ -15,45 +15,46 @@ __all__ = ["SwapLock", "UnfinishedSwap"]
 
 
 class UnfinishedSwap(Protocol):
-    """A cleaned segment that has not taken the place of others yet."""
+    """A cleaned segment that has not replaced the old segments yet."""
 
     bases: frozenset[int]
-    """The base offsets of the others: the index has nothing of them meanwhile."""
+    """The base offsets of the old segments. The index has no data of them meanwhile."""
 
     def settle(self) -> None:
-        """Finish it or take it back. The lock is held; raises OSError where neither can be done."""
+        """Finish or undo it. The lock must be held. Raises OSError if the disk still fails."""
 
 
 class SwapLock:
-    """A lock, taken before the core's. It may be held while the disk is waited for; the core's may
-    not, since appends wait for it.
+    """A lock that is acquired before the core's lock. It may be held during disk I/O; the core's
+    lock may not, because appends wait for it.
 
-    Closing or deleting a log waits for it, in a broker's event loop too, so nobody may keep it for
-    long. Raises LogClosedError for a closed log, whose folder may be another log's by then.
+    Closing or deleting a log waits for this lock, also in a broker's event loop, so it must not be
+    held for long. Acquiring it for a closed log raises LogClosedError, because the folder may
+    belong to another log by then.
     """
 
     def __init__(self) -> None:
         self.plain = threading.Lock()
-        """The lock without the settling, for what changes no segment."""
+        """The same lock without settling, for code that does not change segments."""
         self._closed_error: Callable[[], Exception] | None = None
         self.unfinished: UnfinishedSwap | None = None
-        """What is settled by who takes the lock next. It is set and cleared by who holds it."""
+        """The swap that the next holder settles. It changes only with the lock held."""
 
     @property
     def without_index(self) -> frozenset[int]:
-        """The segments of which the index must not have anything now."""
+        """The base offsets of segments that the index must not contain now."""
         unfinished = self.unfinished
         return frozenset() if unfinished is None else unfinished.bases
 
     def end(self, closed_error: Callable[[], Exception]) -> None:
-        """The log is closed: its segments do not change any more, and what is unfinished is left to
-        the next start. ``plain`` is held.
+        """Note that the log is closed: its segments do not change any more, and the next start
+        settles an unfinished swap. ``plain`` must be held.
         """
         self._closed_error = closed_error
         self.unfinished = None
 
     def try_to_settle(self) -> None:
-        """Settle what is unfinished, if that can be done now."""
+        """Settle the unfinished swap, if that is possible now."""
         if self.unfinished is not None:
             with suppress(OSError, LogClosedError), self:
                 pass

@@ -1,5 +1,5 @@
-"""Opens logs, and rebuilds from the segments what was lost: offsets, indexes, producers, epochs. It
-never removes a whole, valid batch.
+"""Opens logs, and rebuilds lost offsets, indexes, producers and epochs from the segments. It never
+removes a whole, valid batch.
 
 May import: kstore._fast.log, kstore.log.
 """

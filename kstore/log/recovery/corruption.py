@@ -1,4 +1,4 @@
-"""A read met unexpected bytes: finds the damage, in a log that is in use."""
+"""Finds the damage in a log in use, after a read has met unexpected bytes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _stretch(
     segment: LogSegment, position: int, end: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """(position, offset) before and after a position, not after ``end``, that are correct according
-    to index and batch.
+    to the index and the batch.
     """
     places = [(at, offset) for offset, at, _ in segment.index_entries()]
     places += [(d.end_position, d.next_offset) for d in segment.damages or ()]

@@ -1,4 +1,4 @@
-"""Opens a log, and applies to a log that is open for reading what another process has written."""
+"""Opens a log, and applies the changes of another process to a log that is open for reading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_log(log: LocalLog, state: LogState | None) -> None:
 
 
 def _load_beside(log: LocalLog, state: LogState | None) -> RecoveryReport:
-    """Load a log whose writer may remove segments meanwhile: again where one of them is gone."""
+    """Load a log whose writer may remove segments meanwhile; repeat it if one has disappeared."""
     fs = log.env.fs
     for _ in range(TRIES):
         try:
@@ -46,7 +46,7 @@ def _load_beside(log: LocalLog, state: LogState | None) -> RecoveryReport:
 
 
 def begin(log: LocalLog) -> None:
-    """Steps after the loading of a log."""
+    """Do the steps that follow after a log is loaded."""
     report = log.recovery
     if log.read_only:
         durability.take_published(log)

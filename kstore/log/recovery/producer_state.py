@@ -33,7 +33,7 @@ def restore_producers(log: LocalLog, offset: int) -> None:
     core.producers.any_seen = True
     for segment in core.segments:
         if segment.next_offset > start and segment.base_offset < offset:
-            # A segment ends at or before ``offset``, as far as it is used here.
+            # The used part of a segment ends at or before ``offset``.
             _take_in(log, segment, start)
 
 
@@ -44,7 +44,7 @@ def rebuild_producers(log: LocalLog) -> None:
 
 
 def _take_in(log: LocalLog, segment: LogSegment, start: int) -> None:
-    """The producers of a segment from an offset on, across damaged parts."""
+    """Add the producers of a segment from an offset on, across damaged parts."""
     position = 0
     while position < segment.size_bytes:
         position, _status = log.core.scan(
@@ -55,5 +55,5 @@ def _take_in(log: LocalLog, segment: LogSegment, start: int) -> None:
             damages = segment.damages or ()
             ends = [d.end_position for d in damages if d.position <= position < d.end_position]
             if not ends:
-                return  # the file is shorter than the log knows: reads report it
+                return  # the file is shorter than its known size: reads report it
             position = ends[0]

@@ -1,11 +1,11 @@
-"""What opening a log finds: the existing segments, the end of their valid data, what must be
-truncated, and what is damaged.
+"""Loads a log from its files: finds the segments and the end of their valid data, truncates torn
+tails, and reports damage and losses.
 
 The index environment is trusted as far as the disk certainly has the data: up to the last
 checkpoint if the machine has not restarted since, otherwise up to the last fdatasync. After that
 every batch is checked. A tail without a whole, valid batch is torn: it is truncated and reported.
-Bytes that are not a valid batch before valid batches, and batches whose offsets do not fit between
-their neighbours', are damage: they stay, are reported, and a read of them raises CorruptLogError.
+Invalid bytes that valid batches follow, and batches whose offsets do not fit between those of their
+neighbours, are damage: they stay, are reported, and a read of them raises CorruptLogError.
 Data that the index knows and no file has is lost: it is reported, and its offsets are not assigned
 again.
 """
@@ -86,7 +86,7 @@ def _load(log: LocalLog, state: LogState | None) -> RecoveryReport:
         path = found.paths.get(base) or segment_path(log.path, base)
         segment = LogSegment(base, path, log.opener, created_ms=log.directory.now_ms())
         if base in found.paths:
-            segment.handle_or_open()  # it keeps that when its name changes
+            segment.handle_or_open()  # the file stays open when it is renamed
             scans.append((segment, 0))
         elif base < trust.base and base in rows:
             row = rows[base]
@@ -119,7 +119,7 @@ def _load(log: LocalLog, state: LogState | None) -> RecoveryReport:
         if segment.base_offset < trust.base:
             _scan(log, segment, position, trust, report, rows.get(segment.base_offset))
     if state is not None and state.has_producers:
-        restore_producers(log, start)  # it reads segments as far as they are known by now
+        restore_producers(log, start)  # it reads the known parts of segments
     for segment, position in scans:
         if segment.base_offset >= trust.base:
             _scan(log, segment, position, trust, report, rows.get(segment.base_offset))
@@ -131,7 +131,7 @@ def _load(log: LocalLog, state: LogState | None) -> RecoveryReport:
     log.hole_from = log.hole_from if log.first_hole() >= 0 else -1
     log.core.active.own_position = log.core.active.size_bytes
     if found.removed and not log.read_only:
-        # Only when the index does not name them any more: otherwise they would seem to be lost.
+        # Only after the index has removed them: otherwise they would appear to be lost.
         log.note_dirty()
         for base in found.removed:
             removed = segment_path(log.path, base, LOG_SUFFIX + DELETED_SUFFIX)
@@ -149,7 +149,7 @@ class _Found:
     removed: set[int]
     state: LogState | None
     paths: dict[int, str] = field(default_factory=dict)
-    """Of segments that do not have their own names yet."""
+    """The paths of segments that do not have their final names yet."""
 
 
 def _find_segments(log: LocalLog, state: LogState | None) -> _Found:
@@ -166,7 +166,7 @@ def _find_segments(log: LocalLog, state: LogState | None) -> _Found:
 
 
 def _losses(log: LocalLog, state: LogState, removed: set[int]) -> list[Loss]:
-    """What the index knew and the files do not have any more."""
+    """Data that the index knows and the files no longer have."""
     ends = {segment.base_offset: segment for segment in log.core.segments}
     known = [(row.base_offset, row.next_offset) for row in state.sealed]
     known.append((state.active_base, state.next_offset))
@@ -184,8 +184,8 @@ def _losses(log: LocalLog, state: LogState, removed: set[int]) -> list[Loss]:
 def _finish_swaps(
     log: LocalLog, names: list[str], state: LogState | None
 ) -> tuple[list[str], LogState | None]:
-    """Do what a crash left undone: swaps of the cleaner. Returns the names that there are then, and
-    the state as far as it holds.
+    """Finish or undo the cleaner's swaps that a crash interrupted. Returns the file names after
+    that, and the part of the state that is valid.
     """
     fs = log.env.fs
     for name in names:
@@ -206,7 +206,7 @@ def _finish_swaps(
 def _forget_replaced(
     log: LocalLog, swap: Swap, names: list[str], state: LogState | None
 ) -> LogState | None:
-    """Have the index forget the segments that a swap replaces, before it does; the state without
+    """Delete the index of the segments that a swap is about to replace. Returns the state without
     them.
     """
     index = log.directory.index
@@ -231,7 +231,7 @@ def _forget_replaced(
 
 
 def _look_through(log: LocalLog, found: _Found, names: list[str]) -> _Found:
-    """The segments as they will be when the writer has finished its swaps."""
+    """The segments that the log will have after the writer has finished its swaps."""
     fs = log.env.fs
     bases, paths = set(found.bases), dict(found.paths)
     for each in find_swaps(names):
@@ -263,8 +263,8 @@ def _trust(log: LocalLog, state: LogState | None) -> _Trust:
 
 
 def _lowered(trust: _Trust, bases: list[int], rows: Collection[int]) -> _Trust:
-    """Nothing is known of a segment that took the place of others since: if it reaches over the
-    trusted part, that ends before it.
+    """Lower the trusted end if a segment that the index does not know extends beyond it. Such a
+    segment has replaced others since, and the trusted part ends before it.
     """
     for base, behind in pairwise(bases):
         if base < trust.base and base not in rows and behind > trust.offset:
@@ -300,7 +300,7 @@ def _first_segment(log: LocalLog, state: LogState | None) -> list[LogSegment]:
 def _restore_epochs(
     log: LocalLog, state: LogState | None, trust: _Trust, scans: list[tuple[LogSegment, int]]
 ) -> int:
-    """Epochs as of the start of the scan, which is returned; no producers."""
+    """Restore the epochs at the start of the scan, and return that offset. Clears producers."""
     core = log.core
     core.epochs.clear()
     core.producers.clear()
@@ -345,7 +345,7 @@ def _scan(
 
 def _resume_offset(log: LocalLog, state: LogState, end: int) -> int:
     """The offset at which a log that ends at ``end`` continues: offsets that were assigned once are
-    not assigned again. A replica continues at its end, because its leader has what it lost.
+    not assigned again. A replica continues at its end, because its leader has the lost records.
     """
     return max(end, state.next_offset, state.lost_until) if log.core.follows_end else end
 
@@ -380,9 +380,10 @@ def _set_offsets(log: LocalLog, state: LogState | None) -> None:
 
 
 def _hole_from(log: LocalLog, state: LogState | None, trust: _Trust) -> int:
-    """From where on the log may have holes that nothing else shows: segments reach the disk in any
-    order. -1: the machine has not stopped since the checkpoint. Where the index has nothing of a
-    replica, any gap may be one; but in a compacted log gaps are no sign of that.
+    """The offset from which the log may have holes that nothing else shows, because segments reach
+    the disk in any order. -1: the machine has not stopped since the checkpoint. If the index does
+    not know a replica's log, any gap may be a hole, except in a compacted log, where gaps are
+    normal.
     """
     if state is None:
         may_be = not (log.core.follows_end or log.config.compacts or log.read_only)

@@ -22,8 +22,8 @@ _ENTRY = struct.Struct("=IIq")
 
 
 def load_around(log: LocalLog, segment: LogSegment, offset: int, wrong: bool) -> None:
-    """Load the index entries around an offset into memory. ``wrong``: an existing one points
-    elsewhere.
+    """Load the index entries around an offset into memory. ``wrong``: an existing entry
+    points to the wrong place.
     """
     index = log.directory.index
     if wrong:
@@ -72,7 +72,7 @@ def reindex(log: LocalLog, segment: LogSegment) -> None:
 
 
 def forget_tail(log: LocalLog, segment: LogSegment | None, base_offset: int) -> None:
-    """Delete the index of a log from a segment on, before that is truncated. The segment's own
+    """Delete the index of a log from a segment on, before the log is truncated. The segment's own
     entries stay in memory.
     """
     if segment is not None:

@@ -35,8 +35,8 @@ def scan_segment(
     limit: int | None = None,
     upto: int | None = None,
 ) -> int:
-    """Scan a segment from ``position`` to the end of its file, or ``upto`` a position, over damaged
-    parts; return the end of what it holds. Damage is added to the report, and reads go round it.
+    """Scan a segment from ``position`` to ``upto``, or to the end of its file, across damaged
+    parts; returns the end of its data. Damage is added to the report, and reads avoid it.
 
     ``limit``: its end offset, if known. ``may_be_torn``: the machine may have stopped in the middle
     of a write over zeros, whose blocks reach the disk in any order. Then nothing from the first
@@ -78,7 +78,7 @@ def _scan_around(
     limit: int,
     may_be_torn: bool,
 ) -> int:
-    """Take in what lies between the damaged parts of [position, end)."""
+    """Scan the parts between the damaged parts of [position, end)."""
     core = log.core
     file = segment.handle_or_open()
     found: list[Damage] = []
@@ -169,9 +169,9 @@ def _has_lost_block(segment: LogSegment, start: int, end: int) -> bool:
 
 
 def rescan(log: LocalLog, segment: LogSegment, position: int, limit: int) -> int:
-    """Take a segment's last stretch in again, up to a position at which it is to be cut, with
-    offsets below ``limit``; return the end of what it holds then. Epochs and producers are the
-    caller's.
+    """Scan the last part of a segment again, up to ``position``, where it is about to be truncated,
+    with offsets below ``limit``; returns the end of the data that remains. The caller restores
+    epochs and producers.
     """
     kept = tuple(d for d in segment.damages or () if d.end_position <= position)
     if segment.damages is not None:

@@ -117,9 +117,9 @@ def clean(
 ) -> CleaningReport:
     """Clean what ``dirt`` says. Readers and appenders continue meanwhile.
 
-    Raises ValueError for a log whose cleanup policy has no compact, CorruptLogError where a batch
-    is damaged (nothing is changed then), LogStorageError where the disk fails: the log is as before
-    or partly cleaned, and usable. LogClosedError if the log is closed meanwhile.
+    Raises ValueError for a log whose cleanup policy does not include compact, CorruptLogError if a
+    batch is damaged (then nothing is changed), LogStorageError if the disk fails (the log is
+    unchanged or partly cleaned, and usable), and LogClosedError if the log is closed meanwhile.
     """
     if not log.config.compacts:
         raise ValueError(
@@ -136,7 +136,7 @@ def clean(
                     log.note_dirty()
             return report
     except (InvalidBatchError, OSError) as error:
-        if log.closed:  # the file may be another log's
+        if log.closed:  # the file may belong to another log
             raise log.closed_error() from error
         if isinstance(error, OSError):
             raise storage_error(error, f"cleaning {log.topic_partition}") from error
@@ -167,7 +167,7 @@ class _Cleaning:
 
     @property
     def is_void(self) -> bool:
-        """Whether the log was cut since it began: what the map knows may be gone."""
+        """Whether the log was truncated since: records in the map may no longer exist."""
         return self._generation != self.log.unsaved.generation
 
     def run(self, dirt: Dirt) -> CleaningReport:
@@ -226,9 +226,9 @@ class _Cleaning:
     def _fill_map(self, dirt: Dirt) -> None:
         core = self.log.core
         start = dirt.first_dirty_offset
-        # Again: the log may have been cut since.
+        # Computed again: the log may have been truncated since.
         stop = min(dirt.first_uncleanable_offset, core.last_stable_offset, core.active.base_offset)
-        # Also where nothing is dirty: tombstones may have become old enough to go.
+        # Also if nothing is dirty: tombstones may have become old enough to be removed.
         self.offsets.latest_offset = start - 1
         transactions = CleanedTransactions(core.producers.aborted_between(start, stop))
         segments = [s for s in core.segments if s.next_offset > start and s.next_offset <= stop]
@@ -284,13 +284,13 @@ class _Cleaning:
             yield group
 
     def _clean_group(self, group: list[LogSegment], writer: BatchCleaner) -> int | None:
-        """Write the group again and put it in place; the bytes that are left. None: the log has
-        changed there meanwhile, and what is left of the group is still dirty.
+        """Write the group's remaining records to a segment that replaces it; returns its size in
+        bytes. None: the log has changed there meanwhile, and the rest of the group is still dirty.
         """
         log = self.log
         base_offset = group[0].base_offset
         path = segment_path(log.path, base_offset, CLEANED)
-        with log.swapping:  # once the log is closed, the folder may be another log's
+        with log.swapping:  # after the log is closed, the folder may belong to another log
             file = log.opener.create(path)
         try:
             for segment in group:
@@ -308,22 +308,22 @@ class _Cleaning:
         except BaseException:
             file.close()
             with suppress(OSError), log.swapping.plain:
-                if not log.closed:  # it may have its place, or wait for it under another name
+                if not log.closed:  # the file may have been renamed already
                     log.env.fs.unlink(path)
             raise
         return size if is_swapped else None
 
     def _swap(self, group: list[LogSegment], cleaned: LogSegment) -> bool:
-        """Put a cleaned segment in place; False where the log has changed there meanwhile."""
+        """Replace the group; returns False if the log has changed there meanwhile."""
         log = self.log
         core = log.core
-        # Then the index is right about what the cleaned segment holds, even after a power cut.
+        # So the index agrees with the cleaned segment, even after a power cut.
         sync_sealed(log)
         with log.swapping:
             with core:
                 at = next((n for n, s in enumerate(core.segments) if s is group[0]), 0)
                 behind = at + len(group)
-                # Retention or a truncation may have been faster.
+                # Retention or a truncation may have changed the log first.
                 may_be = not self.is_void and core.segments[at:behind] == group
                 if may_be and behind < len(core.segments):
                     end = core.segments[behind].base_offset

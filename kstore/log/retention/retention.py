@@ -92,9 +92,10 @@ def _drop_first(log: LocalLog, segments: list[LogSegment]) -> None:
 
 
 def remove_dropped(log: LocalLog) -> None:
-    """Remove segments that the log no longer has, also those of which that has failed before; their
-    files stay a while for readers. Not under the core's lock: appends do not wait for this. The
-    exception is a file that the log may yet grow up to: a new segment could take its name.
+    """Remove the files of segments that the log no longer has, also if that has failed before. The
+    renamed files stay a while for readers. Appends do not wait for this, because the core's lock is
+    not held, except for a file at an offset that the log can still reach: a new segment could get
+    its name.
     """
     while log.unremoved:
         path = log.unremoved[0]
@@ -114,9 +115,9 @@ def _remove(log: LocalLog, path: str) -> None:
 
 
 def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:
-    """Move the log start offset to ``offset`` and delete the segments that lie entirely before it.
+    """Move the log start offset to ``offset`` and delete the segments that are entirely before it.
 
-    ``durable``: it stays so after a crash. Not needed if the caller would repeat it.
+    ``durable``: the change survives a crash. Not needed if the caller repeats it after a crash.
     """
     if _move_start(log, offset):
         if durable:
@@ -127,9 +128,10 @@ def delete_before(log: LocalLog, offset: int, *, durable: bool = True) -> None:
 
 
 def delete_many_before(logs: Sequence[tuple[LocalLog, int]]) -> list[LogError | OSError | None]:
-    """Move log start offsets, of logs of one log dir, so that they stay so after a crash; returns
-    errors by log. The index environment gets all of them in one transaction, which is synced; for
-    many logs, the files that replace a lost index are left to the system.
+    """Move the log start offsets of logs in one log dir, so that the change survives a crash.
+    Returns the error of each log, or None. The index environment gets all of them in one
+    transaction, which is synced. For several logs, the files that replace a lost index are not
+    synced.
     """
     problems: list[LogError | OSError | None] = []
     moved = []
@@ -152,8 +154,8 @@ def delete_many_before(logs: Sequence[tuple[LocalLog, int]]) -> list[LogError | 
 
 
 def _move_start(log: LocalLog, offset: int) -> bool:
-    """Move the log start offset in memory, and rename what lies wholly before it; False if it is
-    there already, and a file says so.
+    """Move the log start offset in memory, and rename the segments that are entirely before it.
+    Returns False if the log already starts there, and a file has that offset.
     """
     core = log.core
     with log.swapping:

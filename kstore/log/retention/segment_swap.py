@@ -1,5 +1,5 @@
-"""A cleaned segment takes the place of others in a log that is in use. Readers keep the old ones,
-which are open, until the new one has its name. It cleans nothing.
+"""Replaces segments of a log in use with a cleaned segment. Readers use the old segments, which
+are open, until the new one has its final name. cleaner.py does the cleaning.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["SegmentSwap"]
 
 
 class SegmentSwap:
-    """One swap. The log's lock for that is held by who calls its methods.
+    """One swap. The caller of its methods must hold the log's lock ``swapping``.
 
-    ``group`` are neighbours in the log, all open; ``end_offset`` is where the segment behind them
-    begins.
+    ``group``: neighbouring segments of the log, all open. ``end_offset``: the base offset of the
+    segment after them.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class SegmentSwap:
         self.bases = frozenset(segment.base_offset for segment in group)
 
     def make(self) -> None:
-        """Swap. If that fails it is taken back, or finished if it can only be finished. If neither
-        can be done now, it is left to whoever takes the lock next.
+        """Swap. After a failure the swap is undone, or finished if old segments are already
+        removed. If that fails too, the next holder of the lock does it.
         """
         log = self._log
         log.swapping.unfinished = self
@@ -53,7 +53,7 @@ class SegmentSwap:
             raise
 
     def settle(self) -> None:
-        """Finish it, or take it back if nothing was removed yet."""
+        """Finish the swap, or undo it if no old segment has been removed yet."""
         log = self._log
         fs = log.env.fs
         try:
@@ -77,8 +77,8 @@ class SegmentSwap:
         core = log.core
         with ExitStack() as stack:
             if core.page is not None:
-                stack.enter_context(core)  # no other process looks at the files meanwhile
-            if not self._is_forgotten:  # once: it needs space, of which there may be none
+                stack.enter_context(core)  # other processes do not read the folder meanwhile
+            if not self._is_forgotten:  # only once: it needs space, and the disk may be full
                 with core:
                     self._move_durable_end()
                     forget_segments_now(log, sorted(self.bases))
@@ -98,26 +98,26 @@ class SegmentSwap:
         return [segment for segment in segments if segment.base_offset in bases]
 
     def _open_replaced(self) -> None:
-        """Readers keep them without their names."""
+        """Open the old segments, so that readers can use them after their files are removed."""
         for segment in self._replaced():
             with suppress(FileNotFoundError):
                 segment.handle_or_open()
 
     def _move_durable_end(self) -> None:
-        """Where all of the group is on the disk, the durable end is behind it: a position in one of
-        its files will mean nothing.
+        """If the whole group is on the disk, move the durable end to the end of the group: a
+        position in one of the old files becomes invalid.
         """
         reached, end = self._log.disk.reached, self._swap.end_offset
         if reached[0] in self.bases and reached[2] >= self._group[-1].next_offset:
             self._log.disk.reached = (end, 0, end)
 
     def _take_place(self) -> None:
-        """The same in memory."""
+        """Replace the segments in memory."""
         log, cleaned = self._log, self._cleaned
         core = log.core
         cleaned.close()  # it is opened again under its own name
         cleaned.path = segment_path(log.path, cleaned.base_offset)
-        # By offset: if another process was killed meanwhile, the log was loaded again.
+        # By offset: the log was loaded again if another process was killed meanwhile.
         gone = self._replaced()
         kept = [segment for segment in core.segments if segment not in gone]
         core.set_segments(sorted([*kept, cleaned], key=lambda segment: segment.base_offset))
@@ -125,7 +125,7 @@ class SegmentSwap:
         log.note_dirty()
 
     def _settled(self) -> None:
-        """It can't come back, or be undone, by a power cut."""
+        """Note that the swap is settled, so that a power cut neither undoes nor repeats it."""
         log = self._log
         if self._is_placed:
             log.env.fs.fsync_dir(log.path)

@@ -25,8 +25,9 @@ __all__ = ["cut_at_hole", "leave_out", "restart", "skip_lost", "truncate"]
 
 
 def truncate(log: LocalLog, offset: int) -> int:
-    """Remove the batches that hold ``offset`` or more. The log ends at ``offset`` then, whatever
-    was compacted away before it; or where the batch began that held it.
+    """Remove the batches that contain ``offset`` or later offsets. The log then ends at ``offset``,
+    even if the records before it were compacted away, or at the start of the batch that contained
+    it. Returns the new log end offset.
     """
     with log.swapping, log.core:
         end = _truncate(log, offset)
@@ -43,7 +44,7 @@ def _truncate(log: LocalLog, offset: int) -> int:
         raise log.out_of_range(offset)
     count, position, end = _cut_place(log, offset)
     lost_until = log.lost_until
-    # A kill may come before the log ends there: the offsets before it are not given again.
+    # If the process is killed before the log ends there, offsets below it are not reassigned.
     log.lost_until = max(lost_until, end)
     try:
         _cut(log, count, position, end)
@@ -57,7 +58,7 @@ def _truncate(log: LocalLog, offset: int) -> int:
         except OSError:
             core.set_offsets(core.log_start_offset, last.next_offset, core.high_watermark)
             raise
-        if core.durable_offset == end:  # all there is: no sync will come that says so
+        if core.durable_offset == end:  # everything is durable: no later sync sets this
             log.disk.reached = (end, 0, end)
     log.lost_until = lost_until
     return end
@@ -91,27 +92,27 @@ def restart(log: LocalLog, offset: int) -> None:
 
 def skip_lost(log: LocalLog) -> None:
     """Skip the offsets that a replica lost and could not fetch again: it becomes the leader, and
-    must not assign them to other records. It knows their leader epochs, by which its followers see
-    that their records at these offsets are right.
+    must not assign them to other records. It keeps their leader epochs, with which its followers
+    verify their own records at these offsets.
     """
     core = log.core
     with core:
         lost = log.lost_until
         log.note_dirty()
         if lost > core.log_end_offset and not log.read_only:
-            log.begin_segment(lost)  # where this fails, nothing is skipped or forgotten
+            log.begin_segment(lost)  # if this fails, nothing is skipped or forgotten
             for epoch, start in log.lost_epochs:
                 if epoch > core.epochs.latest_epoch and start >= core.log_end_offset:
                     core.epochs.assign_epoch(epoch, start)
             core.set_offsets(core.log_start_offset, lost, core.high_watermark)
-        log.hole_from = -1  # what is after it may be everything that exists
+        log.hole_from = -1  # the records after it may be the only copy
         log.lost_until, log.lost_epochs = 0, []
 
 
 def cut_at_hole(log: LocalLog) -> None:
-    """Remove everything after records that a power loss took before they were durable: another
-    replica leads and has all of it, and this one must not seem to have what it lost. If it becomes
-    leader before it has fetched them again, no offset is assigned again.
+    """Truncate the log at its first hole, where records were not durable before a power loss.
+    Another replica leads and has all records, and this one must not appear to have the lost ones.
+    If it becomes leader before it has fetched them again, it does not reassign their offsets.
     """
     core = log.core
     with log.swapping, core:
@@ -119,7 +120,7 @@ def cut_at_hole(log: LocalLog) -> None:
         if hole >= 0:
             known = [*core.epochs.as_list(), *log.lost_epochs]
             log.lost_epochs = known = [each for each in known if each[1] >= hole]
-            log.lost_until = max(log.lost_until, end)  # first: a kill may come in between
+            log.lost_until = max(log.lost_until, end)  # first: a kill may follow
             try:
                 _truncate(log, hole)
             finally:
@@ -138,8 +139,8 @@ def cut_at_hole(log: LocalLog) -> None:
 
 
 def leave_out(log: LocalLog, offset: int) -> None:
-    """Remove everything from an offset on, which counts as lost; the log continues where it ended,
-    so that no offset is assigned again, also if this fails half way.
+    """Remove all records from an offset on, and count them as lost. The log continues at its former
+    end, so that no offset is assigned twice, even if this fails half way.
     """
     core = log.core
     with log.swapping, core:
@@ -155,10 +156,10 @@ def leave_out(log: LocalLog, offset: int) -> None:
 
 
 def _cut_before_active(log: LocalLog, offset: int) -> None:
-    """Remove everything from an offset on but the active segment, which is empty."""
+    """Remove all records from an offset on. The active segment, which is empty, stays."""
     core = log.core
     following, lost_until, end = core.active, log.lost_until, core.log_end_offset
-    log.lost_until = max(lost_until, end)  # a kill may come before it is the active one again
+    log.lost_until = max(lost_until, end)  # in case of a kill before it is active again
     core.set_segments(core.segments[:-1])
     try:
         count, position, cut_end = _cut_place(log, offset)
@@ -171,8 +172,8 @@ def _cut_before_active(log: LocalLog, offset: int) -> None:
 
 
 def _cut_place(log: LocalLog, offset: int) -> tuple[int, int, int]:
-    """How many segments a log without ``offset`` has; the place in the last of them where the batch
-    begins that holds it, or the first behind it; and where the log ends then.
+    """Where to truncate: the number of segments to keep; in the last of them, the position of the
+    batch that contains ``offset``, or of the first batch after it; and the new log end offset.
     """
     count = sum(1 for segment in log.core.segments if segment.base_offset <= offset)
     segment = log.core.segments[count - 1]
@@ -182,10 +183,10 @@ def _cut_place(log: LocalLog, offset: int) -> tuple[int, int, int]:
         found = log.core.slice_at(offset, log.core.log_end_offset, 0)
     except CorruptLogError as error:
         if error.segment != segment.path:
-            return count, segment.size_bytes, offset  # that segment goes as a whole
+            return count, segment.size_bytes, offset  # the damaged segment is removed
         if error.first_offset < 0:
             raise
-        # Damage hides it: that goes, too.
+        # The batch is in a damaged part, which is removed, too.
         return count, error.position, min(offset, error.first_offset)
     if found is None or found[0] != segment.path:
         return count, segment.size_bytes, offset
@@ -193,11 +194,11 @@ def _cut_place(log: LocalLog, offset: int) -> tuple[int, int, int]:
 
 
 def _cut(log: LocalLog, count: int, position: int, end: int) -> None:
-    """Keep the first ``count`` segments, the last of them up to a position; the log is to end at
+    """Keep the first ``count`` segments, the last of them up to a position, and end the log at
     ``end``.
 
-    Memory is right before a file changes, since who reads takes no lock. Where the disk fails, the
-    log has what has not been removed by then.
+    Memory is updated before a file changes, because readers take no lock. If the disk fails, the
+    log keeps the data that is not removed yet.
     """
     core = log.core
     left = list(core.segments)
@@ -219,7 +220,7 @@ def _cut(log: LocalLog, count: int, position: int, end: int) -> None:
         if last.damages != damages:
             core.note_damages(last, damages or ())
         with suppress(OSError):
-            load_whole(log, left[-1])  # it is the active one now
+            load_whole(log, left[-1])  # it is the active segment now
         _end_with(log, left, left[-1].next_offset)
         raise
     _end_with(log, left, end)
@@ -233,7 +234,7 @@ def _cut_file(segment: LogSegment, size_bytes: int) -> None:
 
 
 def _end_with(log: LocalLog, segments: list[LogSegment], end: int) -> None:
-    """The log has these segments, and ends at ``end``."""
+    """Set the log to these segments and this log end offset."""
     core = log.core
     last = segments[-1]
     last.sealed = False
@@ -242,7 +243,7 @@ def _end_with(log: LocalLog, segments: list[LogSegment], end: int) -> None:
     forget_durable(log, last.base_offset, end)
     core.epochs.truncate_from_end(end)
     log.lost_epochs = [each for each in log.lost_epochs if each[1] < end]
-    # The start may lie inside the batch that went.
+    # The log start offset may be inside the removed batch.
     start_before = core.log_start_offset
     start = min(start_before, end)
     core.set_offsets(start, end, min(core.high_watermark, end))

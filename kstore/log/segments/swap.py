@@ -1,10 +1,11 @@
-"""Put a cleaned segment in the place of the segments it was made from, so that a crash or a failing
-call at any point leaves either them or it.
+"""Replaces segments with the cleaned segment that was written from them. A crash or a failed call
+at any point leaves either the old segments or the cleaned one.
 
-The order is Kafka's: ``.log.cleaned`` while it is written; renamed to ``.log.swap`` when it is
-complete and on disk; then the old files go and it gets its name. Until the first of them is gone
-the swap can be taken back, afterwards it can only be finished. So that this can be seen, the name
-of the ``.swap`` file says how many segments it replaces, and where the last of them ends.
+The order is Kafka's. The file is named ``.log.cleaned`` while it is written, and is renamed to
+``.log.swap`` when it is complete and on disk. Then the old files are removed, and it gets its final
+name. The swap can be undone until the first old file is removed; afterwards it can only be
+finished. To show which applies, the name of the ``.swap`` file contains the number of segments that
+it replaces, and the end offset of the last one.
 """
 
 from __future__ import annotations
@@ -38,29 +39,29 @@ _UNKNOWN = 0
 
 
 class Swap(NamedTuple):
-    """A cleaned segment that replaces the segments which begin in [base offset, end offset)."""
+    """A cleaned segment. It replaces segments with base offsets in [base offset, end offset)."""
 
     base_offset: int
     end_offset: int
     replaces: int
-    """How many they are. 0: of an older version, whose names did not say it."""
+    """The number of these segments; 0: unknown, because an older version wrote the file."""
 
     @property
     def name(self) -> str:
-        """Its file's name while it waits for its place."""
+        """The name of its file until it gets its final name."""
         base = f"{self.base_offset:0{OFFSET_DIGITS}d}"
         if self.replaces == _UNKNOWN:
             return base + SWAP
         return f"{base}-{self.end_offset:0{OFFSET_DIGITS}d}-{self.replaces}{SWAP}"
 
     def replaced(self, bases: Iterable[int]) -> list[int]:
-        """Those of these segments that it replaces."""
+        """Those of the base offsets whose segments it replaces."""
         end = max(self.end_offset, self.base_offset + 1)
         return [base for base in bases if self.base_offset <= base < end]
 
 
 def decide(fs: FileSystem, directory: str, swap: Swap) -> None:
-    """Give the cleaned segment, which was synced, the name under which a start finds it."""
+    """Rename the cleaned segment, which is synced, to the name that a start looks for."""
     cleaned = segment_path(directory, swap.base_offset, CLEANED)
     fs.replace(cleaned, os.path.join(directory, swap.name))
     fs.fsync_dir(directory)
@@ -69,13 +70,13 @@ def decide(fs: FileSystem, directory: str, swap: Swap) -> None:
 def finish(
     fs: FileSystem, directory: str, swap: Swap, group: Collection[int] | None = None
 ) -> None:
-    """Remove what the swap replaces and give the cleaned segment its name. It can be called again
-    after it has failed. The directory is the caller's to sync.
+    """Remove the segments that the swap replaces and give the cleaned segment its final name. This
+    can be called again after a failure. The caller must sync the directory.
 
-    ``group``: the base offsets of what it replaces, if they are known; nothing else is removed.
+    ``group``: the base offsets of the replaced segments, if known; no other segment is removed.
     """
     names = fs.listdir(directory)
-    if swap.name not in names:  # nothing would be left of what is removed
+    if swap.name not in names:  # removing the old files would lose their records
         path = os.path.join(directory, swap.name)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     for base in swap.replaced(segment_bases(names)):
@@ -83,14 +84,14 @@ def finish(
             continue
         fs.unlink(segment_path(directory, base))
     if swap.replaces != 1:
-        fs.fsync_dir(directory)  # else the disk may know the new name, and still the old ones
+        fs.fsync_dir(directory)  # otherwise the disk may have the new name and old files
     place = segment_path(directory, swap.base_offset)
     fs.replace(os.path.join(directory, swap.name), place)
 
 
 def take_back(fs: FileSystem, directory: str, swap: Swap) -> None:
-    """Remove the cleaned segment: what it was made from stays. It is gone when this returns, also
-    after a power cut; so it never replaces what comes later.
+    """Undo the swap: remove the cleaned segment, and keep the old ones. The removal is durable when
+    this returns, so the cleaned segment never replaces later segments.
     """
     with suppress(FileNotFoundError):
         fs.unlink(os.path.join(directory, swap.name))
@@ -98,30 +99,30 @@ def take_back(fs: FileSystem, directory: str, swap: Swap) -> None:
 
 
 def find_swaps(names: Iterable[str]) -> list[Swap]:
-    """The decided swaps among a directory's names, ascending. The end offset of those of an older
-    version is not known.
+    """The swaps whose files are among a directory's names, ascending. Swaps of an older version
+    have no end offset.
     """
     found = [match for name in names if (match := _NAME.fullmatch(name)) is not None]
     return sorted(Swap(int(m[1]), int(m[2] or 0), int(m[3] or _UNKNOWN)) for m in found)
 
 
 def is_needed(fs: FileSystem, directory: str, swap: Swap, names: list[str]) -> bool:
-    """Whether a swap has to be finished: some or all of what it replaces is gone, and the rest, and
-    what follows, is as it was. Else it is taken back.
+    """Whether a swap must be finished: at least one of the segments that it replaces is removed,
+    and the others and the segments after them have not changed. Otherwise it must be undone.
     """
     bases = segment_bases(names)
     if swap.name not in names:
         return False
     if max(bases, default=-1) < max(swap.end_offset, swap.base_offset + 1):
-        return False  # the log was cut or began elsewhere since
+        return False  # the log was truncated or restarted since
     if swap.replaces == _UNKNOWN:
         return swap.base_offset in bases and _is_newest(fs, directory, swap, bases)
     return len(swap.replaced(bases)) < swap.replaces
 
 
 def _is_newest(fs: FileSystem, directory: str, swap: Swap, bases: list[int]) -> bool:
-    """Whether nothing that an older version's swap replaces was written after it: it forgot swaps
-    that had failed.
+    """Whether the file of an older version's swap is newer than all segments that it replaces: the
+    older version continued after a failed swap without removing this file.
     """
     written = fs.modified_ns(os.path.join(directory, swap.name))
     paths = [segment_path(directory, base) for base in swap.replaced(bases)]
@@ -129,8 +130,8 @@ def _is_newest(fs: FileSystem, directory: str, swap: Swap, bases: list[int]) -> 
 
 
 def with_end(fs: FileSystem, directory: str, swap: Swap) -> Swap:
-    """A swap whose end is known. One of an older version replaces what begins before its last
-    offset; what it had emptied behind that comes back until the next cleaning.
+    """The swap with its end offset. One of an older version replaces segments that begin before its
+    last offset; old segments after that, which it had emptied, stay until the next cleaning.
     """
     if swap.replaces != _UNKNOWN:
         return swap

@@ -1,4 +1,6 @@
-"""A model of a compacted log, and a file system that counts, fails and kills at a swap's steps."""
+"""A model of a compacted log, and a file system that counts the steps of a swap, and fails or kills
+the process at one of them.
+"""
 
 from __future__ import annotations
 
@@ -32,31 +34,31 @@ SETTINGS: dict[str, Any] = {
 NOW = 10_000_000
 LATER = NOW + 1_000_000
 CALLS = ("replace", "unlink", "fsync_dir", "index")
-"""What a swap does to the disk."""
+"""The file system calls of a swap."""
 
 
 class Model:
-    """What may be read: the record of each offset, and of each key the last one."""
+    """The records that reads may return: one for each offset, and the last one of each key."""
 
     def __init__(self) -> None:
         self.start = self.end = 0
         self.records: dict[int, tuple[bytes, bytes | None]] = {}
 
     def copy(self) -> Model:
-        """The same once more."""
+        """A copy of the model."""
         other = Model()
         other.start, other.end = self.start, self.end
         other.records = dict(self.records)
         return other
 
     def append(self, log: Log, key: bytes, value: bytes | None) -> None:
-        """In both."""
+        """Append to the log and to the model."""
         assert log.append(value, key, timestamp=NOW) == self.end
         self.records[self.end] = (key, value)
         self.end += 1
 
     def truncate(self, log: Log, offset: int) -> None:
-        """Records from an offset on are gone; what could be read before it stays."""
+        """Remove records from an offset on; readable records before it stay."""
         with log.local.swapping:
             before = readable(log)
         end = log.truncate(offset)
@@ -65,12 +67,12 @@ class Model:
         self.end = end
 
     def delete_before(self, start: int) -> None:
-        """Records below an offset are gone."""
+        """Remove records below an offset."""
         self.records = {at: row for at, row in self.records.items() if at >= start}
         self.start = start
 
     def check(self, log: Log) -> None:
-        """Whether a log holds what it may and must."""
+        """Check that a log has the required records, and no others than allowed."""
         found: dict[bytes, tuple[int, bytes | None]] = {}
         before = -1
         for record in log.records():
@@ -89,7 +91,7 @@ class Model:
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
 
     def check_folder(self, path: Path, *, without_index: bool) -> None:
-        """The same of a log that is opened for that; nothing is left over."""
+        """Open the log and check it, and that no files of swaps are left."""
         if without_index:
             for file in path.glob(".kstore*"):
                 file.unlink()
@@ -108,8 +110,8 @@ class Model:
 
 
 def compacted_once(path: Path) -> Model:
-    """Make a closed log that was compacted once: small segments, which the next compaction joins,
-    with tombstones that it drops.
+    """Create a closed log that was compacted once: small segments, which the next compaction joins,
+    with tombstones that it removes.
     """
     model = Model()
     with kstore.open_log(path, **SETTINGS) as log:
@@ -135,13 +137,13 @@ def readable(log: Log) -> dict[int, tuple[bytes, bytes | None]]:
 
 
 def leftovers(path: Path) -> list[str]:
-    """Files of swaps."""
+    """The names of files of swaps."""
     names = os.listdir(path / "log-0")
     return [name for name in names if name.endswith((".swap", ".cleaned"))]
 
 
 class CountingFileSystem(FaultyFileSystem):
-    """Counts the calls of one thing that is done, or kills the process at one of them."""
+    """Lists the calls of an operation, or kills the process at one of them."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -151,11 +153,11 @@ class CountingFileSystem(FaultyFileSystem):
         self._at_calls: dict[tuple[str, int], Callable[[], object]] = {}
 
     def do_at(self, call: str, number: int, do: Callable[[], object]) -> None:
-        """Do something else before one of the next calls."""
+        """Call ``do`` before one of the next calls."""
         self._at_calls[call, self.calls.get(call, 0) + number] = do
 
     def due(self, call: str) -> Any:
-        """Also counted."""
+        """As the base class, and list the call."""
         do = self._at_calls.pop((call, self.calls.get(call, 0)), None)
         if do is not None:
             do()
@@ -169,7 +171,7 @@ class CountingFileSystem(FaultyFileSystem):
 
 
 def open_on(fs: FaultyFileSystem) -> Log:
-    """A log whose index can fail as well."""
+    """Open a log whose index can fail, too."""
     log = kstore.open_log(fs.root, env=SystemEnv(fs=fs), **SETTINGS)
     index: Any = log.local.directory.index
     change = index.change

@@ -1,4 +1,4 @@
-"""What is left out of a log, and what a replica skips: no offset is given again, whatever fails."""
+"""Records removed as lost, and offsets that a replica skips: no failure reassigns an offset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END = 40
 
 
 def make(path: Path, files: FailingFiles, *, rolled: bool) -> Log:
-    """A log of records at 0 to 39, in four segments; a fifth if ``rolled``, which is empty."""
+    """A log of records at 0 to 39 in four segments; if ``rolled``, with an empty fifth one."""
     directory = open_log_dir(path, env=SystemEnv(fs=files), index_interval_bytes=150)
     directory.replicated = True
     log = directory.log("t")
@@ -34,8 +34,8 @@ def make(path: Path, files: FailingFiles, *, rolled: bool) -> Log:
 
 
 def is_right(log: Log, kept: int) -> int:
-    """The log has at least so many of its first records, and continues at the end that it had;
-    returns how many it has.
+    """Check that the log has at least its first ``kept`` records, and its former end; returns the
+    number of records.
     """
     assert log.log_end_offset == END
     log.core.set_high_watermark(END)

@@ -1,5 +1,5 @@
-"""The swap of compacted segments against a model, with a failure or a kill at each of its steps:
-what was written last is there, and what was deleted or truncated does not come back.
+"""Compares the swap of compacted segments with a model, with a failure or a kill at each of its
+steps: the newest records stay, and deleted or truncated records do not reappear.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tests.log.retention.swap_model import (
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A closed log, for all tests."""
+    """A closed log, used by all tests."""
     path = tmp_path_factory.mktemp("prepared")
     return path, compacted_once(path)
 
 
 def steps_of_a_swap(source: Path, path: Path) -> list[str]:
-    """The calls of a compaction that succeeds."""
+    """The calls of a successful compaction."""
     shutil.copytree(source, path)
     fs = CountingFileSystem(str(path))
     with open_on(fs) as log:
@@ -53,17 +53,17 @@ def steps_of_a_swap(source: Path, path: Path) -> list[str]:
 
 
 def nothing(log: Log, model: Model) -> None:
-    """No more is done."""
+    """Do nothing."""
 
 
 def append(log: Log, model: Model) -> None:
-    """New values of some keys."""
+    """Append new values of some keys."""
     for number in range(12):
         model.append(log, b"k%d" % (number % 4), b"third %d" % number)
 
 
 def compact_more(log: Log, model: Model) -> None:
-    """A key is deleted, and its tombstone is dropped in the end."""
+    """Delete a key, and compact until its tombstone is removed."""
     model.append(log, b"k1", None)
     log.roll()
     model.append(log, b"k2", b"last")
@@ -83,12 +83,12 @@ def _truncate(log: Log, model: Model, end: int) -> None:
 
 
 def truncate_far(log: Log, model: Model) -> None:
-    """To the segments that were compacted first."""
+    """Truncate to the segments that were compacted first."""
     _truncate(log, model, min(at for at in _offsets(log) if at >= 20))
 
 
 def truncate_near(log: Log, model: Model) -> None:
-    """To those that were not."""
+    """Truncate to the segments that were not."""
     _truncate(log, model, _offsets(log)[-4])
 
 
@@ -97,14 +97,14 @@ def _offsets(log: Log) -> list[int]:
 
 
 def delete_some(log: Log, model: Model) -> None:
-    """Up to the middle of a segment."""
+    """Delete records up to the middle of a segment."""
     log.delete_before(30)
     model.delete_before(30)
     append(log, model)
 
 
 def delete_all(log: Log, model: Model) -> None:
-    """All that is not in the active segment, by retention."""
+    """Delete all records before the active segment, by retention."""
     base = log.segments[-1].base_offset
     config = {**SETTINGS, "cleanup_policy": ("delete",), "retention_bytes": 0}
     log.configure(LogConfig(**config))
@@ -118,7 +118,7 @@ def delete_all(log: Log, model: Model) -> None:
 
 
 def restart(log: Log, model: Model) -> None:
-    """Everything goes, and the log begins elsewhere."""
+    """Restart the log at another offset."""
     log.restart(10)
     model.records.clear()
     model.start = model.end = 10
@@ -131,14 +131,14 @@ FOLLOWING = [
 
 
 def cases(steps: list[str]) -> Iterator[tuple[str, int]]:
-    """Each call, as the how-manyth of its kind it is."""
+    """Each call, with its number among the calls of its kind."""
     for call in CALLS:
         for number in range(steps.count(call)):
             yield call, number
 
 
 def _do(log: Log, model: Model, following: Any) -> None:
-    """What follows; while the disk fails, its first step may be refused."""
+    """Do the following operation; its first step may fail as long as the disk fails."""
     before = model.copy()
     for _ in range(4):
         try:
@@ -214,7 +214,7 @@ def test_a_swap_that_can_neither_be_finished_nor_taken_back_leaves_the_log_reada
 
 
 def _killed(path: Path, number: int, work: Callable[[Log], object] | None) -> bool:
-    """Open a log and do something, with kill -9 before a step; False: there are not so many."""
+    """Open a log and use it, with kill -9 before a step; False: there are fewer steps."""
     child = os.fork()
     if child == 0:
         code = 1

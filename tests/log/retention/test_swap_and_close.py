@@ -1,5 +1,5 @@
-"""A log that is closed, deleted or put aside while another thread compacts it: neither it nor the
-next log of its name loses anything.
+"""A log that is closed, deleted or put aside while another thread compacts it: neither this log nor
+the next one with its name loses records.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ PLACE = TopicPartition("log", 0)
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A closed log, for all tests."""
+    """A closed log, used by all tests."""
     path = tmp_path_factory.mktemp("prepared")
     return path, compacted_once(path)
 
 
 def compact_with(path: Path, step: tuple[str, int], work: Callable[[LogDir], None]) -> None:
-    """Compact a log, and have another thread do something from a step on."""
+    """Compact a log, and let another thread do ``work`` from a step on."""
     fs = CountingFileSystem(str(path))
     with kstore.open_log_dir(path, env=SystemEnv(fs=fs), **SETTINGS) as log_dir:
         log = log_dir.log("log")

@@ -1,5 +1,5 @@
-"""A snapshot by a reader of a log whose writer was killed in the middle of a swap: it has what the
-reader has.
+"""A reader's snapshot of a log whose writer was killed during a swap: it has the same records as
+the reader.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.log.retention.swap_model import (
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A log as a kill in the middle of a swap leaves it: some old segments are gone."""
+    """A log after a kill during a swap: some old segments are removed."""
     path = tmp_path_factory.mktemp("log")
     model = compacted_once(path)
     fs = CountingFileSystem(str(path))
@@ -43,7 +43,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
 
 
 def reader_of(path: Path) -> Log:
-    """The log, open for reading."""
+    """The log, opened for reading."""
     return kstore.open_log(path, read_only=True)
 
 

@@ -1,5 +1,5 @@
-"""What a log knows of its producers and leader epochs after a kill or a power cut during a
-compaction, or soon after it.
+"""A log's producers and leader epochs after a kill or a power cut during a compaction, or soon
+after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EPOCHS = [*((number // 3 + 1, number) for number in range(0, RECORDS, 3)), (20, 
 
 
 def fill(log: Log, *, flush_at: int) -> None:
-    """A few records of each producer and of each epoch; what is flushed is in a checkpoint."""
+    """Append records of each producer and epoch; a flush is followed by a checkpoint."""
     for number in range(RECORDS):
         key = b"k%d" % (number if number % 5 == 0 else number % 7 + 100)
         batch = build_batch(
@@ -41,7 +41,7 @@ def fill(log: Log, *, flush_at: int) -> None:
 
 
 def killed_at(path: Path, step: int, flush_at: int) -> bool:
-    """Fill a log and compact it, with kill -9 before a step or after all; whether before one."""
+    """Fill and compact a log, with kill -9 before a step or at the end; True: before the step."""
     child = os.fork()
     if child == 0:
         with suppress(BaseException):

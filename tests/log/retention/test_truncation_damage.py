@@ -1,4 +1,4 @@
-"""Truncation of a log with damage: what lies before the offset stays, wherever the damage is."""
+"""Truncation of a log with damage: records before the offset stay, wherever the damage is."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BASES = (0, 20, 40)
 
 
 def make(path: Path, *, damaged: int) -> None:
-    """Segments with batches of two records at 0, 2, 4, at 20, 22, 24, and at 40, 42, 44; the header
-    of the batch at ``damaged`` is not one any more.
+    """Create segments with batches of two records at 0, 2, 4, at 20, 22, 24, and at 40, 42, 44; the
+    header of the batch at ``damaged`` is invalid.
     """
     with open_log_dir(path, index_interval_bytes=1) as directory:
         log = directory.log("t")
@@ -32,7 +32,7 @@ def make(path: Path, *, damaged: int) -> None:
 
 
 def offsets(log: Log) -> list[int]:
-    """Of all records that can be read."""
+    """The offsets of all records that can be read."""
     found: list[int] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,5 +1,5 @@
-"""A swap that a failure, another process or retention interrupts: what is done is not done again,
-and nothing counts as done that is not.
+"""A swap that a failure, another process or retention interrupts: completed steps are not repeated,
+and uncompleted steps do not count as completed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.log.retention.swap_model import (
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A closed log, for all tests."""
+    """A closed log, used by all tests."""
     path = tmp_path_factory.mktemp("prepared")
     return path, compacted_once(path)
 
@@ -61,7 +61,7 @@ def test_a_log_that_is_loaded_again_within_a_swap_has_the_new_segment(
         local = log.local
 
         def load_again() -> None:
-            """As where another process that writes to it was killed."""
+            """Load the log as after another process that writes to it was killed."""
             local.finishes_swaps = False
             with local.core:
                 load(local, local.directory.index.state(local.name))
