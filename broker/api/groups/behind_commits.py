@@ -1,5 +1,5 @@
-"""Requests that must not overtake the commits of their group: a commit can wait until this broker
-has heard of a partition. If its member left in the meantime, it would be refused.
+"""Requests that must not overtake earlier commits of their group. A commit can wait until this
+broker learns of a partition; if its member left in the meantime, the commit would be refused.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class _Parts(Protocol):
 
     @property
     def partition_news(self) -> Lazy[PartitionNews] | None:
-        """The part that hears of partitions; None on a broker that creates them all."""
+        """The part that learns of new partitions; None on a broker that creates them all."""
 
 
 def answer_behind_commits(
     broker: _Parts, group_id: str, request: Message, ctx: Asker
 ) -> Message | Awaitable[Message]:
-    """The group coordinator's answer; after earlier commits of the group that wait, which takes at
-    most LINE_S. Raises KafkaError.
+    """The group coordinator's answer. It waits for earlier commits of the group, at most for
+    LINE_S. Raises KafkaError.
     """
     news = broker.partition_news
     if news is not None and news.made is not None and news.made.has_line(group_id):
@@ -47,5 +47,5 @@ async def _behind(
             answer = broker.groups().answer(group_id, request, ctx)
     except TimeoutError:
         answer = broker.groups().answer(group_id, request, ctx)
-    # Its place is decided: later commits do not wait for its replicas.
+    # Its place in the order is decided: later commits do not wait for its replicas.
     return await answer if isinstance(answer, Awaitable) else answer

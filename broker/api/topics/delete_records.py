@@ -3,7 +3,7 @@ The loop does not wait for the disk.
 
 As in Kafka, a partition is answered once all live replicas have deleted the records. Partitions
 that take longer than the request's timeout get REQUEST_TIMED_OUT; their deletion continues. Retired
-partitions that are empty then may be deleted before the answer: their records are deleted, too.
+partitions that become empty may be deleted before the answer, which then reports success.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Waiting(NamedTuple):
     result: DeleteRecordsPartitionResult
     leader_epoch: int
     is_retired: bool
-    """It takes no records, and is deleted when the retired ones of its topic are all empty."""
+    """It takes no records, and is deleted when all retired ones of its topic are empty."""
 
 
 async def handle_delete_records(
@@ -165,16 +165,16 @@ async def _delete_piece(
 
 
 def _was_stopped(each: _Waiting, problem: LogError | OSError) -> bool:
-    """Whether a deletion failed because the partition is not led here any more: it may be a retired
-    one that was deleted first.
+    """Whether a deletion failed because this broker no longer leads the partition, which may be a
+    retired one that was deleted first.
     """
     code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
     return isinstance(problem, LogClosedError) and code in _GONE
 
 
 def _is_over(broker: DeleteRecordsParts, each: _Waiting) -> bool:
-    """Set the result of a partition as far as it is known; whether it is final. The partition may
-    have been deleted by now, or replaced by another of the same name.
+    """Set the result of a partition as far as it is known; returns whether it is final. The
+    partition may have been deleted by now, or replaced by another of the same name.
     """
     result = each.result
     result.error_code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
@@ -191,7 +191,7 @@ def _is_over(broker: DeleteRecordsParts, each: _Waiting) -> bool:
     if index >= len(topic.partitions):
         result.error_code, result.low_watermark = ErrorCode.NONE, each.offset
         return True
-    # It was stopped here: the metadata will say whether it is deleted or has another leader.
+    # This broker has stopped it: the metadata will show whether it was deleted or moved.
     return topic.partitions[index].leader_epoch != each.leader_epoch
 
 

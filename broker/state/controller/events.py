@@ -1,4 +1,4 @@
-"""The controller's decisions when brokers come, go, or send proposals: new partition states.
+"""The controller's decisions when brokers start, stop, or send proposals: new partition states.
 
 This file changes nothing: the runtime writes the changes to the store,
 `ControllerState.with_changes` applies them, and then brokers are notified. Pure.
@@ -45,10 +45,9 @@ def after_brokers_changed(
     ``reborn`` brokers have restarted. ``written`` has the store transaction in which a partition's
     state was written, if it was just read: if a live broker has registered since then, the state is
     about its earlier run, whose last records may be lost. Such a broker leaves the ISR; if the ISR
-    has no other replica, one of them leads alone. An ``unclean`` broker has, as far as is known,
-    returned without all its records, and is no longer eligible. It leaves the ISR of a state that
-    was just read, even if that was written after its restart, by a controller that did not know of
-    the restart.
+    has no other replica, one of them leads alone. An ``unclean`` broker may have restarted without
+    all its records, and is no longer eligible. It leaves the ISR of a state that was just read,
+    even if it was written after the restart, by a controller that did not know of the restart.
     """
     leaving = state.leaving.keys()
     allowed = state.unclean_allowed(topic)

@@ -29,9 +29,9 @@ cdef class FetchRequest(Slot):
     cdef int64_t found_bytes
     cdef bint urgent                        # something that is answered at once
     cdef bint cold                          # something is being read in from the disk
-    cdef bint partial                       # all that it found will be more at once
-    cdef bint gathering                     # it waits for that
-    cdef bint gathered                      # it has, long enough
+    cdef bint partial                       # more is expected of all that it found
+    cdef bint gathering                     # it waits for more
+    cdef bint gathered                      # it has waited long enough for more
     cdef bint overdue                       # it has waited as long as it may, but for that
     cdef dict injected                      # partition -> error code, as in FetchPath
     cdef object rights                      # of who sent it (state.authorizer.Rights); None: all
@@ -57,7 +57,7 @@ cdef class FetchPath:
     # the listener that followers come to; None: any. Only where there are rights
     cdef public object peer_listener
     cdef SlotDeadlines waits                # for data
-    cdef Gathering gathering                # for more of it
+    cdef Gathering gathering                # fetches that wait for more data
     # what broker/faults.py has the request at hand answered with: partition -> error code, or None;
     # an error of the whole fetch, or 0
     cdef public dict injected

@@ -12,7 +12,7 @@ class FetchRequest(Slot):
     """
 
     def resume(self) -> None:
-        """The missing pages are in memory now."""
+        """Continue: the missing pages are in memory now."""
     def answer_now(self) -> None:
         """Answer with the available data, without waiting for a disk."""
 

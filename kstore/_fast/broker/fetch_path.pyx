@@ -88,7 +88,7 @@ cdef class FetchRequest(Slot):
         return self.found_bytes >= self.min_bytes and (self.gathered or not self.partial)
 
     cdef bint still_gathers(self) noexcept:
-        """Whether no look is needed, as it would find that more is to come."""
+        """Whether the logs need no check, because more is expected of everything."""
         cdef FetchPart part
         if not self.gathering or self.gathered or self.overdue or self.cold or self.barred:
             return False
@@ -107,7 +107,7 @@ cdef class FetchRequest(Slot):
         return self.check()
 
     cdef int end_gathering(self) except -1:
-        """It has waited for more as long as it may."""
+        """End the wait for more data: its time is over."""
         cdef FetchPart part
         self.gathered = True
         for part in self.parts:
@@ -115,7 +115,7 @@ cdef class FetchRequest(Slot):
         return self.check()
 
     def resume(self):
-        """The missing pages are in memory now."""
+        """Continue: the missing pages are in memory now."""
         self.check()
 
     def answer_now(self):

@@ -57,7 +57,7 @@ cdef class FetchPart:
         return 0
 
     cdef int16_t check_offset(self) except -1:
-        """Whether the log has the offset, and the same records before it."""
+        """Check that the log has the offset, and the same records before it: NONE, or an error."""
         cdef LogCore core = self.partition.core
         if self.last_fetched_epoch >= 0:
             self.check_divergence()
@@ -68,7 +68,7 @@ cdef class FetchPart:
         return OFFSET_OUT_OF_RANGE
 
     cdef int check_divergence(self) except -1:
-        """KIP-595: tell a reader whose last epoch is not in this log where the two part."""
+        """KIP-595: find where the log of a reader whose last epoch is not in this log diverges."""
         cdef LogCore core = self.partition.core
         if self.last_fetched_epoch == core.epochs.latest_epoch \
                 and self.fetch_offset <= core.log_end_offset:
@@ -82,7 +82,7 @@ cdef class FetchPart:
         return 0
 
     cdef int prefer(self, int32_t here, bytes rack) except -1:
-        """KIP-392: send a consumer to the replica of its rack."""
+        """KIP-392: send a consumer to a replica in its rack."""
         cdef ReplicaState replication = self.partition.replication
         cdef int32_t node_id
         if replication is not None:
@@ -92,7 +92,7 @@ cdef class FetchPart:
         return 0
 
     cdef bint expects_more(self) noexcept:
-        """Whether what was found for a follower is a part of what it can get in a moment."""
+        """Whether more records for a follower are expected in a moment, after those found."""
         cdef Partition partition = self.partition
         return (
             partition.replication is not None
@@ -100,7 +100,7 @@ cdef class FetchPart:
             and partition.replication.expects_more(self.slice.size_bytes))
 
     cdef bint still_expects(self) noexcept:
-        """Whether that holds though the log may have grown; or there was nothing, and is not."""
+        """Whether more is still expected; or, if nothing was found, whether nothing has changed."""
         cdef Partition partition = self.partition
         if self.slice.size_bytes == 0:
             return self.is_unchanged()
@@ -110,7 +110,7 @@ cdef class FetchPart:
             and partition.replication.expects_more(self.slice.size_bytes))
 
     cdef int end_gathering(self, bint come) noexcept:
-        """A follower has waited for more than was found, and that has come or not."""
+        """End a follower's wait for more records; ``come``: whether they have arrived."""
         if self.slice.size_bytes > 0 and self.partition.replication is not None:
             if come:
                 self.partition.replication.note_gathered()

@@ -43,9 +43,9 @@ cdef class ReplicaState:
     cdef list followers
     cdef bint alone                         # no follower can hold the high watermark back
     cdef list waits                         # CommitWait, by end offset
-    cdef readonly Py_ssize_t most_waiting   # of one connection's requests at a time, lately
-    cdef readonly int passes                # so many moves no follower waits for more
-    cdef int misses                         # how often that was in vain, one after another
+    cdef readonly Py_ssize_t most_waiting   # the most waiting requests of one connection
+    cdef readonly int passes                # moves during which no follower waits for more
+    cdef int misses                         # consecutive waits for more that were in vain
     cdef public tuple lost_parts            # (first, next offset) of damage that no replica has
     cdef Follower find(self, int32_t node_id)
     cdef int32_t nearest(self, int32_t node_id, bytes rack, int64_t offset) except -2

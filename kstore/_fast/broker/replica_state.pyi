@@ -48,9 +48,11 @@ class ReplicaState:
     epoch_start_offset: int
     insync_replicas: int
     most_waiting: int
-    """How many requests of one connection waited at a time, lately."""
+    """The most requests of one connection that waited at a time; lowered after a wait in vain."""
     passes: int
-    """For so many moves of the high watermark, no follower waits for more; it was in vain."""
+    """Moves of the high watermark during which no follower waits for more records, after a wait in
+    vain.
+    """
     lost_parts: tuple[tuple[int, int], ...]
     """(first offset, next offset) of damage that no replica can repair: followers continue after
     it.

@@ -14,9 +14,9 @@ from kstore._fast.error_codes cimport NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND
 cdef int64_t NEVER = -(1LL << 60)
 
 cdef enum:
-    LARGE_BATCH_BYTES = 4 * 1024    # a follower does not wait for smaller ones to be more,
-    BULK_BYTES = 48 * 1024          # nor for less than this
-    ENOUGH_BYTES = 256 * 1024       # what it gets without waiting
+    LARGE_BATCH_BYTES = 4 * 1024    # a follower waits for more only if its batches have this size,
+    BULK_BYTES = 48 * 1024          # and the expected ones have this size together
+    ENOUGH_BYTES = 256 * 1024       # it gets this much without waiting
     MOST_MISSES = 7                 # 2 << 7: the longest pause, in moves of the high watermark
 
 
@@ -222,16 +222,16 @@ cdef class ReplicaState:
         return 0
 
     cdef int note_pipelined(self, Py_ssize_t depth) noexcept:
-        """So many requests of one connection wait for their answers; some may be of other
-        partitions.
+        """Note that ``depth`` requests of one connection wait for their responses; some may be for
+        other partitions.
         """
         self.most_waiting = max(self.most_waiting, min(depth, <Py_ssize_t>len(self.waits)))
         return 0
 
     cdef bint expects_more(self, int64_t size_bytes) noexcept:
-        """Whether a follower that lacks so many bytes had better get them with those that follow
-        at once: a producer that has had its answers sends as many large batches as it had sent
-        before. That is not so where a batch is small, or where nothing has come the last time.
+        """Whether a follower that lacks ``size_bytes`` should wait for the batches that follow: a
+        producer that has received its responses sends as many large batches as before. False if
+        batches are small, or in a pause after a wait in vain.
         """
         cdef Py_ssize_t waiting = len(self.waits)
         return (
@@ -240,14 +240,14 @@ cdef class ReplicaState:
             and size_bytes * self.most_waiting >= waiting * BULK_BYTES)
 
     cdef int note_gathered(self) noexcept:
-        """A follower has waited for more, and gets it."""
+        """Note that a follower has waited for more records, and gets them."""
         if len(self.waits) >= self.most_waiting:
             self.misses = 0
         return 0
 
     cdef int note_missed(self) noexcept:
-        """A follower has waited for more in vain: expect less, and nothing for a while, which is
-        longer each time.
+        """Note that a follower has waited for more records in vain: expect fewer, and pause the
+        waits, longer each time.
         """
         if 0 < len(self.waits) < self.most_waiting:
             self.most_waiting = len(self.waits)

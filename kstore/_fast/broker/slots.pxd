@@ -17,7 +17,7 @@ cdef class AnswerSink:
     cdef AnswerBuffer open_answer(self, Slot slot)      # where to write it, header included
     cdef int close_answer(self, Slot slot) except -1    # it is complete: send what is next in order
     cdef int abandon(self, Slot slot) except -1         # it cannot be given: the connection ends
-    cdef Py_ssize_t waiting(self) noexcept              # how many of its requests wait now
+    cdef Py_ssize_t waiting(self) noexcept              # the number of its requests that wait
     cdef object listener_name(self)                     # that its peer has come to
     cdef object principal_name(self)                    # who its peer is
     cdef object rights(self)                            # and what it may do now; None: everything
@@ -34,15 +34,15 @@ cdef class Slot(Waiter):
     cdef int cancel(self) except -1     # the connection is gone
     cdef int end_wait(self) except -1   # wait for nothing that is only for the peer's good
     cdef int expire(self) except -1     # it has waited as long as it may
-    cdef int end_gathering(self) except -1      # it has waited for more as long as it may
+    cdef int end_gathering(self) except -1      # its time to wait for more data is over
     cpdef int complete(self, body) except -1
 
-# Slots that wait a moment for more than there is.
+# Slots that wait a moment for more data.
 cdef class Gathering:
     cdef object call_later
-    cdef list young                         # since the timer was set
+    cdef list young                         # added since the timer was set
     cdef list old
-    cdef bint running                       # the timer
+    cdef bint running                       # whether the timer runs
     cdef int add(self, Slot slot) except -1
     cdef int set_timer(self) except -1
 

@@ -36,11 +36,11 @@ class Slot(Waiter):
         """The large response is complete: send it when it is next in order, without a copy."""
 
 class Gathering:
-    """Slots that wait a moment for more than there is."""
+    """Slots that wait a moment for more data."""
 
     def __init__(self, call_later: Callable[..., Any]) -> None: ...
     def end_period(self) -> None:
-        """Those that have waited for a whole period wait no more."""
+        """End the wait of slots that have waited for a whole period."""
 
 class SlotDeadlines:
     """Slots with a deadline, and one timer for all of them."""

@@ -15,7 +15,7 @@ cdef enum:
     EXPIRED_PER_TURN = 500                  # requests whose time is over
     REST_MS = 2                             # between two looks at all that wait
 
-cdef double PERIOD_S = 0.002                # of gathering
+cdef double PERIOD_S = 0.002                # the period of Gathering
 
 cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
 
@@ -111,8 +111,8 @@ cdef class Slot(Waiter):
 
 
 cdef class Gathering:
-    """Slots that wait a moment for more than there is: from one to two periods of a timer that
-    all share, which runs only while there are any.
+    """Slots that wait a moment for more data, for one to two periods of a shared timer. The timer
+    runs only while there are such slots.
     """
 
     def __init__(self, call_later):
@@ -132,7 +132,7 @@ cdef class Gathering:
         return 0
 
     def end_period(self):
-        """Those that have waited for a whole period wait no more."""
+        """End the wait of slots that have waited for a whole period."""
         cdef Slot slot
         self.running = False
         old, self.old, self.young = self.old, self.young, []
@@ -143,7 +143,7 @@ cdef class Gathering:
             if not slot.done:
                 try:
                     slot.end_gathering()
-                except Exception as error:      # the others have waited long enough, too
+                except Exception as error:      # continue: the others have waited long enough, too
                     problem = error
         if problem is not None:
             raise problem

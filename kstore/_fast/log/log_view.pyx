@@ -107,7 +107,7 @@ cdef class LogView:
             return None
         out.position = position
         out.size_bytes = end - position
-        if self.cuts == cuts:               # else it may be a place in a file that is gone
+        if self.cuts == cuts:               # otherwise the position may be in a removed file
             remember(&self.hints, out.next_offset, segment.base_offset, end)
         return self.file_of(segment)
 

@@ -18,7 +18,7 @@ cdef class SegmentFile:
     cdef int64_t allocated_bytes            # end of the disk space that the file has for sure
     cdef bint reserves                      # asks for space ahead of its writes
     cdef bint reserving                     # a thread is about to ask for more
-    cdef bint allocating                    # it asks now: the kernel makes writes wait meanwhile
+    cdef bint allocating                    # it asks now, and the kernel delays writes meanwhile
     # callable(file): has a thread call `reserve_ahead`; None: writes ask themselves
     cdef public object reserve_later
     # The file is longer than its data: zeros lie behind it until give_back() or close().
@@ -45,8 +45,8 @@ cdef class SegmentFile:
         self, const uint8_t* data, Py_ssize_t size, bint patient=*) except -1
     # The same for memory that lies apart, of so many bytes together; the parts are used up.
     cdef int append_parts(self, iovec* parts, int count, Py_ssize_t size) except -1
-    # Whether so much can be appended without asking for disk space first, or waiting for a thread
-    # that asks.
+    # Whether ``size`` bytes can be appended without asking for disk space first, or waiting for a
+    # thread that asks.
     cdef bint has_room(self, Py_ssize_t size) noexcept
     # Over bytes that are there. A failure may leave a part of it written.
     cpdef int overwrite(self, data, int64_t position) except -1
