@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 __all__ = [
     "Clock", "Env", "FileSystem", "Random", "SystemClock", "SystemEnv", "SystemFileSystem",
-    "SystemRandom", "sync_data",
+    "SystemRandom", "sync_data", "sync_dir",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -36,6 +36,15 @@ def sync_data(descriptor: int) -> None:
             os.fsync(descriptor)
     else:
         os.fdatasync(descriptor)
+
+
+def sync_dir(path: str | os.PathLike[str]) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Clock(Protocol):
@@ -209,11 +218,7 @@ class SystemFileSystem:
 
     def fsync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_dir(path)
 
     def file_size(self, path: str) -> int:
         """A file's size in bytes."""

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from kstore.backup.errors import BackupError
 from kstore.backup.manifest import SUFFIX, Manifest, read_manifest
-from kstore.backup.objects import ObjectPool, sync_folder
+from kstore.backup.objects import ObjectPool
+from kstore.env import sync_dir
 from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 __all__ = ["BackupFolder"]
@@ -92,5 +93,5 @@ class BackupFolder:
             for part in self.manifest(other).parts()
         }
         (self.path / (name + SUFFIX)).unlink()
-        sync_folder(self.path)
+        sync_dir(self.path)
         return self.pool.remove_all_but(wanted)

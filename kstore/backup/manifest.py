@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kstore.backup.errors import BackupError
-from kstore.backup.objects import Part, sync_folder
+from kstore.backup.objects import Part
+from kstore.env import sync_dir
 from kstore.private_files import PRIVATE_FILE
 from kstore.types import TopicPartition
 
@@ -124,7 +125,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.rename(path)
-    sync_folder(folder)
+    sync_dir(folder)
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kstore.backup.errors import BackupError
+from kstore.env import sync_dir
 from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
-__all__ = ["ObjectPool", "Part", "sync_folder", "telling_full"]
+__all__ = ["ObjectPool", "Part", "telling_full"]
 
 UNFINISHED = "unfinished"
 READ_BYTES = 4 << 20
@@ -70,7 +71,7 @@ class ObjectPool:
     def sync(self) -> None:
         """Make the names of all stored pieces durable."""
         for folder in sorted(self._changed, reverse=True):
-            sync_folder(folder)
+            sync_dir(folder)
         self._changed.clear()
 
     def read(self, part: Part) -> Iterator[bytes]:
@@ -118,15 +119,6 @@ class ObjectPool:
 
     def _place(self, name: str) -> Path:
         return self.path / name[:2] / name[2:]
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

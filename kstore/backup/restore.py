@@ -15,10 +15,10 @@ from typing import BinaryIO
 from kstore.backup.errors import BackupError
 from kstore.backup.folder import BackupFolder
 from kstore.backup.manifest import Manifest, PartitionBackup, SegmentBackup
-from kstore.backup.objects import ObjectPool, Part, sync_folder, telling_full
+from kstore.backup.objects import ObjectPool, Part, telling_full
 from kstore.backup.settings import restored_settings
 from kstore.backup.tree import unpack_tree
-from kstore.env import SystemEnv
+from kstore.env import SystemEnv, sync_dir
 from kstore.log.local.start_offset import START_OFFSET_NAME, start_offset_line
 from kstore.log.segments.segment_names import directory_name, segment_path, write_topic_id
 from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
@@ -82,7 +82,7 @@ def restore(
                     f"{target} can't be replaced by the restored folder: {error.strerror}. Use a "
                     "new folder below it"
                 ) from error
-            sync_folder(target.parent)
+            sync_dir(target.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -124,7 +124,7 @@ class _Restore:
             nodes = unpack_tree(self.pool.bytes_of(self.manifest.tree))
             self.put_tree(str(self.folder / name), nodes)
         for root, _, _ in os.walk(self.folder, topdown=False):
-            sync_folder(Path(root))
+            sync_dir(Path(root))
 
     def _data(self, node_id: int) -> Path:
         return self.folder / f"broker{node_id}" / "data" if self.is_cluster else self.folder

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from kstore.env import sync_dir
 from kstore.log.errors import SnapshotError, told
 from kstore.log.local.start_offset import START_OFFSET_NAME, start_offset_line
 from kstore.log.segments.segment_names import (
@@ -191,8 +192,4 @@ def _sync_folder(folder: str) -> None:
         if os.path.isfile(path):
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_dir(folder)

@@ -4,6 +4,6 @@ and `restore`, and `verify` and `stats` in the rooms below, need it for much. ``
 their command line; brokers import none of them.
 
 May import: kstore.broker_process, kstore.clients.admin, kstore.clients.core, kstore.clients.io,
-    kstore.clients.replicator, kstore.config.client, kstore.errors, kstore.pipeline,
+    kstore.clients.replicator, kstore.config.client, kstore.env, kstore.errors, kstore.pipeline,
     kstore.protocol.logs, kstore.record, kstore.types.
 """

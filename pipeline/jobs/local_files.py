@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kstore.env import sync_dir
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, PARTITIONED_BY
 
@@ -112,9 +113,9 @@ class RunFiles:
             file.write(0)
             file.close()
         for below, _, _ in os.walk(self._folder, topdown=False):
-            _sync(below)
+            sync_dir(below)
         self._folder.rename(self._done)
-        _sync(self._done.parent)
+        sync_dir(self._done.parent)
         _sync_if_allowed(self._path)
 
 
@@ -199,11 +200,11 @@ def write_slice_rows(path: str, run: str, rows: Any, check: Callable[[], None]) 
                 pq.write_table(rows, file, compression="zstd")
                 file.flush()
                 os.fsync(file.fileno())
-            _sync(unfinished)
+            sync_dir(unfinished)
             with _locked(folder):
                 check()
                 unfinished.rename(folder / f"run={run}")
-            _sync(folder)
+            sync_dir(folder)
             _sync_if_allowed(path)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -243,16 +244,7 @@ def _sync_if_allowed(folder: str | Path) -> None:
     not all file systems sync folders.
     """
     try:
-        _sync(folder)
+        sync_dir(folder)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EINVAL):
             raise
-
-
-def _sync(folder: str | Path) -> None:
-    """Have the names in a folder on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from kstore.env import sync_dir
 from kstore.log.log_dir import LogDir
 from kstore.log.offline.scan import SegmentPath, Survey, segment_paths, survey_segments
 from kstore.log.segments.damage import Damage, Good, restored_header
@@ -164,7 +165,7 @@ def _apply(segment: Path, repairs: list[Repair]) -> None:
             copy.write(data)
             copy.flush()
             os.fsync(copy.fileno())
-    _sync_folder(segment.parent)
+    sync_dir(segment.parent)
     with segment.open("r+b", buffering=0) as file:
         for each in repairs:
             if each.restored is not None:
@@ -188,7 +189,7 @@ def _cut_out(segment: Path, removed: list[Repair]) -> None:
         target.flush()
         os.fsync(target.fileno())
     written.replace(segment)
-    _sync_folder(segment.parent)
+    sync_dir(segment.parent)
 
 
 def _forget_index(log_dir: LogDir, name: str, base_offset: int) -> None:
@@ -196,11 +197,3 @@ def _forget_index(log_dir: LogDir, name: str, base_offset: int) -> None:
     index = log_dir.index
     if index is not None:
         index.change(lambda transaction: index.forget_pages(transaction, name, base_offset))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
