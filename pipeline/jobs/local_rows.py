@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA
+from kstore.pipeline.segments.footers import spans
 
 __all__ = ["OrderedRows", "entry_batches", "slice_rows", "stored_records"]
 
@@ -150,19 +151,9 @@ def _files(path: str, run: str, kind: str, topics: set[str] | None) -> Iterator[
 
 
 def _groups(file: _File) -> Iterator[_Group]:
-    meta = _opened(file.path).metadata
-    place = {meta.schema.column(i).path: i for i in range(meta.num_columns)}
-    for number in range(meta.num_row_groups):
-        group = meta.row_group(number)
-        partition, offset = (group.column(place[n]).statistics for n in ("partition", "offset"))
-        yield _Group(file, number, _span(partition), _span(offset))
-
-
-def _span(statistics: Any) -> tuple[int, int]:
-    """The smallest and the largest value."""
-    if statistics is None or not statistics.has_min_max:
-        return 0, 2**63 - 1
-    return statistics.min, statistics.max
+    found = spans(_opened(file.path).metadata, ("partition", "offset"))
+    for number, (partitions, offsets) in enumerate(found):
+        yield _Group(file, number, partitions, offsets)
 
 
 def _is_wanted(group: _Group, offsets: Mapping[tuple[str, int], tuple[int, int]] | None) -> bool:

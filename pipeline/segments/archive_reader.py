@@ -19,6 +19,7 @@ from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.planning import split
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, ReadOptions
+from kstore.pipeline.segments.footers import spans
 from kstore.pipeline.topic_client import Life, TopicClient
 from kstore.record.column_decoder import MAX_BATCH_ROWS
 from kstore.types import TopicPartition
@@ -31,7 +32,6 @@ _MAX_MILLIS = (2**63 - 1) // 1000
 GROWTH = 8
 NO_END = 2**63 - 1
 """As an end of times, which are below it: all times, also this one."""
-_ALWAYS = (-(2**63), 2**63 - 1)
 _SLICE_COLUMNS = ("topic", "topic_id", "partition", "start", "end", "partition_epoch", "version")
 
 
@@ -178,23 +178,13 @@ def _row_groups(path: str, tp: TopicPartition) -> Iterator[_Group]:
         meta = pq.ParquetFile(path).metadata
     except (OSError, pa.ArrowInvalid) as error:
         raise _unreadable(path, tp, error) from error
-    place = {meta.schema.column(i).path: i for i in range(meta.num_columns)}
-    for number in range(meta.num_row_groups):
-        group = meta.row_group(number)
-        names = ("partition", "offset", "timestampMillis")
-        yield _Group(path, number, *(_span(group.column(place[n]).statistics) for n in names))
+    for number, found in enumerate(spans(meta, ("partition", "offset", "timestampMillis"))):
+        yield _Group(path, number, *found)
 
 
 def _may_have(values: tuple[int, int], times: tuple[int, int]) -> bool:
     first, end = times
     return values[1] >= first and (values[0] < end or end == NO_END)
-
-
-def _span(statistics: Any) -> tuple[int, int]:
-    """The smallest and the largest value, as far as they are known."""
-    if statistics is None or not statistics.has_min_max:
-        return _ALWAYS
-    return statistics.min, statistics.max
 
 
 def _unreadable(path: str, tp: TopicPartition, error: Exception, offset: int = -1) -> PipelineError:
