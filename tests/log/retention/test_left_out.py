@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kstore.env import SystemEnv
 from kstore.log import Log, open_log_dir
-from tests.log.retention.test_truncation import FailingFiles
+from tests.log.retention.failing_files import FailingFiles, is_killed
 from tests.reference.fault_fs import FaultyFileSystem
 
 END = 40
@@ -54,13 +53,7 @@ def test_what_fails_while_records_are_left_out_gives_no_offset_again(
         path = tmp_path / str(number)
         files = FailingFiles()
         log = make(path, files, rolled=rolled)
-        files.left = number
-        failed = False
-        try:
-            log.leave_out(at)
-        except OSError:
-            failed = True
-        files.left = -1
+        failed = files.fails(number, partial(log.leave_out, at))
         left = is_right(log, at)
         assert log.log_dir.lost_offsets == END - left
         assert not log.has_lost
@@ -79,23 +72,22 @@ def test_what_fails_while_records_are_left_out_gives_no_offset_again(
     assert 2 < number < 99
 
 
+def leave_out_and_die(path: Path, at: int, number: int, *, rolled: bool) -> None:
+    """Leave the end of a log out, with kill -9 after so many calls."""
+    files = FailingFiles()
+    log = make(path, files, rolled=rolled)
+    os.utime(log.local.path, (1, 1))  # no change of the folder is recent
+    files.kills, files.left = True, number
+    log.leave_out(at)
+
+
 @pytest.mark.parametrize(("at", "rolled"), [(5, True), (36, False)])
 def test_a_kill_while_records_are_left_out_gives_no_offset_again(
     tmp_path: Path, at: int, rolled: bool
 ) -> None:
     for number in range(100):
         path = tmp_path / str(number)
-        child = os.fork()
-        if child == 0:
-            with suppress(BaseException):
-                files = FailingFiles()
-                log = make(path, files, rolled=rolled)
-                os.utime(log.local.path, (1, 1))  # no change of the folder is recent
-                files.kills, files.left = True, number
-                log.leave_out(at)
-            os._exit(0)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert status in {0, -signal.SIGKILL}
+        killed = is_killed(partial(leave_out_and_die, path, at, number, rolled=rolled))
         with open_log_dir(path, index_interval_bytes=150) as directory:
             directory.replicated = True
             log = directory.log("t")
@@ -107,7 +99,7 @@ def test_a_kill_while_records_are_left_out_gives_no_offset_again(
         os.utime(log.local.path)
         with open_log_dir(path, index_interval_bytes=150) as directory:
             assert is_right(directory.log("t"), at) == at, "no file of it is left"
-        if status == 0:
+        if not killed:
             break
     assert 2 < number < 99
 

@@ -5,9 +5,7 @@ steps: the newest records stay, and deleted or truncated records do not reappear
 from __future__ import annotations
 
 import errno
-import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 import kstore
 from kstore.log import Log, LogConfig, LogStorageError
+from tests.log.retention.failing_files import is_killed
 from tests.log.retention.swap_model import (
     CALLS,
     LATER,
@@ -24,17 +23,9 @@ from tests.log.retention.swap_model import (
     SETTINGS,
     CountingFileSystem,
     Model,
-    compacted_once,
     leftovers,
     open_on,
 )
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A closed log, used by all tests."""
-    path = tmp_path_factory.mktemp("prepared")
-    return path, compacted_once(path)
 
 
 def steps_of_a_swap(source: Path, path: Path) -> list[str]:
@@ -215,23 +206,18 @@ def test_a_swap_that_can_neither_be_finished_nor_taken_back_leaves_the_log_reada
 
 def _killed(path: Path, number: int, work: Callable[[Log], object] | None) -> bool:
     """Open a log and use it, with kill -9 before a step; False: there are fewer steps."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        with suppress(BaseException):
-            fs = CountingFileSystem(str(path))
-            if work is None:
-                fs.kill_at = number
-            log = open_on(fs)
-            if work is not None:
-                fs.seen.clear()
-                fs.kill_at = number
-                work(log)
-            code = 0
-        os._exit(code)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in {0, -signal.SIGKILL}
-    return status != 0
+
+    def run() -> None:
+        fs = CountingFileSystem(str(path))
+        if work is None:
+            fs.kill_at = number
+        log = open_on(fs)
+        if work is not None:
+            fs.seen.clear()
+            fs.kill_at = number
+            work(log)
+
+    return is_killed(run)
 
 
 @pytest.mark.slow

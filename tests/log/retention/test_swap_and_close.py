@@ -23,7 +23,6 @@ from tests.log.retention.swap_model import (
     SETTINGS,
     CountingFileSystem,
     Model,
-    compacted_once,
     leftovers,
 )
 
@@ -32,13 +31,6 @@ STEPS = [
     ("replace", 1), ("sync", 2),
 ]  # fmt: skip
 PLACE = TopicPartition("log", 0)
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A closed log, used by all tests."""
-    path = tmp_path_factory.mktemp("prepared")
-    return path, compacted_once(path)
 
 
 def compact_with(path: Path, step: tuple[str, int], work: Callable[[LogDir], None]) -> None:

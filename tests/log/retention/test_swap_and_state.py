@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import kstore
 import kstore.log.log_dir
 from kstore.log import Log
 from kstore.record import build_batch
+from tests.log.retention.failing_files import is_killed
 from tests.log.retention.swap_model import LATER, NOW, SETTINGS, CountingFileSystem, open_on
 
 RECORDS = 40
@@ -42,21 +42,20 @@ def fill(log: Log, *, flush_at: int) -> None:
 
 def killed_at(path: Path, step: int, flush_at: int) -> bool:
     """Fill and compact a log, with kill -9 before a step or at the end; True: before the step."""
-    child = os.fork()
-    if child == 0:
-        with suppress(BaseException):
-            fs = CountingFileSystem(str(path))
-            log = open_on(fs)
-            log.log_dir.maintenance.stop()
-            fill(log, flush_at=flush_at)
-            log.compact(NOW)
-            fs.seen.clear()
-            fs.kill_at = step
-            log.compact(LATER)
-            (path / "compacted").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    def run() -> None:
+        fs = CountingFileSystem(str(path))
+        log = open_on(fs)
+        log.log_dir.maintenance.stop()
+        fill(log, flush_at=flush_at)
+        log.compact(NOW)
+        fs.seen.clear()
+        fs.kill_at = step
+        log.compact(LATER)
+        (path / "compacted").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert is_killed(run)
     return not (path / "compacted").exists()
 
 

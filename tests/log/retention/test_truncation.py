@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
-import signal
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import SystemEnv, SystemFileSystem
 from kstore.log import Log, open_log_dir
+from tests.log.retention.failing_files import FailingFiles, is_killed
 
 END, CUT = 12, 6
 
@@ -216,49 +215,6 @@ def test_a_cut_between_compacted_records_gives_no_offset_again(tmp_path: Path) -
 # -- a disk that fails
 
 
-class FailingFiles(Files):
-    """Fails at one of its next calls."""
-
-    left = -1
-    kills = False
-
-    def step(self) -> None:
-        self.left -= 1
-        if self.left == -1 and self.kills:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.left == -1:
-            raise OSError(errno.EIO, "no")
-
-    def open_segment(
-        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
-    ) -> Any:
-        if create:
-            self.step()
-        file = FailingFile(path, writable=writable, create=create)
-        file.files = self
-        return file
-
-    def unlink(self, path: str) -> None:
-        self.step()
-        SystemFileSystem.unlink(self, path)
-
-    def replace(self, source: str, target: str) -> None:
-        self.step()
-        super().replace(source, target)
-
-
-class FailingFile(HookedFile):
-    files: FailingFiles
-
-    def read(self, size: int, position: int) -> bytes:
-        self.files.step()
-        return super().read(size, position)
-
-    def truncate(self, size_bytes: int) -> int:
-        self.files.step()
-        return super().truncate(size_bytes)
-
-
 def failing_log(path: Path, files: FailingFiles) -> Log:
     """Four segments, the second with a gap at its end."""
     directory = open_log_dir(path, env=SystemEnv(fs=files), index_interval_bytes=150)
@@ -294,13 +250,7 @@ def test_a_cut_that_fails_at_any_call_leaves_the_beginning_and_can_be_tried_agai
         path = tmp_path / str(number)
         files = FailingFiles()
         log = failing_log(path, files)
-        files.left = number
-        failed = False
-        try:
-            log.truncate(at)
-        except OSError:
-            failed = True
-        files.left = -1
+        failed = files.fails(number, partial(log.truncate, at))
         assert is_prefix(log, ALL) >= len(kept)
         base = min(log.log_end_offset, log.high_watermark)
         assert all(Path(segment.path).exists() for segment in log.segments)
@@ -323,6 +273,14 @@ def test_a_cut_that_fails_at_any_call_leaves_the_beginning_and_can_be_tried_agai
     assert 2 < number < 99
 
 
+def truncate_and_die(path: Path, at: int, number: int) -> None:
+    """Truncate a log, with kill -9 after so many calls."""
+    files = FailingFiles()
+    log = failing_log(path, files)
+    files.kills, files.left = True, number
+    log.truncate(at)
+
+
 @pytest.mark.parametrize("replicated", [False, True])
 @pytest.mark.parametrize("at", [3, 20, 33])
 def test_a_kill_while_a_log_is_cut_gives_no_offset_again(
@@ -331,16 +289,7 @@ def test_a_kill_while_a_log_is_cut_gives_no_offset_again(
     kept = [each for each in ALL if each < at]
     for number in range(100):
         path = tmp_path / str(number)
-        child = os.fork()
-        if child == 0:
-            with suppress(BaseException):
-                files = FailingFiles()
-                log = failing_log(path, files)
-                files.kills, files.left = True, number
-                log.truncate(at)
-            os._exit(0)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert status in {0, -signal.SIGKILL}
+        killed = is_killed(partial(truncate_and_die, path, at, number))
         with open_log_dir(path, index_interval_bytes=150) as directory:
             directory.replicated = replicated
             log = directory.log("t")
@@ -354,7 +303,7 @@ def test_a_kill_while_a_log_is_cut_gives_no_offset_again(
             assert log.log_end_offset >= at
             log.truncate(at)
             assert (log.log_end_offset, is_prefix(log, ALL)) == (at, len(kept))
-        if status == 0:
+        if not killed:
             break
     assert 2 < number < 99
 
@@ -367,13 +316,7 @@ def test_a_new_beginning_that_fails_at_any_call_leaves_a_log_that_is_only_shorte
         path = tmp_path / str(number)
         files = FailingFiles()
         log = failing_log(path, files)
-        files.left = number
-        failed = False
-        try:
-            log.restart(to)
-        except OSError:
-            failed = True
-        files.left = -1
+        failed = files.fails(number, partial(log.restart, to))
         is_prefix(log, ALL)
         assert all(Path(segment.path).exists() for segment in log.segments)
         with log.log_dir:

@@ -17,17 +17,9 @@ from tests.log.retention.swap_model import (
     NOW,
     CountingFileSystem,
     Model,
-    compacted_once,
     leftovers,
     open_on,
 )
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
-    """A closed log, used by all tests."""
-    path = tmp_path_factory.mktemp("prepared")
-    return path, compacted_once(path)
 
 
 def test_a_swap_is_finished_while_the_index_is_full(
