@@ -213,13 +213,13 @@ def test_a_folder_that_can_t_be_written_is_named(tmp_path: Path) -> None:
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders that were synced."""
     found: list[Path] = []
-    sync = local_files._sync
+    sync = local_files.sync_dir
 
     def seen(folder: str | Path) -> None:
         sync(folder)
         found.append(Path(folder))
 
-    monkeypatch.setattr(local_files, "_sync", seen)
+    monkeypatch.setattr(local_files, "sync_dir", seen)
     return found
 
 
@@ -306,14 +306,14 @@ def test_a_run_that_counts_keeps_its_files_whatever_fails_then(
 ) -> None:
     monkeypatch.setattr(archiving, "Scan", FewRecords)
     monkeypatch.setattr(archiving, "set_configs", lambda *_: {})
-    sync = local_files._sync
+    sync = local_files.sync_dir
 
     def fail(folder: Any) -> None:
         if Path(folder) == tmp_path / "slices" and list(Path(folder).glob("run=*")):
             raise OSError(errno.EIO, "broken")
         sync(folder)
 
-    monkeypatch.setattr(local_files, "_sync", fail)
+    monkeypatch.setattr(local_files, "sync_dir", fail)
     with pytest.raises(JobError, match="can't be written: broken"):
         archived(tmp_path)
     (counted,) = read_slices(None, str(tmp_path))
