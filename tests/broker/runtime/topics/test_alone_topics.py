@@ -333,6 +333,22 @@ def test_the_answer_waits_for_the_metadata_where_a_retired_partition_was_stopped
     in_world(tmp_path, story)
 
 
+def test_the_answer_does_not_wait_for_the_metadata_of_a_partition_that_has_not_retired(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        await made(world)
+
+        async def stopped() -> None:
+            world.broker.table.remove_partitions(b"t", 1)
+
+        async with asyncio.timeout(5):  # half of the request's
+            found = await deleted_records(world, stopped)
+        assert found == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2
+
+    in_world(tmp_path, story)
+
+
 def test_a_topic_that_is_deleted_meanwhile_is_unknown(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         topics = await shrunk(world)
