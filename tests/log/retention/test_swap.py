@@ -15,6 +15,7 @@ import pytest
 
 import kstore
 from kstore.log import Log, LogConfig, LogStorageError
+from kstore.record import batches
 from tests.log.retention.failing_files import is_killed
 from tests.log.retention.swap_model import (
     CALLS,
@@ -377,3 +378,23 @@ def test_a_read_that_began_before_a_swap_leaves_no_place_in_the_old_file(tmp_pat
             model.append(log, b"k0", b"again")
             log.roll()
         assert log.local.directory.damages == 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_read_that_a_swap_overtakes_does_not_say_where_the_next_begins(
+    tmp_path: Path, count: int
+) -> None:
+    """All records have one size: a place in the old file is one of another record in the new."""
+    fs = CountingFileSystem(str(tmp_path))
+    model = Model()
+    with open_on(fs) as log:
+        for key in (b"k", b"a", b"b", b"c", b"k", b"d"):
+            model.append(log, key, b"v")
+        log.roll()
+        size = log.size_bytes // 6
+        fs.do_at("read", 0, lambda: log.compact(LATER))
+        data, offset = log.core.read(0, log.log_end_offset, count * size)
+        assert (len(data), offset) == (count * size, count)
+        assert log.size_bytes == 5 * size, "the first record is gone"
+        data, _ = log.core.read(offset, log.log_end_offset, size)
+        assert [batch.base_offset for batch in batches(data)] == [offset]
