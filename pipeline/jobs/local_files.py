@@ -1,6 +1,6 @@
-"""An archive's files, written by this process without Spark; layout.py says how they lie. A run's
-files are below data/_unfinished-<run>, which no reader looks into, until all of them are on the
-disk. How they are read again is in local_rows.py.
+"""Writes the files of an archive in this process, without Spark; layout.py describes the layout.
+The files of a run are below data/_unfinished-<run>, which readers ignore, until all of them are
+durable. local_rows.py reads them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, PARTITIONED_BY
 __all__ = ["RunFiles", "forget_run", "write_slice_rows"]
 
 UNFINISHED = "_unfinished-"
-"""How a folder's name begins that is not complete: Spark and Arrow leave out such names."""
+"""The prefix of the names of incomplete folders: Spark and Arrow ignore such names."""
 GROUP_BYTES = 32 << 20
-"""Of one row group, in memory."""
+"""The limit of one row group in memory."""
 HELD_BYTES = 128 << 20
-"""Of all rows that are not written yet."""
+"""The limit of all rows that are not written yet."""
 OPEN_FILES = 64
 _STORED = pa.schema([field for field in ENTRY_SCHEMA if field.name not in PARTITIONED_BY])
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """What the system says when it can't write leaves as JobError."""
+    """Raise JobError for an OSError of a write."""
     try:
         yield
     except OSError as error:
@@ -49,8 +49,8 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 class RunFiles:
-    """The files of one run below the archive at `path`, in a with block: they are there when the
-    block ends, and nothing of them is if it fails.
+    """The files of one run of the archive at `path`, in a with block: all of them exist when the
+    block ends, and none if it fails.
     """
 
     def __init__(self, path: str, run: str) -> None:
@@ -102,7 +102,9 @@ class RunFiles:
         return file
 
     def _write(self, file: _File) -> None:
-        """Write what it holds; who has not written for the longest time makes room for it."""
+        """Write the rows that a file holds. The file that was written least recently is closed if
+        too many are open.
+        """
         others = [each for each in self._files.values() if each.is_open and each is not file]
         if len(others) >= OPEN_FILES:
             min(others, key=lambda each: each.last_write).close()
@@ -120,11 +122,11 @@ class RunFiles:
 
 
 class _File:
-    """The entries of one folder: usually one Parquet file, another one if it had to make room."""
+    """The entries of one folder: usually one Parquet file, more if it was closed in between."""
 
     def __init__(self, folder: Path, run: str) -> None:
         self.held = 0
-        """Bytes of the rows that wait."""
+        """The bytes of the rows that are not written yet."""
         self.last_write = 0
         self._folder = folder
         self._run = run
@@ -139,12 +141,12 @@ class _File:
         return self._writer is not None
 
     def add(self, rows: Any) -> None:
-        """Keep rows to be written."""
+        """Add rows, to be written later."""
         self._rows.append(rows)
         self.held += rows.nbytes
 
     def write(self, number: int) -> None:
-        """Write the rows that wait as one row group; `number` rises with each write."""
+        """Write the held rows as one row group; `number` increases with each write."""
         if not self._rows:
             return
         if self._writer is None:
@@ -158,7 +160,7 @@ class _File:
         self._writer.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> None:
-        """End the file and have it on the disk."""
+        """Finish the file and make it durable."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -167,7 +169,7 @@ class _File:
             self._file.close()
 
     def abandon(self) -> None:
-        """Close without an error what is open after one."""
+        """Close the file after an error, and ignore others."""
         if self._writer is not None:
             with suppress(Exception):  # there is an error already
                 self._writer.close()
@@ -188,8 +190,8 @@ def _by_date(batch: Any) -> Iterator[tuple[str, Any]]:
 
 
 def write_slice_rows(path: str, run: str, rows: Any, check: Callable[[], None]) -> None:
-    """Make a run count: its slices, a pyarrow.Table, get their name at once, after `check`. Of
-    several processes of this machine, one does so at a time.
+    """Make a run count: call `check`, then rename its slices, a pyarrow.Table, into place in one
+    step. Only one process of this machine does so at a time.
     """
     folder = Path(path, "slices")
     unfinished = folder / f"{UNFINISHED}{run}"
@@ -211,7 +213,7 @@ def write_slice_rows(path: str, run: str, rows: Any, check: Callable[[], None]) 
 
 
 def forget_run(path: str, run: str) -> None:
-    """Remove the data of a run that failed, unless it counts or that can't be seen."""
+    """Remove the data of a failed run, unless it counts, or it is not known whether it does."""
     try:
         os.stat(Path(path, "slices", f"run={run}"))
     except FileNotFoundError:
@@ -222,7 +224,7 @@ def forget_run(path: str, run: str) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Alone among the processes that ask so; the lock ends with the process."""
+    """Lock a folder against other processes that do the same; the lock ends with the process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -232,7 +234,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _make(folder: Path) -> None:
-    """Make a new folder and those above it, with their names on the disk."""
+    """Create a folder and its missing parents, and make their names durable."""
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True)
     for each in new:
@@ -240,8 +242,8 @@ def _make(folder: Path) -> None:
 
 
 def _sync_if_allowed(folder: str | Path) -> None:
-    """Sync a folder that may be another's: who may write to it may not be allowed to open it, and
-    not all file systems sync folders.
+    """Sync a folder that may belong to another user: a process that may write to it may not be
+    allowed to open it, and not all file systems can sync folders.
     """
     try:
         sync_dir(folder)

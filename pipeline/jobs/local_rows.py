@@ -1,5 +1,5 @@
-"""An archive's entries, read by this process without Spark; layout.py says how they lie. Spark and
-local_files.py write them alike: each row group in the order of partitions and offsets.
+"""Reads the entries of an archive in this process, without Spark; layout.py describes the layout.
+Spark and local_files.py sort each row group by partition and offset.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["OrderedRows", "entry_batches", "slice_rows", "stored_records"]
 
 ROWS = 16_384
 STREAMED_ROWS = 4096
-"""At most as many are decoded at once: equal values are small only while they are encoded."""
+"""The most rows that are decoded at once: equal values are small only while they are encoded."""
 PIECE_BYTES = 4 << 20
 WHOLE_BYTES = 64 << 20
-"""Of a row group: a larger one is decoded piece by piece, again for each of its partitions."""
+"""A larger row group is decoded in pieces, once for each of its partitions."""
 KEPT_BYTES = 128 << 20
-"""Of row groups in memory, since each is asked for once for each of its partitions."""
+"""The limit of row groups in memory: each is read once for each of its partitions."""
 MERGED_BYTES = 64 << 20
-"""Of rows that are sorted together. Arrow can't sort more than 2 GB."""
+"""The limit of rows that are sorted together. Arrow can't sort more than 2 GB."""
 
 
 def slice_rows(path: str) -> list[dict[str, Any]] | None:
@@ -55,8 +55,8 @@ def entry_batches(
     topics: Iterable[str] | None = None,
     offsets: Mapping[tuple[str, int], tuple[int, int]] | None = None,
 ) -> Iterator[Any]:
-    """The entries of these kinds of these runs as RecordBatches in ENTRY_SCHEMA, in no order of
-    dates. With `offsets`, row groups without any of these partitions and offsets are left out.
+    """The entries of these kinds of these runs as RecordBatches in ENTRY_SCHEMA, not sorted
+    by date. With `offsets`, row groups without any of these partitions and offsets are skipped.
     Raises JobError.
     """
     names = None if topics is None else set(topics)
@@ -100,7 +100,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, and the partitions and offsets that its statistics tell of."""
+    """A row group, with the smallest and largest partition and offset of its statistics."""
 
     file: _File
     number: int
@@ -113,7 +113,7 @@ class _Group:
             return pq.ParquetFile(self.file.path).read_row_group(self.number, columns)
 
     def batches(self) -> Iterator[Any]:
-        """Its rows, a few at a time."""
+        """Its rows in small batches."""
         with _reading(self.file.path), pq.ParquetFile(self.file.path, buffer_size=1 << 20) as file:
             meta = file.metadata.row_group(self.number)
             rows = PIECE_BYTES * meta.num_rows // max(meta.total_byte_size, 1)
@@ -127,7 +127,7 @@ _Span = tuple[int, int, _Group]
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """An error of Arrow's or of the system leaves as JobError that names the file."""
+    """Raise JobError with the file's name for an error of Arrow or of the system."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -167,8 +167,8 @@ def _is_wanted(group: _Group, offsets: Mapping[tuple[str, int], tuple[int, int]]
 
 
 class OrderedRows:
-    """The records of an archive's partitions in the order of their offsets. In memory are only the
-    row groups whose offsets overlap at one place, and of large ones a piece.
+    """The records of an archive's partitions in the order of their offsets. It keeps only row
+    groups with overlapping offsets in memory, and only pieces of large ones.
     """
 
     def __init__(self, path: str) -> None:
@@ -178,7 +178,7 @@ class OrderedRows:
         self._spans: dict[tuple[str, str], dict[int, list[_Span]]] = {}
 
     def read(self, run: str, topic: str, partition: int) -> Iterator[Any]:
-        """What a run has archived of a partition, as RecordBatches. Raises JobError."""
+        """A run's records of a partition, as RecordBatches. Raises JobError."""
         spans = self._of_topic(run, topic).get(partition, [])
         return _merged(spans, lambda group: self._pieces(group, partition))
 
@@ -204,7 +204,7 @@ class OrderedRows:
             yield from _cut(mine)
 
     def _table(self, group: _Group) -> Any:
-        """Its rows; those read last stay in memory. None if they are too many."""
+        """The rows of a group; those read last stay in memory. None if there are too many."""
         at = group.file.path, group.number
         if at in self._large:
             return None
@@ -221,8 +221,8 @@ class OrderedRows:
 
 
 def _whole(group: _Group) -> Any:
-    """Its rows as a table; None if that would be large. Only reading shows that: the footer has the
-    size of encoded values, and equal values are encoded once.
+    """The rows of a group as a table; None if it would be large. Only reading shows that: the
+    footer has the size of encoded values, and equal values are encoded once.
     """
     batches, size = [], 0
     for batch in group.batches():
@@ -260,7 +260,7 @@ class _Cursor:
         return self._batch.slice(0, int(np.searchsorted(self._offsets, limit, "right")))
 
     def take(self, limit: int) -> Any:
-        """The same, and go on behind them."""
+        """Return the same rows, and advance after them."""
         taken = self.until(limit)
         if taken.num_rows == len(self._offsets):
             self._advance()
@@ -272,8 +272,8 @@ class _Cursor:
 
 
 def _merged(spans: Iterable[_Span], pieces: Callable[[_Group], Iterator[Any]]) -> Iterator[Any]:
-    """The rows of row groups in the order of their offsets. They overlap where the dates of records
-    do not rise with the offsets.
+    """The rows of row groups in the order of their offsets. Groups overlap if the dates of records
+    do not increase with the offsets.
     """
     waiting = deque(sorted(spans, key=lambda span: span[:2]))
     cursors: list[_Cursor] = []
@@ -290,7 +290,7 @@ def _merged(spans: Iterable[_Span], pieces: Callable[[_Group], Iterator[Any]]) -
 
 
 def _limit(cursors: Sequence[_Cursor]) -> int:
-    """Up to which offset the current pieces have all rows, and not too many to be sorted."""
+    """The offset up to which the current pieces are complete, and not too large to be sorted."""
     limit = min(each.last for each in cursors)
     first = min(each.first for each in cursors)
     if len(cursors) > 1:

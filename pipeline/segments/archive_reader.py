@@ -31,7 +31,7 @@ VERSION = 1
 _MAX_MILLIS = (2**63 - 1) // 1000
 GROWTH = 8
 NO_END = 2**63 - 1
-"""As an end of times, which are below it: all times, also this one."""
+"""The end of times, which is exclusive; with this value there is no end."""
 _SLICE_COLUMNS = ("topic", "topic_id", "partition", "start", "end", "partition_epoch", "version")
 
 
@@ -230,8 +230,8 @@ def read_archive(
 
 
 class _Rows:
-    """The rows of a row group, `size` at a time, for a reader of few. Most of them may be other
-    partitions': where none is wanted, more are decoded at a time.
+    """The rows of a row group, `size` at a time, for a reader of few rows. Most of them may belong
+    to other partitions: while no row is wanted, the batches get larger.
     """
 
     def __init__(self, file: Any, number: int, columns: list[str], size: int) -> None:

@@ -89,7 +89,7 @@ def archive(
 
 
 def _archive(running: Running, options: ArchiveOptions, planned: Plan | None) -> None:
-    """Do it and tell."""
+    """Run the job and print its results."""
     from dataclasses import asdict
 
     from kstore.pipeline.jobs.archive import archive as work
@@ -159,7 +159,7 @@ def restore(
 
 
 def _restore(running: Running, options: RestoreOptions) -> None:
-    """Do it and tell."""
+    """Run the job and print its results."""
     from dataclasses import asdict
 
     from kstore.pipeline.jobs.restore import restore as work

@@ -1,4 +1,4 @@
-"""Whether a job of `kstore pipeline` needs Spark, or this process does it alone (``--engine``)."""
+"""Decides whether a job of `kstore pipeline` needs Spark or runs in this process (``--engine``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Engine = Annotated[
     ),
 ]
 _MEANT = ("spark.master", "spark.remote", "spark.hadoop.")
-"""How settings begin that say where Spark runs, or on which file system a path is."""
+"""Prefixes of settings that say where Spark runs, or which file system a path belongs to."""
 ALONE = "--engine local does it in this process without Spark, in more time"
 
 
@@ -34,8 +34,9 @@ def is_local(
     folders: Sequence[str],
     offsets: Callable[[], int],
 ) -> bool:
-    """Whether this process does it: if asked to, or if there are few `offsets` and no setting of
-    Spark. The `folders` are read or written. Raises typer.BadParameter where it can't.
+    """Whether the job runs in this process: if requested, or if there are few `offsets` and no
+    Spark settings. `folders` are the paths that it reads or writes. Raises typer.BadParameter if it
+    can't.
     """
     from kstore.pipeline.jobs.archive import FEW
 
@@ -86,8 +87,8 @@ def _has_settings(folder: Path) -> bool:
 
 
 def need_spark(folders: Sequence[str] | None) -> None:
-    """Raises JobError where Spark or Java is not installed. It says if there is another way, which
-    `folders` are read or written by; None: there is no other.
+    """Raise JobError if Spark or Java is not installed. The message names --engine local if the job
+    can run that way with its `folders`; None: it can't.
     """
     from kstore.pipeline.jobs.session import require_spark
 

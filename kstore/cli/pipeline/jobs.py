@@ -369,7 +369,7 @@ def _few(
 
 
 def _folders(sides: Sequence[ClusterSide | ArchiveSide], report: str | None) -> list[str]:
-    """What is read or written, beside clusters."""
+    """The paths that the job reads or writes."""
     from kstore.pipeline.jobs.verification.sides import ArchiveSide
 
     folders = [side.path for side in sides if isinstance(side, ArchiveSide)]

@@ -32,7 +32,7 @@ def reader(
 
 
 def names_matching(names: list[str], regex: bool) -> re.Pattern[str]:
-    """Of topics' names. Raises typer.BadParameter."""
+    """A pattern for names of topics or groups. Raises typer.BadParameter."""
     from kstore.clients.replicator.options import names_pattern
 
     try:
