@@ -139,7 +139,7 @@ class _Commit:
             total = sum(sum(run.counts) for run in found)
             if total > MOST_RECORDS:
                 raise PipelineError(
-                    f"{total} records are to be written at once",
+                    f"{total} records are too many for one write",
                     topic=topic, partition=partition,
                     remedy="Make the batch smaller, maxOffsetsPerTrigger for example",
                 )  # fmt: skip

@@ -1,21 +1,23 @@
-"""Carries out a sink's plan: staged record batches go to their partitions, each at an offset given
-by the sink (KIP-391), all of them once, however often and by however many drivers it is begun.
+"""Carries out a sink's plan: writes the staged record batches to their partitions, each at an
+offset given by the sink (KIP-391). Each batch is written once, even if several drivers carry out
+the plan, or one repeats it.
 
-The leader of a partition copies what was staged out of its own log (CopyBatches), so the driver
-moves no batch. It does so only where that leader can't: it has no replica of what was staged (its
-partition moved meanwhile), or the topic does not take a batch as it is.
+The leader of a partition copies the staged batches from its own log (CopyBatches), so the driver
+moves no batch. The driver sends a batch itself only if the leader can't copy it: the leader has no
+replica of the staged batch (its partition moved meanwhile), or the topic does not accept the batch
+unchanged.
 
-A batch is written at the offset where its partition was last seen to end. A leader takes it there
-or says INVALID_PRODUCE_OFFSET: something is there, of another writer, or of this plan, written by
-an earlier try whose answer was lost or by a driver that died. Which of the two the log itself
-tells: every batch is signed with the plan's producer id, and its sequence number says which of the
-plan's records it begins with. So after a refusal, and before the first write of a plan that
-somebody else may have begun, the partition is read from where it ended when the plan was made, and
-writing continues behind the last record of the plan. Others' records in between only move the
-offset.
+A batch is written at the last known log end offset of its partition. The leader accepts it, or
+answers INVALID_PRODUCE_OFFSET because the log has records there. They belong to another producer,
+or to this plan: written by an earlier attempt whose answer was lost, or by a driver that died. The
+log shows which: every batch of the plan has the plan's producer id, and its base sequence is the
+number of its first record in the plan. So after such an answer, and before the first write of a
+plan that another driver may have started, the partition is read from the offset at which it ended
+when the plan was made, and writing continues after the last record of the plan. Records of other
+producers in between only increase the offset.
 
-As in the replicator, every write carries the leader epoch under which the end was learnt (KIP-359),
-and one write per partition is under way.
+As in the replicator, every write carries the leader epoch under which the log end offset was read
+(KIP-359), and one write per partition is in flight.
 """
 
 from __future__ import annotations
@@ -65,11 +67,11 @@ FIRST_PAUSE_MS, MAX_PAUSE_MS = 20, 1_000
 TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 REFUSED = {ErrorCode.INVALID_PRODUCE_OFFSET, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
 BY_HAND = TOO_LARGE | {ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
-"""What a leader does not copy, though a Produce may bring it there."""
+"""Errors of CopyBatches after which a Produce may still succeed."""
 
 
 class Batch(NamedTuple):
-    """A staged batch: where it is, and which of the plan's records it has."""
+    """A staged batch: its place, and the plan's records that it contains."""
 
     partition: int
     key: bytes
@@ -80,28 +82,28 @@ class Batch(NamedTuple):
 
 @dataclass
 class Target:
-    """One partition of a target topic, and how far the plan is there."""
+    """One partition of a target topic, and the plan's progress in it."""
 
     tp: TopicPartition
     seen: int
-    """All before this offset was looked through, or was there before the plan."""
+    """Records below this offset were checked, or are older than the plan."""
     batches: list[Batch] = field(default_factory=list)
-    """All of the plan."""
+    """All batches of the plan."""
     placed: int = 0
-    """Records of the plan that are in the log; sequence numbers are theirs."""
+    """The number of the plan's records that are in the log; sequence numbers count them."""
     leader_epoch: int = -1
     is_known: bool = False
-    """Whether `seen` is where the log ends, as far as we know."""
+    """Whether `seen` is the log end offset, as far as is known."""
     at_least: int = 0
-    """The log end offset of the last refusal, which may be above the high watermark yet."""
+    """The log end offset in the last refusal; it may still be above the high watermark."""
     was_cut: bool = False
-    """Whether records that may be the plan's were deleted before we looked."""
+    """Whether records that may belong to the plan were deleted before they were read."""
     failures: int = 0
     failing_since_s: float = 0.0
 
     @classmethod
     def of(cls, planned: PlannedTarget) -> Target:
-        """As the plan has it."""
+        """The target at the start of its plan."""
         target = cls(TopicPartition(planned.topic, planned.partition), planned.base)
         first = 0
         for run in planned.runs:
@@ -113,11 +115,11 @@ class Target:
 
     @property
     def total(self) -> int:
-        """Records of the plan."""
+        """The number of the plan's records."""
         return self.batches[-1].first + self.batches[-1].records if self.batches else 0
 
     def left(self) -> list[Batch]:
-        """The batches that are not wholly in the log, as many as are copied at once."""
+        """The next batches that are not completely in the log, up to the limit of one request."""
         at = bisect_right(self.batches, self.placed, key=lambda batch: batch.first) - 1
         if self.batches[at].first + self.batches[at].records <= self.placed:
             at += 1
@@ -127,9 +129,9 @@ class Target:
 async def place(
     cluster: ClusterClient, topic: str, plan: Plan, *, is_ours: bool, timeout_ms: int
 ) -> None:
-    """Have all in the log that the plan names. ``topic`` is the sink's own; ``is_ours``: nobody
-    else can have begun it. An attempt that brings a partition no further is repeated for
-    timeout_ms, then its error raised.
+    """Write all that the plan names. ``topic`` is the sink's own; ``is_ours`` means that no other
+    driver can have started the plan. If attempts make no progress in a partition for timeout_ms,
+    raises the last error.
     """
     targets = [Target.of(planned) for planned in plan.targets]
     await cluster.refresh({target.tp.topic for target in targets})
@@ -149,7 +151,7 @@ async def place(
 async def copy(
     cluster: ClusterClient, topic: str, target: Target, producer_id: int, rows: list[Batch]
 ) -> CopyBatchesPartitionResult:
-    """Have the target's leader append these batches, acknowledged by all in-sync replicas."""
+    """Ask the target's leader to append these batches; all in-sync replicas acknowledge them."""
     sources: list[CopyBatchesSource] = []
     for row in rows:
         if not sources or (sources[-1].partition, sources[-1].key) != (row.partition, row.key):
@@ -173,7 +175,7 @@ async def copy(
 
 
 def failure(error: KafkaError, *, topic: str, partition: int | None = None) -> PipelineError:
-    """The error for the user for an error of the brokers."""
+    """The user's error for an error of the brokers."""
     remedy = "Start the query again: it continues where it stopped"
     if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         remedy = "Given offsets need REPLICATOR_WRITE on the cluster: allow it"
@@ -182,7 +184,7 @@ def failure(error: KafkaError, *, topic: str, partition: int | None = None) -> P
 
 
 async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
-    """All at once; the first error ends the others."""
+    """Run all at once; the first error cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:
@@ -192,7 +194,7 @@ async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:
 
 
 class _Writer:
-    """Has the batches of one plan written, in order for each target."""
+    """Writes the batches of one plan, in order for each target."""
 
     def __init__(
         self, cluster: ClusterClient, topic: str, producer_id: int, timeout_ms: int
@@ -203,7 +205,7 @@ class _Writer:
         self._timeout_s = timeout_ms / 1000
 
     async def put(self, target: Target) -> None:
-        """Have all of the target's batches in the log."""
+        """Write all of the target's batches."""
         while True:
             if not target.is_known:
                 await self.survey(target)
@@ -219,8 +221,8 @@ class _Writer:
                 await self._move(target, rows[0])
 
     async def _copy(self, target: Target, rows: list[Batch]) -> int:
-        """How many the leader has copied, where it can't copy the next one or there is none; -1:
-        it has to be seen first what is in the log.
+        """The number of batches that the leader has copied; if one follows, the leader can't copy
+        it. -1 if the log must be read first.
         """
         try:
             answer = await copy(self._cluster, self._topic, target, self._producer_id, rows)
@@ -241,13 +243,13 @@ class _Writer:
         return -1
 
     async def _move(self, target: Target, row: Batch) -> None:
-        """Have a batch in the log that its leader does not copy by itself."""
+        """Write a batch that the leader can't copy."""
         tp = TopicPartition(self._topic, row.partition)
         data = await staged_batch(self._cluster, tp, row.offset, row.key)
         await self._write(target, data, row.first, row.records)
 
     async def _write(self, target: Target, data: bytes, first: int, count: int) -> None:
-        """Have a batch in the log whose first record is the plan's number ``first``."""
+        """Write a batch whose first record is number ``first`` of the plan."""
         while True:
             if not target.is_known:
                 await self.survey(target)
@@ -262,9 +264,9 @@ class _Writer:
             if code in TOO_LARGE:
                 if count == 1:
                     raise PipelineError(
-                        "a record is larger than the topic takes",
+                        "a record is larger than the topic allows",
                         topic=target.tp.topic, partition=target.tp.partition,
-                        remedy="Raise its max.message.bytes and restart the query: it continues",
+                        remedy="Raise max.message.bytes and restart the query: it continues",
                     )  # fmt: skip
                 half = count // 2
                 await self._write(target, _cut(data, 0, half), first, half)
@@ -272,7 +274,7 @@ class _Writer:
                 return
 
     async def _send(self, target: Target, data: bytes, first: int, count: int) -> int:
-        """One attempt; the error code for the caller to look at, NONE for success."""
+        """One attempt. Returns the error code that the caller handles; NONE for success."""
         tp, at = target.tp, target.seen
         made = signed(data, at, self._producer_id, first)
         row = Destination(tp, target.leader_epoch), Piece(at, at + count, made)
@@ -292,7 +294,7 @@ class _Writer:
         return code
 
     async def survey(self, target: Target) -> None:
-        """Find out where the log ends now, and how many of the plan's records it has."""
+        """Find out the log end offset, and how many of the plan's records are in the log."""
         while not target.is_known:
             try:
                 await self._survey(target)
@@ -303,11 +305,11 @@ class _Writer:
         tp, cluster = target.tp, self._cluster
         epoch = cluster.view.leader_epoch(tp)
         if epoch != target.leader_epoch:
-            target.at_least = 0  # what a leader had that its followers had not may be gone
+            target.at_least = 0  # records that only the former leader had may be gone
         end = max(await end_of(cluster, tp, epoch, LATEST), target.at_least)
         if target.seen > end:
             raise PipelineError(
-                f"the log ends at {end} now, though it went up to {target.seen}",
+                f"the log end offset fell from {target.seen} to {end}",
                 topic=tp.topic, partition=tp.partition, offset=target.seen,
                 remedy="The topic was created again, or lost records: use a new checkpoint",
             )  # fmt: skip
@@ -327,10 +329,11 @@ class _Writer:
             self._look_through(target, row.records or b"", row.high_watermark)
         if target.was_cut and not target.placed:
             raise PipelineError(
-                f"records before offset {target.seen} were deleted before it could be seen which "
-                "of the query's they were",
+                f"records before offset {target.seen} were deleted, so it is unknown which of the "
+                "query's records were written",
                 topic=tp.topic, partition=tp.partition, offset=target.seen,
-                remedy="Start with a new checkpoint after what was written, or write it again",
+                remedy="Use a new checkpoint: start after the records that were written, or write "
+                "them again",
             )  # fmt: skip
         target.leader_epoch, target.is_known = epoch, True
 
@@ -343,14 +346,14 @@ class _Writer:
                 continue
             target.seen = batch.next_offset
             if batch.producer_id == self._producer_id:
-                # Compaction may have left fewer records, or none, but not moved their offsets.
+                # Compaction may have removed records, but it does not change offsets.
                 size = batch.next_offset - batch.base_offset
                 target.placed = max(target.placed, batch.base_sequence + size)
         if target.seen == before:
             target.seen = max(before, high_watermark)  # nothing is left there
 
     async def _failed(self, target: Target, error: KafkaError) -> None:
-        """Wait before it is tried again, from what the log then says; or give up."""
+        """Wait before the next attempt, which reads the log first; or raise the error."""
         loop = asyncio.get_running_loop()
         tp, target.is_known = target.tp, False
         target.failing_since_s = target.failing_since_s if target.failures else loop.time()
@@ -360,12 +363,12 @@ class _Writer:
             raise failure(error, topic=tp.topic, partition=tp.partition) from error
         pause = pause_ms(target.failures, FIRST_PAUSE_MS, MAX_PAUSE_MS, random.random())
         await asyncio.sleep(pause / 1000)
-        with contextlib.suppress(KafkaError):  # the next attempt meets it, too
+        with contextlib.suppress(KafkaError):  # the next attempt fails with it, too
             await self._cluster.refresh([tp.topic])
 
 
 def _cut(data: bytes, start: int, end: int) -> bytes:
-    """Some of a batch's records, as a batch."""
+    """A batch of some of a batch's records."""
     codec = next(iter(batches(data))).attributes & COMPRESSION_BITS
     builder = RecordBatchBuilder(compression=codec)
     for record in decode(data, verify=False)[start:end]:

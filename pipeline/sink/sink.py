@@ -1,41 +1,42 @@
 """The sink: `df.write.format("kstore")` and `df.writeStream.format("kstore")`, rows in Arrow.
 
 Columns and options are those of Spark's Kafka connector: topic (or the option), key, value,
-headers, partition; kafka.* goes to the clients. With kstore brokers every row is written once,
-without transactions, whatever is killed and tried again:
+headers, partition; kafka.* goes to the clients. With kstore brokers every row is written exactly
+once, without transactions, even after failures and retries:
 
-1. A task encodes its rows into record batches and *stages* them in the sink's own topic (its name
-   begins with __kstore_sink_). It tells the driver where. A task that dies leaves batches there
-   that nobody will ask for; its next attempt stages again. So it matters neither whether an attempt
-   wrote half of its rows, nor whether two run at once, nor whether a repeated one has its rows in
-   another order.
-2. Once all tasks are done the driver writes the *plan* into the sink's journal (partition 0 of that
-   topic): which attempts count, and at which offset each target partition ended. The plan of
-   version n is at offset 2n: offsets are given (KIP-391), so there is one plan of a version for
-   ever, whoever comes later with another, a driver thought dead included.
-3. The driver has the leaders of the target partitions copy the staged batches, as they are, to
-   given offsets (placing.py says how this is done once only), puts a mark at 2n + 1 and deletes
-   what was staged.
+1. A task encodes its rows into record batches, *stages* them in the sink's own topic (its name
+   begins with __kstore_sink_), and reports their offsets to the driver. If a task dies, its
+   batches stay there unused, and the next attempt stages all rows again. So an attempt may stop
+   halfway, two attempts may run at once, and a repeated attempt may have its rows in another
+   order.
+2. When all tasks are done, the driver writes the *plan* to the sink's journal (partition 0 of that
+   topic): which attempts count, and the log end offset of each target partition. The plan of
+   version n has the given offset 2n (KIP-391), so each version has only one plan. A second driver,
+   or a driver that was believed dead, cannot write another.
+3. The driver asks the leaders of the target partitions to copy the staged batches unchanged to
+   given offsets (placing.py describes how each is copied only once). Then it writes a mark at
+   2n + 1 and deletes the staged batches.
 
-A version is the micro-batch's id, a sink the query's id, which is in the checkpoint. A query that
-starts again from its checkpoint repeats its last micro-batch: the journal's end offset says whether
-to plan it (<= 2n), to carry out the plan that is there, with what was staged then (2n + 1), or
-that nothing is left to do. Even rows that come out differently when computed again are so written
-once. Consumers see nothing of a batch before all its tasks have succeeded; a job that fails has
-written nothing.
+The version is the micro-batch's id; the sink is the query's id, which is in the checkpoint. A query
+that restarts from its checkpoint repeats its last micro-batch. The journal's log end offset decides
+what happens: up to 2n, the driver plans the batch; at 2n + 1, it carries out the existing plan,
+with the batches that were staged for it; above, nothing is left to do. So rows are written once
+even if computing them again gives other rows. Consumers see no record of a micro-batch until all
+its tasks have succeeded; a job that fails writes nothing.
 
-Others may write to the same topics; their records come in between. Expansion (KIP-253): rows go to
-the partitions that there were when they were staged.
+Other producers may write to the same topics; their records may lie between the sink's. Expansion
+(KIP-253): rows go to the partitions that existed when the rows were staged.
 
-A batch job is a sink by itself with one version, and its topic goes with it. Rows of a *job* that
-is run again are written again, unless it says who it is: with the options kstore.writeId and
-kstore.writeVersion (a number that grows, a micro-batch's id in foreachBatch, say), a version that
-was written is not written again, and one that was begun is finished as it was.
+A batch job is a sink of its own with one version; its topic is deleted with it. If a *job* runs
+again, its rows are written again, unless the options kstore.writeId and kstore.writeVersion
+identify the write. (The version increases; in foreachBatch it can be the micro-batch's id.) Then a
+version that was written is not written again, and one that was started is finished with its first
+plan.
 
-What it costs: brokers write rows twice. They cross the network once, and pass the driver only where
-a leader can't copy them: it has no replica of what was staged, or packs batches again.
-kstore.delivery=at-least-once lets tasks write straight to the topic, as Spark's Kafka connector
-does: less work, any Kafka broker, duplicates after failures.
+The cost: brokers write rows twice. Rows cross the network once. They pass through the driver only
+if a leader can't copy them because it has no replica of the staged batches, or recompresses
+batches. With kstore.delivery=at-least-once, tasks write directly to the topic, as Spark's Kafka
+connector does: less work, any Kafka broker, duplicates after failures.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 def _run(task: Task, iterator: Iterator[Any]) -> Written:
-    """The task's rows; tasks without any ask nothing of the brokers."""
+    """Write the task's rows. A task without rows sends no request."""
     first = next((batch for batch in iterator if batch.num_rows), None)
     if first is None:
         return Written(task.sink, task.version)
@@ -76,7 +77,7 @@ def _run(task: Task, iterator: Iterator[Any]) -> Written:
 
 @message_first
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame. It is made in the driver and travels to the tasks and to the commit."""
+    """Writes a DataFrame. Created on the driver; Spark sends copies to the tasks and the commit."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str], *, overwrite: bool) -> None:
         self._settings = SinkSettings.of(schema, options)
@@ -86,8 +87,8 @@ class BatchWriter(DataSourceArrowWriter):
         version = number(options, "kstore.writeVersion", at_least=0)
         if (named is None) != (version is None):
             raise PipelineError(
-                "of kstore.writeId and kstore.writeVersion only one is set",
-                remedy="Set both or none",
+                "only one of kstore.writeId and kstore.writeVersion is set",
+                remedy="Set both or neither",
             )
         self._is_anonymous = named is None
         self._sink = named or f"job-{uuid.uuid4().hex[:16]}"
@@ -98,21 +99,21 @@ class BatchWriter(DataSourceArrowWriter):
             prepare(self._settings, self._sink)
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """A task."""
+        """Run one task."""
         from kstore.pipeline.sink.tasks import Task
 
         creates = not self._is_anonymous
         return _run(Task(self._settings, self._sink, self._version, creates=creates), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """Write what the tasks staged; all of them are done."""
         from kstore.pipeline.sink.commit import commit
 
         commit(self._settings, _written(messages), is_last=self._is_anonymous)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The job failed: what was staged goes, and tasks that Spark has not ended yet create
-        nothing again.
+        """The job failed: delete the staged batches. Tasks that still run do not create the topic
+        again.
         """
         from kstore.pipeline.sink.commit import forget
 
@@ -125,11 +126,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a query."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str], *, overwrite: bool) -> None:
-        # overwrite: output mode complete, whose results are appended as in Spark's connector.
+        # overwrite means output mode complete; results are appended, as in Spark's connector.
         self._settings = SinkSettings.of(schema, options)
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """A task of a micro-batch."""
+        """Run one task of a micro-batch."""
         from pyspark import TaskContext
 
         from kstore.pipeline.sink.tasks import Task
@@ -145,13 +146,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _run(Task(self._settings, query, int(batch)), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks of a micro-batch are done."""
+        """Write what the tasks of a micro-batch staged; all of them are done."""
         from kstore.pipeline.sink.commit import commit
 
         commit(self._settings, _written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The micro-batch failed, and will be tried again: nothing was written, or all will be."""
+        """The micro-batch failed. Nothing was written, or the retry will write all of it."""
 
 
 def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:

@@ -1,9 +1,9 @@
-"""Stages record batches: each becomes the value of one record of the sink's own topic. A batch goes
-from where it was encoded to the socket without another copy, so a general producer, which makes
-larger batches of what it is given, is not used.
+"""Stages record batches: each becomes the value of one record of the sink's own topic. A batch is
+sent from the buffer in which it was encoded, without another copy. This is why the stager does not
+use a producer, which would copy records into larger batches.
 
-Several are on their way at once, each by itself; where an answer is lost, a batch is staged twice,
-and the place that is not known is never asked for.
+Several batches are in flight at once, each in its own request. If an answer is lost, the batch is
+staged again, and the first copy is never read.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 __all__ = ["Stager", "wrapped"]
 
 AT_ONCE = 8
-"""Batches on their way."""
+"""The limit of batches in flight."""
 BYTES_AT_ONCE = 8 << 20
-"""Larger ones wait for those before them."""
+"""The limit of their bytes; a larger batch is sent alone."""
 _FRONT = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhii")
 _CRC = struct.Struct(">I")
 _CRC_AT, _CHECKED_FROM = 17, 21
-_HEADER_REST = 9  # what the length counts before attributes: leader epoch, magic, checksum
+_HEADER_REST = 9  # bytes before attributes that the length counts: leader epoch, magic, checksum
 _NO_HEADERS = b"\0"
 
 
 def wrapped(key: bytes, batch: bytes, timestamp_ms: int) -> tuple[bytes, bytes, bytes]:
-    """A record batch of one record, whose value is a record batch, in parts: what stands before the
-    value, which is not copied, and what behind it.
+    """A record batch of one record whose value is a record batch, in three parts: the bytes before
+    the value, the value, which is not copied, and the bytes after it.
     """
     inner = b"\0\0\0" + _varint(len(key)) + key + _varint(len(batch))
     size = len(inner) + len(batch) + len(_NO_HEADERS)
@@ -60,13 +60,13 @@ def wrapped(key: bytes, batch: bytes, timestamp_ms: int) -> tuple[bytes, bytes, 
 
 
 def _crc_of_batch(batch: bytes) -> int:
-    """The checksum of all its bytes, of which it has that of most."""
+    """The checksum of all bytes of a batch, computed from the checksum that the batch contains."""
     (rest,) = _CRC.unpack_from(batch, _CRC_AT)
     return combined_checksum(checksum(batch[:_CHECKED_FROM]), rest, len(batch) - _CHECKED_FROM)
 
 
 def _varint(number: int) -> bytes:
-    """Of a number that is not negative, zigzag."""
+    """The zigzag varint of a number >= 0."""
     number <<= 1
     made = bytearray()
     while number > 0x7F:
@@ -77,7 +77,9 @@ def _varint(number: int) -> bytes:
 
 
 class Stager:
-    """Stages in one topic. A context: leaving it closes its connections, whatever is under way."""
+    """Stages batches in one topic. Leaving the context closes the connections, even if batches are
+    in flight.
+    """
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         self._settings = settings
@@ -96,8 +98,8 @@ class Stager:
         self._thread.close()
 
     def put(self, partition: int, key: bytes, batch: bytes) -> Future[int]:
-        """Begin to stage a batch, once those on their way leave it room; its offset comes. Raises
-        what an earlier one failed with.
+        """Start to stage a batch; the future gets its offset. Waits while too many batches are in
+        flight. Raises the error of an earlier batch.
         """
         with self._room:
             while self._waiting and not self._has_room(len(batch)):
@@ -123,7 +125,7 @@ class Stager:
             self._room.notify()
 
     async def _stage(self, partition: int, parts: tuple[bytes, ...]) -> int:
-        """The offset of a record; KafkaError once delivery.timeout.ms has passed."""
+        """The offset of the record. Raises KafkaError after delivery.timeout.ms."""
         cluster, tp = self._cluster, TopicPartition(self._topic, partition)
         timeout_ms = self._settings["request.timeout.ms"]
 

@@ -1,12 +1,12 @@
-"""A sink's own topic: what tasks have staged, and the journal of what becomes of it.
+"""A sink's own topic: the batches that tasks have staged, and the journal of plans.
 
-Partition 0 is the journal. Version n of a sink (a micro-batch's id) has two places in it: its plan
-is at offset 2n, the mark that it is done at 2n + 1. Both are written with given offsets (KIP-391),
-so only one of many drivers gets its plan in, and the journal's log end offset alone tells how far
-the sink is, also after old plans are deleted. The other partitions hold staged record batches, one
-in each record; the key says which attempt staged it, and for which partition.
+Partition 0 is the journal. Version n of a sink (a micro-batch's id) has two offsets in it: its plan
+is at 2n, and the mark that it is done at 2n + 1. Both are written at given offsets (KIP-391), so
+only one of several drivers can write a plan, and the journal's log end offset alone shows the
+sink's progress, even after old plans are deleted. Each record of the other partitions contains one
+staged record batch; its key names the attempt that staged it and the target partition.
 
-Nothing here writes to the target topics (placing.py does).
+This module does not write to the target topics (placing.py does).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def key_of(attempt: bytes, topic: str, partition: int) -> bytes:
 
 
 class Run(NamedTuple):
-    """Batches of one attempt for a target: where they are, and how many records each has."""
+    """Batches of one attempt for a target: their offsets, and their numbers of records."""
 
     attempt: str
     partition: int
@@ -71,8 +71,8 @@ class Run(NamedTuple):
 
 
 class PlannedTarget(NamedTuple):
-    """What is to be written to one partition of a target topic: from which offset on (it ended
-    there when the plan was made), and which batches, in order.
+    """The batches to write to one partition of a target topic, in order. ``base`` is the
+    partition's log end offset when the plan was made.
     """
 
     topic: str
@@ -83,24 +83,26 @@ class PlannedTarget(NamedTuple):
 
 @dataclass
 class Plan:
-    """What is to be written for one version of a sink. ``producer_id`` signs the batches."""
+    """What to write for one version of a sink. All batches carry ``producer_id``."""
 
     version: int
     producer_id: int
     targets: list[PlannedTarget] = field(default_factory=list)
 
     def encode(self) -> bytes:
-        """As it stands in the journal."""
+        """The bytes for the journal."""
         return json.dumps({"format": FORMAT} | vars(self), separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Plan:
-        """Out of the journal; PipelineError if another version of kstore has written it."""
+        """Parse the journal's bytes. Raises PipelineError if another version of kstore wrote
+        them.
+        """
         found = json.loads(data)
         if found.pop("format") != FORMAT:
             raise PipelineError(
-                "another version of kstore has started to write this",
-                remedy="Let that version finish it",
+                "another version of kstore has started this write",
+                remedy="Finish it with that version",
             )
         found["targets"] = [
             PlannedTarget(topic, partition, base, [Run(*run) for run in runs])
@@ -110,7 +112,7 @@ class Plan:
 
 
 def ensure_topic(admin: AdminClient, topic: str) -> list[int]:
-    """Create the sink's topic if it is missing; returns the leaders of its partitions for data."""
+    """Create the sink's topic if it is missing; returns the leaders of its data partitions."""
     with contextlib.suppress(UnknownTopicOrPartitionError):
         return data_leaders(admin, topic)
     brokers = len(admin.describe_cluster().brokers)
@@ -119,7 +121,7 @@ def ensure_topic(admin: AdminClient, topic: str) -> list[int]:
         num_partitions=1 + min(2 * brokers, MOST_PARTITIONS),
         configs={
             "cleanup.policy": "delete",
-            "retention.ms": "-1",  # the sink deletes what it has written
+            "retention.ms": "-1",  # the sink deletes staged batches itself
             "retention.bytes": "-1",
             "max.message.bytes": str(LARGEST_RECORD),
             "compression.type": "producer",
@@ -132,8 +134,9 @@ def ensure_topic(admin: AdminClient, topic: str) -> list[int]:
 
 
 def data_leaders(admin: AdminClient, topic: str) -> list[int]:
-    """Who leads the partitions of the sink's topic that are for data, from partition 1 on;
-    UnknownTopicOrPartitionError if there is no such topic.
+    """The leaders of the data partitions of the sink's topic, from partition 1 on.
+
+    Raises UnknownTopicOrPartitionError if the topic does not exist.
     """
     rows = sorted(admin.describe_topics([topic])[0].partitions, key=lambda row: row.partition)
     return [row.leader for row in rows[JOURNAL + 1 :]]
@@ -147,7 +150,7 @@ class Journal:
         self._tp = TopicPartition(topic, JOURNAL)
 
     async def end(self) -> int:
-        """Its log end offset; 0 if the topic is not there."""
+        """Its log end offset; 0 if the topic does not exist."""
         topic = self._tp.topic
 
         async def ask() -> int:
@@ -163,7 +166,7 @@ class Journal:
             return 0
 
     async def put(self, offset: int, value: bytes) -> bool:
-        """Write at this offset; False: something is there, or behind it."""
+        """Write at this offset. False if the log already ends after it."""
         builder = RecordBatchBuilder()
         builder.append(value, None, time.time_ns() // 1_000_000)
         data = builder.build(offset)
@@ -181,7 +184,7 @@ class Journal:
         return code == ErrorCode.NONE
 
     async def plan(self, version: int) -> Plan | None:
-        """The plan of a version; None: it is deleted, so a later one was made."""
+        """The plan of a version; None if it was deleted, so a later plan exists."""
         offset = 2 * version
 
         async def ask() -> Plan | None:
@@ -207,7 +210,7 @@ class Journal:
 
 
 async def new_producer_id(cluster: ClusterClient) -> int:
-    """A producer id that nobody else has."""
+    """A producer id that no other producer has."""
     from kstore.protocol.transactions.producer_ids import (
         InitProducerIdRequest,
         InitProducerIdResponse,
