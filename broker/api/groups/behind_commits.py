@@ -4,48 +4,38 @@ broker learns of a partition; if its member left in the meantime, the commit wou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, TypeVar
+
+from kstore.broker.runtime.groups.partition_news import waiting_commits
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
-    from kstore.broker.runtime.groups.group_partition import Asker
     from kstore.broker.runtime.groups.partition_news import PartitionNews
     from kstore.broker.runtime.lazy import Lazy
-    from kstore.protocol.schema import Message
 
-__all__ = ["answer_behind_commits"]
+__all__ = ["behind_commits"]
 
-
-class _Parts(Protocol):
-    @property
-    def groups(self) -> Lazy[GroupCoordinator]:
-        """The group coordinator."""
-
-    @property
-    def partition_news(self) -> Lazy[PartitionNews] | None:
-        """The part that learns of new partitions; None on a broker that creates them all."""
+T = TypeVar("T")
 
 
-def answer_behind_commits(
-    broker: _Parts, group_id: str, request: Message, ctx: Asker
-) -> Message | Awaitable[Message]:
-    """The group coordinator's answer. It waits for earlier commits of the group, at most for
-    LINE_S. Raises KafkaError.
+def behind_commits(
+    news: Lazy[PartitionNews] | None, group_id: str, answer: Callable[[], T | Awaitable[T]]
+) -> T | Awaitable[T]:
+    """The answer, which is asked for after the group's earlier commits are decided, or after
+    BEHIND_S.
     """
-    news = broker.partition_news
-    if news is not None and news.made is not None and news.made.has_line(group_id):
-        return _behind(broker, news.made, group_id, request, ctx)
-    return broker.groups().answer(group_id, request, ctx)
+    waited_for = waiting_commits(news, group_id)
+    return answer() if waited_for is None else _behind(waited_for.behind(group_id), answer)
 
 
 async def _behind(
-    broker: _Parts, news: PartitionNews, group_id: str, request: Message, ctx: Asker
-) -> Message:
+    line: AbstractAsyncContextManager[None], answer: Callable[[], T | Awaitable[T]]
+) -> T:
     try:
-        async with news.line(group_id):
-            answer = broker.groups().answer(group_id, request, ctx)
+        async with line:
+            answered = answer()
     except TimeoutError:
-        answer = broker.groups().answer(group_id, request, ctx)
+        answered = answer()
     # Its place in the order is decided: later commits do not wait for its replicas.
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await answered if isinstance(answered, Awaitable) else answered

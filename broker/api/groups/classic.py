@@ -10,7 +10,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.groups.behind_commits import answer_behind_commits
+from kstore.broker.api.groups.behind_commits import behind_commits
 from kstore.broker.api.security.access import (
     HasAuthorizer,
     allowed,
@@ -159,7 +159,11 @@ async def handle_leave_group(
     if single:
         request = request.replaced(members=[MemberIdentity(member_id=request.member_id)])
     try:
-        answer = answer_behind_commits(broker, request.group_id, request, ctx)
+        answer = behind_commits(
+            broker.partition_news,
+            request.group_id,
+            lambda: broker.groups().answer(request.group_id, request, ctx),
+        )
         response = cast(
             LeaveGroupResponse, await answer if isinstance(answer, Awaitable) else answer
         )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
-from kstore.broker.api.groups.behind_commits import answer_behind_commits
+from kstore.broker.api.groups.behind_commits import behind_commits
 from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.security.access import HasAuthorizer, permitted
 from kstore.broker.api.security.permissions import no_right
@@ -28,12 +28,14 @@ from kstore.protocol.groups.consumer_groups import (
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import GroupProtocolParts
+    from kstore.protocol.groups.streams_groups import StreamsGroupHeartbeatRequest
     from kstore.protocol.schema import Message
 
 __all__ = [
     "UNSEEN",
     "handle_consumer_group_describe",
     "handle_consumer_group_heartbeat",
+    "leaving_behind_commits",
     "may_describe",
 ]
 
@@ -64,15 +66,27 @@ def handle_consumer_group_heartbeat(
         request.group_id, request.subscribed_topic_regex, ctx.principal, ctx.client_host
     )
     try:
-        if request.member_epoch < 0:  # it leaves
-            answer = answer_behind_commits(broker, request.group_id, request, ctx)
-        else:
-            answer = coordinator.answer(request.group_id, request, ctx)
+        answer = leaving_behind_commits(broker, request, ctx)
     except KafkaError as error:
         return _failed(error)
     if broker.authorizer is None and isinstance(answer, ConsumerGroupHeartbeatResponse):
         return answer
     return _heard_later(broker, answer, request, ctx)
+
+
+def leaving_behind_commits(
+    broker: GroupProtocolParts,
+    request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest,
+    ctx: RequestContext,
+) -> Message | Awaitable[Message]:
+    """The coordinator's answer; who leaves does not overtake the group's commits. KafkaError."""
+
+    def answer() -> Message | Awaitable[Message]:
+        return broker.groups().answer(request.group_id, request, ctx)
+
+    if request.member_epoch >= 0:
+        return answer()
+    return behind_commits(broker.partition_news, request.group_id, answer)
 
 
 async def _heard_later(

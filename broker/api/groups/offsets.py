@@ -9,8 +9,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
+from kstore.broker.api.groups.behind_commits import behind_commits
 from kstore.broker.api.security.access import allowed
-from kstore.broker.runtime.groups.partition_news import NamedPartition
+from kstore.broker.runtime.groups.partition_news import NamedPartition, waiting_commits
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
 from kstore.broker.state.metadata.image import partition_epoch_error
@@ -67,11 +68,9 @@ def handle_offset_commit(
     """Commit the offsets of partitions that exist; immediate if nothing has to be waited for."""
     known, unknown = _split_by_existence(broker, request, ctx.api_version)
     group_id, news = request.group_id, broker.partition_news
-    if group_id and news is not None:
-        has_line = news.made is not None and news.made.has_line(group_id)
-        if unknown or has_line:
-            line = news().line(group_id)
-            return _commit_what_is_heard_of(broker, news(), line, request, ctx)
+    if group_id and news is not None and (unknown or waiting_commits(news, group_id)):
+        line = news().line(group_id)
+        return _commit_what_is_heard_of(broker, news(), line, request, ctx)
     return _commit(broker, request, ctx, known, unknown)
 
 
@@ -369,8 +368,16 @@ def handle_offset_delete(
     broker: GroupParts, request: OffsetDeleteRequest, ctx: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Delete committed offsets of topics that the group does not consume. Like a commit, this takes
-    effect at once: a later commit on the same connection is kept.
+    effect at once: a later commit on the same connection is kept, an earlier one is deleted.
     """
+    return behind_commits(
+        broker.partition_news, request.group_id, lambda: _delete(broker, request, ctx)
+    )
+
+
+def _delete(
+    broker: GroupParts, request: OffsetDeleteRequest, ctx: RequestContext
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     known: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:

@@ -5,11 +5,12 @@ A heartbeat that finds internal topics missing starts their creation and does no
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.classic import group_operations
-from kstore.broker.api.groups.consumer import UNSEEN, may_describe
+from kstore.broker.api.groups.consumer import UNSEEN, leaving_behind_commits, may_describe
 from kstore.broker.api.security.access import allowed_cluster, permitted
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.state.groups.streams.describe import describe_streams_group
@@ -58,8 +59,9 @@ async def handle_streams_group_heartbeat(
             return StreamsGroupHeartbeatResponse(
                 error_code=denied, error_message=no_right(ctx, denied)
             )
-        coordinator = broker.groups()
-        answer = await coordinator.handle(request.group_id, request, ctx)
+        answer = leaving_behind_commits(broker, request, ctx)
+        if isinstance(answer, Awaitable):
+            answer = await answer
     except StreamsError as refused:
         return StreamsGroupHeartbeatResponse(error_code=refused.code, error_message=refused.message)
     except KafkaError as error:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.broker.api.transactions.add_partitions import fenced_as_known
 from kstore.broker.runtime.coordinators.partitions import partition_of
-from kstore.broker.runtime.groups.partition_news import NamedPartition
+from kstore.broker.runtime.groups.partition_news import NamedPartition, waiting_commits
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.runtime.transactions.produce import error_for_version, has_transaction
 from kstore.broker.state.groups.coordinator.txn_offset_commit import txn_offset_commit_failure
 from kstore.broker.state.transactions.state import TV_0, TV_2
 from kstore.broker.state.transactions.steps import Claim, Decision
-from kstore.errors import ErrorCode, KafkaError
+from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.schema import ZERO_UUID
 from kstore.protocol.transactions.transactions import (
     AddOffsetsToTxnRequest,
@@ -125,9 +125,10 @@ async def handle_txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Commit offsets of partitions that exist, in the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
+    group_id, news = request.group_id, broker.partition_news
     try:
-        if refused and request.group_id and broker.partition_news is not None:
-            known, refused = await _hear(broker, broker.partition_news(), request)
+        if group_id and news is not None and (refused or waiting_commits(news, group_id)):
+            known, refused = await _hear(broker, news(), request)
         response = await _commit(broker, request.replaced(topics=known), ctx)
     except KafkaError as error:
         response = txn_offset_commit_failure(request, error.code)
@@ -141,8 +142,9 @@ async def handle_txn_offset_commit(
 async def _hear(
     broker: TransactionalOffsetsParts, news: PartitionNews, request: TxnOffsetCommitRequest
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """As `_split_by_existence`, with the newest metadata: the owner may have learned of a partition
-    earlier than this broker. KafkaError unless this broker is the group's coordinator.
+    """As `_split_by_existence`, with the newest metadata, after the group's earlier commits: the
+    owner may have learned of a partition earlier than this broker. KafkaError unless this broker is
+    the group's coordinator, or if the earlier commits take too long.
     """
     broker.groups().find(request.group_id).check()
     named = [
@@ -150,7 +152,13 @@ async def _hear(
         for topic in request.topics
         for row in topic.partitions
     ]
-    if await news.hear(named):
+    try:
+        async with news.line(request.group_id):
+            heard = await news.hear(named)
+    except TimeoutError as late:
+        text = f"earlier commits of group {request.group_id} wait: try again"
+        raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from late
+    if heard:
         return _split_by_existence(broker, request)
     return _split_by_existence(broker, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

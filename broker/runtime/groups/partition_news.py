@@ -20,17 +20,24 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kstore.broker.coordination.store import Store
+    from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.broker.runtime.metadata.image_updates import ImageUpdates
     from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import MetadataImage
 
-__all__ = ["NamedPartition", "PartitionNews"]
+__all__ = ["NamedPartition", "PartitionNews", "waiting_commits"]
 
 WAIT_S = 1.0
 """The limit for the store, and again for the controller."""
-LINE_S = 2.0
-"""The limit for earlier commits, the store and the controller together."""
+LINE_S = 2.5
+"""The limit of a commit for earlier commits, the store and the controller together. It is longer
+than both waits of a commit that is alone.
+"""
+BEHIND_S = 3.0
+"""The limit for commits that a request only has to be behind. It is longer than theirs, so all of
+them have ended by then.
+"""
 
 
 class NamedPartition(NamedTuple):
@@ -72,14 +79,23 @@ class PartitionNews:
         """A place in the queue after the group's earlier commits, from this call on. Entering it
         waits for them; TimeoutError if that, and the work in it, takes longer than LINE_S.
         """
+        return self._place(group_id, LINE_S)
+
+    def behind(self, group_id: str) -> AbstractAsyncContextManager[None]:
+        """As `line`, for a request that is no commit: TimeoutError only after BEHIND_S."""
+        return self._place(group_id, BEHIND_S)
+
+    def _place(self, group_id: str, limit_s: float) -> AbstractAsyncContextManager[None]:
         line = self._lines.setdefault(group_id, asyncio.Lock())
         self._waiting[group_id] = self._waiting.get(group_id, 0) + 1
-        return self._in_line(group_id, line)
+        return self._in_line(group_id, line, limit_s)
 
     @asynccontextmanager
-    async def _in_line(self, group_id: str, line: asyncio.Lock) -> AsyncIterator[None]:
+    async def _in_line(
+        self, group_id: str, line: asyncio.Lock, limit_s: float
+    ) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(LINE_S), line:
+            async with asyncio.timeout(limit_s), line:
                 yield
         finally:
             self._waiting[group_id] -= 1
@@ -116,6 +132,13 @@ class PartitionNews:
         self._looking = asyncio.ensure_future(job)
         self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._looking)
+
+
+def waiting_commits(news: Lazy[PartitionNews] | None, group_id: str) -> PartitionNews | None:
+    """The part that has the queue of the group's waiting commits; None if none waits."""
+    if news is not None and news.made is not None and news.made.has_line(group_id):
+        return news.made
+    return None
 
 
 def _made(

@@ -14,7 +14,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from kstore.broker.api.groups.classic import handle_leave_group
-from kstore.broker.api.groups.offsets import handle_offset_commit
+from kstore.broker.api.groups.offsets import handle_offset_commit, handle_offset_delete
+from kstore.broker.api.groups.streams import handle_streams_group_heartbeat
 from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.memory_store import MemoryStore
@@ -24,11 +25,13 @@ from kstore.broker.runtime.groups.partition_news import NamedPartition, Partitio
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.broker.state.work import each
+from kstore.config.group_configs import GROUP_CONFIGS
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from tests.broker.runtime.coordinators.cluster_host import GROUPS, HERE, Host, run
 from tests.broker.runtime.groups.group_requests import stable_member
 from tests.plain_messages import Ask
+from tests.reference.streams_members import StreamsClient, subtopology, topology
 
 OLD = PartitionImage(HERE, 0, (HERE,), (HERE,))
 LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL = 9, 10, 3
@@ -47,10 +50,16 @@ class Cluster:
         self.silent = False
         """The controller tells nothing."""
         self.store_is_away = False
-        self.config = {"transaction.partition.verification.enable": False}
+        self.config = {
+            "transaction.partition.verification.enable": False,
+            "group.coordinator.rebalance.protocols": ["classic", "consumer", "streams"],
+        }
+        self.features = lambda: SimpleNamespace(levels={"streams.version": 1})
+        self.authorizer = None
         given: Any = self
         self.groups = host.groups
         self.partition_news = Lazy(lambda: PartitionNews(given, given, given, given))
+        self.new: TopicImage | None = None
 
     @property
     def image(self) -> MetadataImage:
@@ -382,3 +391,102 @@ def test_a_member_leaves_though_a_commit_waits_for_ever(
         assert await first == [LATER]
 
     in_cluster(tmp_path, story)
+
+
+def asked(version: int) -> Any:
+    """The context of a request."""
+    return SimpleNamespace(
+        api_version=version, client_id="c", client_host="h", extended=False, principal="p"
+    )
+
+
+async def waits_behind(cluster: Cluster, first: asyncio.Task[list[int]], rest: Any) -> Any:
+    """The answer to a request, which waits until the commit before it is decided."""
+    later = asyncio.ensure_future(cluster.ends(rest))
+    await some_turns()
+    overtook = later.done()
+    assert cluster.new is not None
+    cluster.tell(cluster.new)
+    codes, answer = await first, await later
+    assert (codes, overtook) == ([ErrorCode.NONE], False)
+    assert not cluster.partition_news().has_line("g")
+    return answer
+
+
+def test_a_streams_member_that_leaves_does_not_overtake_its_commit(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        configs = {name: row.default for name, row in GROUP_CONFIGS.items()}
+        cluster.host.group = lambda group_id: configs  # type: ignore[method-assign]
+        broker: Any = cluster
+
+        def send(request: Any) -> Any:
+            return handle_streams_group_heartbeat(broker, request, asked(0))
+
+        given: Any = SimpleNamespace(send=lambda request: request)
+        member = StreamsClient(given, "m", topology(subtopology("0", "heard-of")))
+        join = member.beat(lost=True)
+        assert (await cluster.ends(send(join))).error_code == ErrorCode.NONE
+        cluster.new = cluster.make("new", 1)
+        first = cluster.begin(LAST_BY_NAME, ("new", cluster.new.topic_id, 0), member_id="m")
+        await some_turns()
+        left = await waits_behind(cluster, first, send(member.leave()))
+        assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
+
+    in_cluster(tmp_path, story)
+
+
+def test_a_deletion_of_offsets_does_not_overtake_their_commit(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        cluster.new = cluster.make("new", 1)
+        first = cluster.begin(LAST_BY_NAME, ("new", cluster.new.topic_id, 0))
+        await some_turns()
+        broker: Any = cluster
+        topics = [{"name": "new", "partitions": [{"partition_index": 0}]}]
+        delete = Ask.OffsetDelete(group_id="g", topics=topics)
+
+        async def deleted() -> Any:
+            answer = handle_offset_delete(broker, delete, asked(0))
+            return await answer if isinstance(answer, Awaitable) else answer
+
+        answer = await waits_behind(cluster, first, deleted())
+        ((row,),) = (topic.partitions for topic in answer.topics)
+        assert row.error_code == ErrorCode.NONE
+        assert await cluster.committed("new", 0) is None
+
+    in_cluster(tmp_path, story)
+
+
+def test_a_transaction_s_offsets_do_not_overtake_a_commit(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        cluster.new = cluster.make("new", 1)
+        first = cluster.begin(
+            LAST_BY_NAME, ("new", cluster.new.topic_id, 0), ("heard-of", ZERO_UUID, 0)
+        )
+        await some_turns()
+        pending = cluster.begin(TRANSACTIONAL, ("heard-of", ZERO_UUID, 0), offset=6)
+        await some_turns()
+        assert not pending.done()
+        cluster.tell(cluster.new)
+        assert await first == [ErrorCode.NONE] * 2
+        assert await pending == [ErrorCode.NONE]
+
+    in_cluster(tmp_path, story)
+
+
+def test_a_transaction_s_offsets_are_to_be_repeated_where_commits_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.serve()
+        monkeypatch.setattr(partition_news, "LINE_S", 0.05)
+        async with cluster.partition_news().behind("g"):
+            assert await cluster.begin(TRANSACTIONAL, ("heard-of", ZERO_UUID, 0)) == [LATER]
+
+    in_cluster(tmp_path, story)
+
+
+def test_commits_end_before_the_limit_of_what_waits_behind_them() -> None:
+    assert 2 * partition_news.WAIT_S < partition_news.LINE_S < partition_news.BEHIND_S
