@@ -151,7 +151,6 @@ class Captured(NamedTuple):
     start: int
     end: int
     segments: tuple[OpenSegment, ...]
-    queue_files: tuple[str, ...]
 
     def close(self) -> None:
         """Close its files."""
@@ -168,11 +167,7 @@ def capture(log: Log, node_id: int, known: Known | None = None) -> Captured:
         if segments and segments[-1].base_offset == base:
             segments[-1].size_bytes = size_bytes
             start = max(read_start_offset(SystemEnv().fs, log.path), segments[0].base_offset)
-            queues = tuple(
-                os.path.join(log.path, name)
-                for name in os.listdir(log.path) if name.startswith("queue.")
-            )  # fmt: skip
-            return Captured(node_id, min(start, end), end, tuple(segments), queues)
+            return Captured(node_id, min(start, end), end, tuple(segments))
         _close(segments or ())
     raise BackupError(
         f"the segments of {log.path} changed during each of {TRIES} attempts: try again. If its "

@@ -30,7 +30,7 @@ from kstore.backup.tails import (
 from kstore.backup.tree import pack_tree, without_topics
 from kstore.log import Log
 from kstore.log.segments.segment_names import CURSORS_FOLDER
-from kstore.log.snapshot import queue_state
+from kstore.log.snapshot import queue_states
 from kstore.log.transactions.journal import JOURNAL_NAME
 from kstore.types import TopicPartition
 
@@ -206,15 +206,12 @@ class _Run:
     ) -> None:
         node_id = self._chosen(key, found)
         log = found[node_id]
+        queues = {name: self.pool.put([data]) for name, data in queue_states(log.path).items()}
         known = None if key.topic == TRANSACTIONS_TOPIC else self.known.has_all
         captured = capture(log, node_id, known)
         ends = {
             node: captured.end if node == node_id else other.log_end_offset
             for node, other in found.items()
-        }
-        queues = {
-            os.path.basename(path): self.pool.put([queue_state(path)])
-            for path in captured.queue_files
         }
         low = lows.get((key, log.path), (0, 0))
         self.noted[key] = _Noted(placed, low, captured, ends, queues)

@@ -57,15 +57,14 @@ class ObjectPool:
             os.fsync(file.fileno())
         part = Part(digest.hexdigest(), size)
         target = self._place(part.object)
+        # Also if it exists: a run that was killed may have stored it, and not synced the folders.
+        self._changed |= {self.path, target.parent}
         if target.exists() and target.stat().st_size == size:
             unfinished.unlink()
             return part
-        if not target.parent.exists():
-            target.parent.mkdir(mode=PRIVATE_FOLDER)
-            self._changed.add(self.path)
+        target.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         unfinished.rename(target)
         self.written_bytes += size
-        self._changed.add(target.parent)
         return part
 
     def sync(self) -> None:

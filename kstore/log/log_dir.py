@@ -24,6 +24,7 @@ from kstore.log.local.log_dir_state import LogDirState
 from kstore.log.log import Log
 from kstore.log.log_dir_facts import LogDirFacts
 from kstore.log.log_dir_lock import LogDirLock
+from kstore.log.lost_positions import cursor_names, cut_positions
 from kstore.log.maintenance import Maintenance
 from kstore.log.recovery.opening import begin, open_log
 from kstore.log.recovery.segment_index import load_around
@@ -92,6 +93,7 @@ class LogDir(LogDirFacts):
         self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.RLock()
         self._offsets: CommittedOffsets | None = None
+        self._cursors: dict[str, list[str]] | None = None
         policy = FlushPolicy(flush)
         self._lock = None if read_only else self._take_lock(shared, policy is FlushPolicy.ALWAYS)
         self._pages_seen = 0
@@ -276,7 +278,9 @@ class LogDir(LogDirFacts):
                 ) from None
             topic_id = topic_id or self.env.random.uuid()
             self._make_folder(path, topic_id)
+            is_known = True
         else:
+            is_known = state is not None and state.boot == self.state.boot
             if state is not None and state.listed_ns == stamp and any(state.topic_id):
                 topic_id = uuid.UUID(bytes=state.topic_id)
             else:
@@ -289,7 +293,14 @@ class LogDir(LogDirFacts):
         else:
             join(local, self.members, adopts=adopts)
             begin(local)
+        if not (is_known or self.read_only or self.replicated):
+            cut_positions(log, self.committed_offsets, self._cursors_of(local.name))
         return log
+
+    def _cursors_of(self, folder: str) -> list[str]:
+        if self._cursors is None:
+            self._cursors = cursor_names(self.path)
+        return self._cursors.get(folder, [])
 
     def _make_folder(self, path: str, topic_id: uuid.UUID) -> None:
         """Write a folder with the topic's id, or no folder: the next attempt would accept a folder

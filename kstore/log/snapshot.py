@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -29,7 +29,7 @@ from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 if TYPE_CHECKING:
     from kstore.log.local.local_log import LocalLog
 
-__all__ = ["queue_state", "take_snapshot"]
+__all__ = ["queue_states", "take_snapshot"]
 
 FICLONE = 0x40049409  # Linux's request for a copy that shares its blocks
 TRIES = 20
@@ -72,20 +72,21 @@ def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> N
         with ExitStack() as locks:
             for log in rows:
                 locks.enter_context(log.local.swapping)  # in this process, segments stay
-            parts = _copy_logs(rows, target)
-        _copy_cursors(directory, target, {part.log.name for part in parts})
+            _copy_logs(rows, directory, target)
         _sync_folder(target)
 
 
-def _copy_logs(rows: Sequence[SnapshotLog], target: str) -> list[_Part]:
+def _copy_logs(rows: Sequence[SnapshotLog], directory: str, target: str) -> None:
     for _ in range(TRIES):
-        parts = []
         try:
+            # Before the ends of the logs are known: positions beyond them would skip records.
+            _copy_cursors(directory, target, {log.local.name for log in rows})
+            queues = {log.local.name: queue_states(log.local.path) for log in rows}
             parts = _capture(rows)
             for part in parts:
-                _copy_log(part, target)
+                _copy_log(part, queues[part.log.name], target)
             if all(map(_is_unchanged, parts)):
-                return parts
+                return
         except FileNotFoundError:
             pass  # another process has deleted or cleaned a segment meanwhile
         for name in os.listdir(target):
@@ -122,7 +123,7 @@ def _is_unchanged(part: _Part) -> bool:
         return False
 
 
-def _copy_log(part: _Part, target: str) -> None:
+def _copy_log(part: _Part, queues: Mapping[str, bytes], target: str) -> None:
     folder = os.path.join(target, part.log.name)
     os.mkdir(folder, PRIVATE_FOLDER)
     for path, base, size_bytes, _ in part.segments[:-1]:
@@ -134,9 +135,10 @@ def _copy_log(part: _Part, target: str) -> None:
         shutil.copyfile(metadata, os.path.join(folder, METADATA_NAME))
     with open(os.path.join(folder, START_OFFSET_NAME), "wb") as file:
         file.write(start_offset_line(part.start))
-    for name in os.listdir(part.log.path):
-        if name.startswith(QUEUE_PREFIX):
-            _copy_queue(os.path.join(part.log.path, name), os.path.join(folder, name))
+    for name, state in queues.items():
+        flags = os.O_WRONLY | os.O_CREAT
+        with open(os.open(os.path.join(folder, name), flags, PRIVATE_FILE), "wb") as made:
+            made.write(state)
     _sync_folder(folder)
 
 
@@ -158,18 +160,19 @@ def _share(source: str, target: str, size_bytes: int) -> None:
             copy_file(source, target, size_bytes)  # another file system, or one without links
 
 
-def queue_state(path: str) -> bytes:
-    """The state of a queue as of now; without the lock, and without the leases, of its users."""
-    with open(path, "rb") as file:
-        data = bytearray(file.read())
-    if not path.endswith(".dead"):
-        data[QUEUE_BOOT_ID] = bytes(16)
-    return bytes(data)
-
-
-def _copy_queue(source: str, target: str) -> None:
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as made:
-        made.write(queue_state(source))
+def queue_states(folder: str) -> dict[str, bytes]:
+    """The files of a log's queues as of now, by name; without the locks, and without the leases, of
+    their users. To be read before the log's end is: a position beyond the end would skip records.
+    """
+    found = {}
+    for name in os.listdir(folder):
+        if name.startswith(QUEUE_PREFIX):
+            with open(os.path.join(folder, name), "rb") as file:
+                data = bytearray(file.read())
+            if not name.endswith(".dead"):
+                data[QUEUE_BOOT_ID] = bytes(16)
+            found[name] = bytes(data)
+    return found
 
 
 def _copy_cursors(directory: str, target: str, names: set[str]) -> None:

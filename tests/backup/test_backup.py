@@ -278,3 +278,18 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_in_it(
         made = backup(folder, data)
     assert [each.key for each in made.partitions] == [TopicPartition("a", 0)]
     verify(folder, made, lambda _: None)
+
+
+def test_what_a_killed_run_stored_is_synced_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = objects.ObjectPool(tmp_path / "objects")
+    pool.make()
+    part = pool.put([b"x"])  # and then it was killed
+    synced: list[Path] = []
+    monkeypatch.setattr(objects, "sync_dir", synced.append)
+    after = objects.ObjectPool(pool.path)
+    assert after.put([b"x"]) == part
+    after.sync()
+    assert set(synced) == {pool.path, pool.path / part.object[:2]}
+    assert after.written_bytes == 0

@@ -1,0 +1,146 @@
+"""Queues and cursors, when their log has lost records at its end, or was copied: nothing that is
+appended afterwards is skipped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kstore
+from kstore.backup import create as creating
+from kstore.backup.folder import BackupFolder
+from kstore.backup.restore import restore
+from kstore.cli.backup.sources import source_of_folders
+from kstore.log import Log, log_dir, snapshot
+from kstore.log.queue import Queue
+from kstore.log.queue.queue_files import queue_floors
+from kstore.record import Record
+
+NEW = [b"new %d" % number for number in range(8)]
+
+
+def _drain(queue: Queue) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    while messages := queue.get_many(3, 0):
+        found += [message.value for message in messages]
+        queue.ack(*messages)
+    return found
+
+
+def _values(records: list[Record]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+def _work(log: Log) -> None:
+    """Append, and let a queue and a cursor go to the end."""
+    log.append_many([b"old"] * 5)
+    queue, cursor = log.queue("mailer"), log.cursor("reader")
+    _drain(queue)
+    cursor.poll()
+    cursor.commit()
+    queue.close()
+    cursor.close()
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Path:
+    """A log dir whose log has lost its last 5 records, behind which a queue and a cursor are."""
+    path, ahead = tmp_path / "data", tmp_path / "ahead"
+    with kstore.open_log(path) as log:
+        _work(log)
+    shutil.copytree(path, ahead)
+    with kstore.open_log(ahead) as log:
+        _work(log)
+    shutil.copy(ahead / "log-0" / "queue.mailer", path / "log-0" / "queue.mailer")
+    shutil.copytree(ahead / ".cursors", path / ".cursors", dirs_exist_ok=True)
+    return path
+
+
+def _other_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_dir, "boot_id", lambda: b"another boot of ")
+
+
+def _no_index(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in path.glob(".kstore.mdb*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("after", [_other_boot, _no_index])
+def test_new_records_in_place_of_lost_ones_are_delivered(
+    lost: Path, after: object, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(after)
+    after(lost, monkeypatch)
+    with kstore.open_log(lost, shared=shared) as log:
+        log.append_many(NEW)
+        assert _drain(log.queue("mailer")) == NEW
+        cursor = log.cursor("reader")
+        assert _values(cursor.poll()) == NEW
+        cursor.close()
+
+
+def test_a_cursor_in_use_is_left_as_it_is(lost: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kstore.open_log(lost, read_only=True) as reader:
+        cursor = reader.cursor("reader")
+        cursor.seek(3)
+        _no_index(lost, monkeypatch)
+        with kstore.open_log(lost) as log:
+            assert log.cursor("reader").committed == 10
+        cursor.close()
+
+
+def test_a_damaged_queue_does_not_keep_the_log_from_opening(
+    lost: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lost / "log-0" / "queue.mailer").write_bytes(b"?" * 8192)
+    _no_index(lost, monkeypatch)
+    with kstore.open_log(lost) as log:
+        assert log.append(b"x") == 5
+        assert log.cursor("reader").committed == 5
+
+
+def test_a_snapshot_has_positions_from_before_its_logs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kstore.open_log(tmp_path / "data") as log:
+        _work(log)
+        capture = snapshot._capture
+
+        def late(rows: object) -> object:
+            parts = capture(rows)  # type: ignore[arg-type]
+            _work(log)
+            return parts
+
+        monkeypatch.setattr(snapshot, "_capture", late)
+        log.snapshot(tmp_path / "copy")
+    with kstore.open_log(tmp_path / "copy", read_only=True) as copy:
+        assert copy.log_end_offset == 5
+        assert queue_floors(copy) == [5]
+        assert copy.cursor("reader").committed == 5
+
+
+def test_a_backup_has_positions_from_before_its_logs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kstore.open_log(tmp_path / "data") as log:
+        _work(log)
+        capture = creating.capture
+
+        def late(*arguments: object) -> object:
+            captured = capture(*arguments)  # type: ignore[arg-type]
+            _work(log)
+            return captured
+
+        monkeypatch.setattr(creating, "capture", late)
+        folder = BackupFolder(tmp_path / "backups")
+        source = source_of_folders([str(tmp_path / "data")])
+        manifest = creating.create(folder, source, "0", lambda _: None)
+        restore(folder, manifest, tmp_path / "copy", lambda _, __: None, lambda _: None)
+    with kstore.open_log(tmp_path / "copy", read_only=True) as copy:
+        assert copy.log_end_offset == 10
+        assert queue_floors(copy) == [10]
+        assert (copy.cursor("reader").committed or 0) <= 10
