@@ -31,15 +31,15 @@ ROWS = (
         "Eligible leader replicas after `min.insync.replicas` was lowered",
         "They stay if the ISR is still smaller.",
         "They are not eligible any more, except while the ISR is empty.",
-        "A leader can hear of the setting before the controller, and commit records that they do "
+        "A leader can learn the setting before the controller, and commit records that they do "
         "not have.",
     ),
     Difference(
         "`eligible.leader.replicas.version=1` in a cluster with older brokers",
         "The feature cannot be raised before all brokers have it.",
         "No replica becomes eligible while a broker of a version without this feature is alive.",
-        "Earlier versions already reported level 1, and would not know these replicas as the "
-        "controller.",
+        "A broker of an earlier version also reports level 1, but would ignore these replicas if "
+        "it became the controller.",
     ),
     Difference(
         "`min.insync.replicas` at level 0 of `eligible.leader.replicas.version`",

@@ -271,22 +271,22 @@ ODD_REQUESTS = (
         "DescribeLogDirs with a partition named twice",
         "One answer.",
         "An answer for each.",
-        "No client does it.",
+        "No client does this.",
     ),
     Difference(
-        "OffsetCommit, TxnOffsetCommit: a partition that the broker has not heard of yet",
+        "OffsetCommit, TxnOffsetCommit: a partition that the broker does not know yet",
         "`UNKNOWN_TOPIC_OR_PARTITION` or `UNKNOWN_TOPIC_ID`, also from a broker that is not the "
         "group's coordinator.",
         "A broker that is not the coordinator answers `NOT_COORDINATOR`. The coordinator asks the "
         "coordination store. If the partition does not exist, it answers as Kafka does. If it "
         "exists, the coordinator waits for its metadata for at most a second, and commits; or it "
         "answers `COORDINATOR_LOAD_IN_PROGRESS`, which clients repeat.",
-        "The member may have got the partition by newer metadata than the broker has.",
+        "The member may have got the partition from newer metadata than the broker has.",
     ),
     Difference(
         "OffsetCommit, TxnOffsetCommit with a topic named twice",
         "Two rows in the answer.",
         "One row.",
-        "No client does it.",
+        "No client does this.",
     ),
 )

@@ -105,9 +105,9 @@ ROWS = (
     ),
     Difference(
         "`kafka.authorizer.logger`",
-        "Logs denials and, at DEBUG, what is allowed.",
-        "`kstore.authorizer` logs denials at INFO, at a limited rate and in other words. What is "
-        "allowed is not logged. A repeated Metadata request that is answered from memory is "
+        "Logs denials and, at DEBUG, allowed requests.",
+        "`kstore.authorizer` logs denials at INFO, at a limited rate and in other words. Allowed "
+        "requests are not logged. A repeated Metadata request that is answered from memory is "
         "logged once until topics or rules change.",
         "A client cannot fill the disk with denials.",
     ),

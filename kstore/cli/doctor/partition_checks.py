@@ -105,7 +105,8 @@ def in_sync(view: ClusterView, limits: Limits) -> Iterator[Finding]:
                 f"{topic.name}:{first.partition} has isr {list(first.isr)} of "
                 f"{list(first.replicas)}",
                 f"{meaning} Broker {', '.join(map(str, missing))} is behind or down.",
-                "kstore cluster describe; start the broker, or see in its log why it cannot follow",
+                "kstore cluster describe; start the broker; if it runs, its log says why it cannot "
+                "follow",
             )  # fmt: skip
 
 
