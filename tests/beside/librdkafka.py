@@ -1,15 +1,17 @@
 """What is in a topic, and what a group has, by an unmodified client (librdkafka): so that what
-kstore wrote is not judged by kstore's own reader.
+kstore wrote is not judged by kstore's own reader. And records, settings and users by its clients.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from itertools import cycle
 from typing import Any
 
 import confluent_kafka as ck
+from confluent_kafka import admin
 
 TIMEOUT_S = 60.0
 
@@ -71,3 +73,45 @@ def committed_offset(servers: str, group: str, topic: str, partition: int = 0) -
     with closing(consumer_of(servers, group)) as asked:
         [place] = asked.committed([ck.TopicPartition(topic, partition)], TIMEOUT_S)
     return int(place.offset)
+
+
+def write_all(
+    servers: str, topic: str, values: Iterable[bytes | str], partitions: Sequence[int] = (-1,),
+    settings: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Records with these values, to these partitions in turns (-1: of the client's choice); each is
+    acknowledged.
+    """
+    producer = ck.Producer({"bootstrap.servers": servers, **(settings or {})})
+    told: list[Any] = []
+    for value, partition in zip(values, cycle(partitions), strict=False):
+        producer.produce(
+            topic, value, partition=partition, on_delivery=lambda error, _: told.append(error)
+        )
+    assert producer.flush(TIMEOUT_S) == 0
+    assert set(told) <= {None}
+
+
+def alter_broker(client: Any, name: str, value: str, broker: str = "1") -> None:
+    """Set a broker's setting at run time; KafkaException."""
+    row = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
+    kind = admin.ConfigResource.Type.BROKER
+    change = admin.ConfigResource(kind, broker, incremental_configs=[row])
+    for asked in client.incremental_alter_configs([change]).values():
+        asked.result(TIMEOUT_S)
+
+
+def alter_scram(client: Any, *rows: Any) -> None:
+    """Give users passwords, or take them away."""
+    for row in rows:  # librdkafka takes a user once in a request
+        for asked in client.alter_user_scram_credentials([row]).values():
+            asked.result(TIMEOUT_S)
+
+
+SHA_256, SHA_512 = admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512
+
+
+def scram_user(user: str, password: str, mechanism: Any = SHA_256) -> Any:
+    """A row of `alter_scram`."""
+    info = admin.ScramCredentialInfo(mechanism, 4096)
+    return admin.UserScramCredentialUpsertion(user, info, password.encode())

@@ -5,15 +5,14 @@ written, and how many more there were.
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import ssl
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from kstore.testing import Broker
+from tests.broker.runtime.security.sasl_harness import addresses
 from tests.broker.runtime.security.tls_harness import Authority
 
 CONNECTIONS = 30
@@ -27,9 +26,10 @@ GARBAGE = {
 }
 
 
-def knock(address: tuple[str, int], sent: bytes, *, tls: bool = False) -> None:
+def knock(address: str, sent: bytes, *, tls: bool = False) -> None:
     """Connect, send and read to the end."""
-    with socket.create_connection(address, timeout=60) as sock, contextlib.suppress(OSError):
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 60) as sock, contextlib.suppress(OSError):
         if tls:
             with TLS.wrap_socket(sock, server_hostname="localhost") as secure:
                 secure.sendall(sent)
@@ -38,12 +38,6 @@ def knock(address: tuple[str, int], sent: bytes, *, tls: bool = False) -> None:
         sock.sendall(sent)
         while sock.recv(4096):
             pass
-
-
-def addresses(broker: Broker) -> dict[str, tuple[str, int]]:
-    with urllib.request.urlopen(f"{broker.http_url}/cluster", timeout=60) as answer:
-        [row] = json.loads(answer.read())["brokers"]
-    return {each["listener"]: (each["host"], each["port"]) for each in row["endpoints"]}
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL"])

@@ -15,7 +15,12 @@ import pytest
 from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.security.delegation_tokens import DescribeDelegationTokenRequest
 from kstore.testing import Broker
-from tests.broker.runtime.security.sasl_harness import RawClient, addresses, plain_login
+from tests.broker.runtime.security.sasl_harness import (
+    RawClient,
+    addresses,
+    listeners,
+    plain_login,
+)
 from tests.broker.runtime.security.token_harness import (
     RefusedError,
     allow,
@@ -48,11 +53,7 @@ SETTINGS = token_settings("SASL") | {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    names = {"PLAINTEXT": "PLAINTEXT", "SASL": "SASL_PLAINTEXT"}
-    settings = SETTINGS | {
-        "listeners": ",".join(f"{name}://localhost:0" for name in names),
-        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in names.items()),
-    }
+    settings = SETTINGS | listeners(PLAINTEXT="PLAINTEXT", SASL="SASL_PLAINTEXT")
     with Broker(tmp_path_factory.mktemp("broker"), settings) as broker:
         yield broker
 

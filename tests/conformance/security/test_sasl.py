@@ -18,12 +18,15 @@ from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import encode_request
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
+from tests.beside.librdkafka import SHA_256, SHA_512, alter_scram, scram_user
 from tests.broker.runtime.security.sasl_harness import (
     PASSWORD,
     RawClient,
     Signer,
     addresses,
+    listeners,
     plain_users,
+    users_of,
 )
 from tests.broker.runtime.security.tls_harness import Authority
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
@@ -47,22 +50,22 @@ def sasl_settings() -> dict[str, str]:
         "listener.name.short.connections.max.reauth.ms": "3000",
     }
     for name in LISTENERS:
-        prefix = f"listener.name.{name.lower()}"
-        settings[f"{prefix}.plain.sasl.jaas.config"] = plain_users("alice", "bob")
-        module = MODULES["SCRAM-SHA-256"]
-        settings[f"{prefix}.scram-sha-256.sasl.jaas.config"] = f"{module} required;"
+        settings |= users_of(name, "alice", "bob")
     return settings
+
+
+def tell_users(address: str) -> None:
+    client = admin.AdminClient({"bootstrap.servers": address})
+    alter_scram(client, *(scram_user("alice", PASSWORD, each) for each in (SHA_256, SHA_512)))
 
 
 @pytest.fixture(scope="module")
 def broker(
     authority: Authority, signer: Signer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
-    names = {"PLAINTEXT": "PLAINTEXT", "OPEN": "SASL_PLAINTEXT", "SHORT": "SASL_PLAINTEXT",
-             "SAFE": "SASL_SSL", "CERT": "SSL"}  # fmt: skip
     settings = sasl_settings() | authority.broker_settings() | {
-        "listeners": ",".join(f"{name}://localhost:0" for name in names),
-        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in names.items()),
+        **listeners(PLAINTEXT="PLAINTEXT", OPEN="SASL_PLAINTEXT", SHORT="SASL_PLAINTEXT",
+                    SAFE="SASL_SSL", CERT="SSL"),
         "listener.name.safe.sasl.enabled.mechanisms": ",".join(MODULES),
         "listener.name.safe.plain.sasl.jaas.config": plain_users("alice"),
         "sasl.oauthbearer.jwks.endpoint.url": signer.path.as_uri(),
@@ -72,15 +75,6 @@ def broker(
     with Broker(tmp_path_factory.mktemp("broker"), settings) as broker:
         tell_users(addresses(broker)["PLAINTEXT"])
         yield broker
-
-
-def tell_users(address: str) -> None:
-    client = admin.AdminClient({"bootstrap.servers": address})
-    for mechanism in (admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512):
-        info = admin.ScramCredentialInfo(mechanism, 4096)
-        row = admin.UserScramCredentialUpsertion("alice", info, PASSWORD.encode())
-        for asked in client.alter_user_scram_credentials([row]).values():
-            asked.result(60)
 
 
 # ---- on the wire ----

@@ -19,6 +19,7 @@ from tests.broker.harness.wire import Wire
 
 PASSWORD = "Correct-Horse"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PATIENCE_S = 30.0
 
 
@@ -32,6 +33,24 @@ def plain_users(*names: str, own: str = "") -> str:
 def plain_login(user: str, password: str = PASSWORD) -> str:
     """The sasl.jaas.config of a client with PLAIN."""
     return f'{PLAIN_MODULE} required username="{user}" password="{password}";'
+
+
+def listeners(**protocols: str) -> dict[str, str]:
+    """A broker's settings for listeners of these names, on ports of the system's choice."""
+    return {
+        "listeners": ",".join(f"{name}://localhost:0" for name in protocols),
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
+    }
+
+
+def users_of(listener: str, *names: str) -> dict[str, str]:
+    """A broker's settings for a listener with PLAIN, with these users, and with SCRAM."""
+    prefix = f"listener.name.{listener.lower()}"
+    found = {
+        f"{prefix}.scram-sha-{bits}.sasl.jaas.config": f"{SCRAM_MODULE} required;"
+        for bits in (256, 512)
+    }
+    return found | {f"{prefix}.plain.sasl.jaas.config": plain_users(*names)}
 
 
 class Signer:
@@ -58,12 +77,17 @@ def _number(value: int) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def addresses(broker: Broker) -> dict[str, str]:
-    """host:port of each listener."""
+def ends(broker: Broker) -> list[tuple[str, str]]:
+    """(listener, host:port) of all brokers of its cluster, by their ids."""
     with urllib.request.urlopen(f"{broker.http_url}/cluster", timeout=PATIENCE_S) as answer:
-        rows = json.loads(answer.read())["brokers"]
-    ends = [end for row in rows for end in row["endpoints"]]
-    return {end["listener"]: f"{end['host']}:{end['port']}" for end in ends}
+        rows = sorted(json.loads(answer.read())["brokers"], key=lambda row: int(row["id"]))
+    found = [end for row in rows for end in row["endpoints"]]
+    return [(end["listener"], f"{end['host']}:{end['port']}") for end in found]
+
+
+def addresses(broker: Broker) -> dict[str, str]:
+    """host:port of each listener of a broker that is alone."""
+    return dict(ends(broker))
 
 
 class RawClient(Wire):

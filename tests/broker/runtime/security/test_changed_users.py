@@ -4,34 +4,41 @@ that waits does not outlive its session.
 
 from __future__ import annotations
 
-import json
-import time
-import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import admin
 
-from kstore.net.sasl_client import make_client
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker, Cluster
-from tests.broker.runtime.security.sasl_harness import PASSWORD, RawClient, addresses, plain_users
+from tests.beside.librdkafka import (
+    SHA_256,
+    SHA_512,
+    TIMEOUT_S,
+    alter_broker,
+    alter_scram,
+    scram_user,
+)
+from tests.beside.waiting import until
+from tests.broker.runtime.security.sasl_harness import (
+    RawClient,
+    addresses,
+    ends,
+    listeners,
+    plain_users,
+    users_of,
+)
+from tests.broker.runtime.security.token_harness import log_in
 from tests.record_requests import fetch_part, fetch_request, only
 
-PATIENCE_S = 30.0
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-SHA_256, SHA_512 = admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512
 SETTINGS = {
-    "listeners": "LOCAL://localhost:0,OPEN://localhost:0",
-    "listener.security.protocol.map": "LOCAL:PLAINTEXT,OPEN:SASL_PLAINTEXT",
+    **listeners(LOCAL="PLAINTEXT", OPEN="SASL_PLAINTEXT"),
     "inter.broker.listener.name": "LOCAL",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-    "listener.name.open.plain.sasl.jaas.config": plain_users("alice", "bob", "mallory"),
-    "listener.name.open.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-    "listener.name.open.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+    **users_of("open", "alice", "bob", "mallory"),
 }
 
 
@@ -39,33 +46,6 @@ SETTINGS = {
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("users"), SETTINGS) as broker:
         yield broker
-
-
-def logged_in(address: str, mechanism: str, user: str, password: str = PASSWORD) -> RawClient:
-    """A connection that has shown who it is."""
-    client = RawClient(address)
-    login = make_client(
-        {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
-    )
-    assert client.ask(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
-    token: bytes | None = login.first()
-    while token is not None:
-        response = client.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
-        assert response.error_code == 0
-        token = login.step(response.auth_bytes) if mechanism != "PLAIN" else None
-    return client
-
-
-def logged_in_soon(address: str, mechanism: str, user: str, password: str) -> RawClient:
-    """The same at a broker that hears of the user a moment later."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return logged_in(address, mechanism, user, password)
-        except AssertionError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
 
 
 def lives(client: RawClient) -> bool:
@@ -76,38 +56,19 @@ def admin_of(broker: Broker) -> Any:
     return admin.AdminClient({"bootstrap.servers": addresses(broker)["LOCAL"]})
 
 
-def alter_scram(client: Any, *rows: Any) -> None:
-    for row in rows:  # librdkafka takes a user once in a request
-        for asked in client.alter_user_scram_credentials([row]).values():
-            asked.result(PATIENCE_S)
-
-
-def password(user: str, text: str, mechanism: Any = SHA_256) -> Any:
-    info = admin.ScramCredentialInfo(mechanism, 4096)
-    return admin.UserScramCredentialUpsertion(user, info, text.encode())
-
-
-def alter_config(client: Any, whose: str, name: str, value: str) -> None:
-    row = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
-    kind = admin.ConfigResource.Type.BROKER
-    change = admin.ConfigResource(kind, whose, incremental_configs=[row])
-    for asked in client.incremental_alter_configs([change]).values():
-        asked.result(PATIENCE_S)
-
-
 def test_who_is_deleted_or_gets_another_password_is_let_go(broker: Broker) -> None:
     """The connections of others, and the user's by another mechanism, stay."""
     client, where = admin_of(broker), addresses(broker)["OPEN"]
     alter_scram(
-        client, password("carol", "first"), password("carol", "first", SHA_512),
-        password("dave", "first"),
+        client, scram_user("carol", "first"), scram_user("carol", "first", SHA_512),
+        scram_user("dave", "first"),
     )  # fmt: skip
     with (
-        logged_in(where, "SCRAM-SHA-256", "carol", "first") as carol,
-        logged_in(where, "SCRAM-SHA-512", "carol", "first") as other,
-        logged_in(where, "SCRAM-SHA-256", "dave", "first") as dave,
+        log_in(where, "carol", "first", "SCRAM-SHA-256") as carol,
+        log_in(where, "carol", "first", "SCRAM-SHA-512") as other,
+        log_in(where, "dave", "first", "SCRAM-SHA-256") as dave,
     ):
-        alter_scram(client, password("carol", "second"))
+        alter_scram(client, scram_user("carol", "second"))
         assert carol.frame() is None
         assert lives(dave)
         alter_scram(client, admin.UserScramCredentialDeletion("dave", SHA_256))
@@ -121,17 +82,17 @@ def test_users_of_plain_are_let_go_too_unless_the_setting_is_off(broker: Broker)
     users = "listener.name.open.plain.sasl.jaas.config"
     ends = "kstore.end.sessions.of.changed.users"
     with (
-        logged_in(where, "PLAIN", "mallory") as mallory,
-        logged_in(where, "PLAIN", "bob") as bob,
-        logged_in(where, "PLAIN", "alice") as alice,
+        log_in(where, "mallory") as mallory,
+        log_in(where, "bob") as bob,
+        log_in(where, "alice") as alice,
     ):
-        alter_config(client, "1", users, plain_users("alice", "bob"))
+        alter_broker(client, users, plain_users("alice", "bob"))
         assert mallory.frame() is None
         assert lives(bob)
-        alter_config(client, "1", ends, "false")
-        alter_config(client, "1", users, plain_users("alice"))
+        alter_broker(client, ends, "false")
+        alter_broker(client, users, plain_users("alice"))
         assert lives(bob)
-        alter_config(client, "1", ends, "true")
+        alter_broker(client, ends, "true")
         assert bob.frame() is None
         assert lives(alice)
 
@@ -140,11 +101,11 @@ def test_a_fetch_that_waits_ends_with_its_session(broker: Broker) -> None:
     """It may only be renewed from then on; what was asked before is answered."""
     client, where = admin_of(broker), addresses(broker)["OPEN"]
     [made] = client.create_topics([admin.NewTopic("waits", 1)]).values()
-    made.result(PATIENCE_S)
-    alter_config(client, "1", "listener.name.open.connections.max.reauth.ms", "1500")
+    made.result(TIMEOUT_S)
+    alter_broker(client, "listener.name.open.connections.max.reauth.ms", "1500")
     part = fetch_part(max_bytes=1000)
     asked = fetch_request("waits", part, max_wait_ms=2**31 - 1, max_bytes=1000)
-    with logged_in(where, "PLAIN", "alice") as alice:
+    with log_in(where, "alice") as alice:
         response = alice.ask(asked, 12)
         assert only(response).error_code == 0
         assert not lives(alice)
@@ -153,16 +114,12 @@ def test_a_fetch_that_waits_ends_with_its_session(broker: Broker) -> None:
 @pytest.mark.slow
 def test_every_broker_of_a_cluster_lets_them_go(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, SETTINGS) as cluster:
-        with urllib.request.urlopen(f"{cluster[1].http_url}/cluster", timeout=PATIENCE_S) as answer:
-            rows = json.loads(answer.read())["brokers"]
-        ends = [end for row in rows for end in row["endpoints"] if end["listener"] == "OPEN"]
-        one, other = (f"{end['host']}:{end['port']}" for end in ends)
+        one, other = (where for name, where in ends(cluster[1]) if name == "OPEN")
         client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        alter_scram(client, password("carol", "first"))
-        with (
-            logged_in(one, "SCRAM-SHA-256", "carol", "first") as here,
-            logged_in_soon(other, "SCRAM-SHA-256", "carol", "first") as there,
-        ):
-            alter_scram(client, password("carol", "second"))
+        alter_scram(client, scram_user("carol", "first"))
+        first = partial(log_in, user="carol", password="first", mechanism="SCRAM-SHA-256")
+        until(lambda: first(other).close() is None, "the other broker has heard of the user")
+        with first(one) as here, first(other) as there:
+            alter_scram(client, scram_user("carol", "second"))
             assert here.frame() is None
             assert there.frame() is None

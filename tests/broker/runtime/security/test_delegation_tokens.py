@@ -8,7 +8,6 @@ import asyncio
 import base64
 import json
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,10 +34,13 @@ from kstore.clients import (
 from kstore.errors import ErrorCode
 from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.testing import Broker, Cluster
+from tests.beside.waiting import until
 from tests.broker.runtime.security.sasl_harness import (
     PATIENCE_S,
     RawClient,
     addresses,
+    ends,
+    listeners,
     plain_login,
 )
 from tests.broker.runtime.security.token_harness import (
@@ -57,12 +59,12 @@ from tests.broker.runtime.security.token_harness import (
 from tests.broker.state.security.test_delegation_tokens import signed
 from tests.conformance.zookeeper_server import ZooKeeperServer
 
-LISTENERS = {
-    "listeners": "LOCAL://localhost:0,SASL://localhost:0",
-    "listener.security.protocol.map": "LOCAL:PLAINTEXT,SASL:SASL_PLAINTEXT",
+SETTINGS = {
+    **listeners(LOCAL="PLAINTEXT", SASL="SASL_PLAINTEXT"),
     "inter.broker.listener.name": "LOCAL",
+    **token_settings("SASL"),
+    "super.users": "User:ANONYMOUS;User:alice",
 }
-SETTINGS = LISTENERS | token_settings("SASL") | {"super.users": "User:ANONYMOUS;User:alice"}
 HOUR_MS = 3_600_000
 
 
@@ -84,16 +86,6 @@ def alices(where: str, **more: Any) -> AdminClient:
 
 def is_in(client: RawClient) -> bool:
     return client.ask(MetadataRequest(topics=[]), 12) is not None
-
-
-def eventually(check: Callable[[], bool]) -> bool:
-    """Whether it becomes so; another broker follows after a moment."""
-    end = time.monotonic() + PATIENCE_S
-    while not check():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def logs_in(where: str, token: Any, mechanism: str = "SCRAM-SHA-256") -> bool:
@@ -238,7 +230,7 @@ def test_tokens_survive_a_restart_and_expired_ones_are_removed(tmp_path: Path) -
         assert len(client.describe_delegation_tokens()) == 2
     often = {"delegation.token.expiry.check.interval.ms": "20"}
     with Broker(tmp_path, SETTINGS | often) as broker, alices(sasl(broker)) as client:
-        assert eventually(lambda: client.describe_delegation_tokens() == [kept])
+        until(lambda: client.describe_delegation_tokens() == [kept])
         assert logs_in(sasl(broker), kept)
     with Broker(tmp_path, SETTINGS | {"delegation.token.secret.key": "another"}) as broker:
         assert not logs_in(sasl(broker), kept)
@@ -311,25 +303,13 @@ def test_signed_tokens_of_before_are_read_and_sealed() -> None:
 # ---- in a cluster ----
 
 
-def ends(cluster: Cluster) -> list[str]:
-    """The SASL listeners, by broker."""
-    with urllib.request.urlopen(f"{cluster[1].http_url}/cluster", timeout=PATIENCE_S) as answer:
-        rows = json.loads(answer.read())["brokers"]
-    return [
-        f"{end['host']}:{end['port']}"
-        for row in sorted(rows, key=lambda row: int(row["id"]))
-        for end in row["endpoints"]
-        if end["listener"] == "SASL"
-    ]
-
-
 def check_that_all_follow(cluster: Cluster) -> None:
-    one, other = ends(cluster)
+    one, other = (where for name, where in ends(cluster[1]) if name == "SASL")
     with log_in(one, "alice") as here, log_in(other, "alice") as there:
         token = here.ask(create(), 3)
         hmac = bytes(token.hmac)
         assert there.ask(renew(hmac, HOUR_MS), 2).error_code == 0  # at once
-        assert eventually(lambda: logs_in(other, token))
+        until(lambda: logs_in(other, token))
         with (
             log_in_with_token(one, token.token_id, hmac) as first,
             log_in_with_token(other, token.token_id, hmac) as second,
@@ -354,7 +334,7 @@ def test_tokens_in_zookeeper(zookeeper_server: ZooKeeperServer, tmp_path: Path) 
     settings = SETTINGS | {"kstore.coordination.dir": "", "zookeeper.connect": where}
     with Cluster(tmp_path, 2, settings) as cluster:
         check_that_all_follow(cluster)
-        with log_in(ends(cluster)[0], "alice") as alice:
+        with log_in(dict(ends(cluster[1]))["SASL"], "alice") as alice:
             token = alice.ask(create(), 3)
         store = ZooKeeperStore(where)
         assert store.children("/delegation_token/tokens") == [token.token_id]

@@ -20,12 +20,13 @@ from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTo
 from kstore.protocol.registry import encode_request
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
+from tests.broker.harness.plane_harness import framed
 from tests.broker.runtime.security.sasl_harness import (
     PASSWORD,
     RawClient,
     Signer,
     addresses,
-    plain_users,
+    users_of,
 )
 
 SEED = int(os.environ.get("KSTORE_FUZZ_SEED", "368"))
@@ -33,29 +34,22 @@ CASES = int(os.environ.get("KSTORE_FUZZ_CASES", "200"))
 MARK = 0x5EC0E7
 """The correlation id of a request that must never be answered."""
 MOST_GROWTH_BYTES = 32 * 1024 * 1024
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     folder = tmp_path_factory.mktemp("fuzz")
     signer = Signer(folder)
-    prefix = "listener.name.sasl_plaintext"
     settings = {
         "listeners": "SASL_PLAINTEXT://localhost:0",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": signer.path.as_uri(),
         "connection.failed.authentication.delay.ms": "0",
         "kstore.authentication.timeout.ms": "5000",
-        f"{prefix}.plain.sasl.jaas.config": plain_users("alice"),
-        f"{prefix}.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        **users_of("sasl_plaintext", "alice"),
     }
     with Broker(folder / "broker", settings) as broker:
         yield broker
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 def tokens(dice: random.Random) -> bytes:

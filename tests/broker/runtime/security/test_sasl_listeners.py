@@ -9,6 +9,7 @@ import struct
 import time
 import urllib.request
 from collections.abc import Iterator
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kstore.clients import AdminClient
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
+from tests.beside.librdkafka import SHA_256, SHA_512, alter_broker, alter_scram, scram_user
 from tests.beside.waiting import until
 from tests.broker.runtime.security.sasl_harness import (
     PASSWORD,
@@ -27,13 +29,15 @@ from tests.broker.runtime.security.sasl_harness import (
     RawClient,
     Signer,
     addresses,
+    listeners,
     plain_users,
+    users_of,
 )
 from tests.broker.runtime.security.tls_harness import Authority, consume, produce
+from tests.broker.runtime.security.token_harness import log_in as logged_in
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MOST_UNAUTHENTICATED = 20
@@ -43,13 +47,10 @@ MOST_UNAUTHENTICATED = 20
 def broker(
     authority: Authority, signer: Signer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
-    protocols = {
-        "LOCAL": "PLAINTEXT", "OPEN": "SASL_PLAINTEXT", "SAFE": "SASL_SSL", "SHORT":
-        "SASL_PLAINTEXT", "CERT": "SSL", "HASTY": "SASL_PLAINTEXT",
-    }  # fmt: skip
-    settings = {
-        "listeners": ",".join(f"{name}://localhost:0" for name in protocols),
-        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
+    settings = listeners(
+        LOCAL="PLAINTEXT", OPEN="SASL_PLAINTEXT", SAFE="SASL_SSL", SHORT="SASL_PLAINTEXT",
+        CERT="SSL", HASTY="SASL_PLAINTEXT",
+    ) | {
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "sasl.oauthbearer.jwks.endpoint.url": signer.path.as_uri(),
         "sasl.oauthbearer.expected.audience": "other,kstore",
@@ -63,29 +64,16 @@ def broker(
         "kstore.max.unauthenticated.connections": str(MOST_UNAUTHENTICATED),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:alice;User:bob;User:trustme v1.2.1",
-    }
+    }  # fmt: skip
     for name in ("open", "safe", "short", "hasty"):
-        prefix = f"listener.name.{name}"
-        settings[f"{prefix}.plain.sasl.jaas.config"] = plain_users("alice", "bob", "mallory")
-        for number in (256, 512):
-            settings[f"{prefix}.scram-sha-{number}.sasl.jaas.config"] = f"{SCRAM} required;"
-        settings[f"{prefix}.oauthbearer.sasl.jaas.config"] = f"{BEARER} required;"
+        settings |= users_of(name, "alice", "bob", "mallory")
+        settings[f"listener.name.{name}.oauthbearer.sasl.jaas.config"] = f"{BEARER} required;"
     folder = tmp_path_factory.mktemp("sasl")
     with Broker(folder, settings | authority.broker_settings()) as broker:
-        tell_scram_users(addresses(broker)["LOCAL"])
+        client = admin.AdminClient({"bootstrap.servers": addresses(broker)["LOCAL"]})
+        users = product(("alice", "mallory"), (PASSWORD,), (SHA_256, SHA_512))
+        alter_scram(client, *starmap(scram_user, users))
         yield broker
-
-
-def tell_scram_users(address: str) -> None:
-    client = admin.AdminClient({"bootstrap.servers": address})
-    for mechanism in (admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512):
-        info = admin.ScramCredentialInfo(mechanism, 4096)
-        rows = [
-            admin.UserScramCredentialUpsertion(user, info, PASSWORD.encode())
-            for user in ("alice", "mallory")
-        ]
-        for asked in client.alter_user_scram_credentials(rows).values():
-            asked.result(PATIENCE_S)
 
 
 def client_settings(
@@ -373,15 +361,9 @@ def test_who_shows_who_it_is_and_who_does_not_is_counted_by_listener_and_mechani
 
 def test_users_are_changed_at_run_time(broker: Broker, signer: Signer) -> None:
     where = addresses(broker)
-    name = "listener.name.hasty.plain.sasl.jaas.config"
-    row = admin.ConfigEntry(
-        name, plain_users("bob"), incremental_operation=admin.AlterConfigOpType.SET
-    )
-    change = admin.ConfigResource(admin.ConfigResource.Type.BROKER, "1", incremental_configs=[row])
     client = admin.AdminClient({"bootstrap.servers": where["LOCAL"]})
     produce(client_settings(where["HASTY"], "PLAIN", signer), "hasty", [b"1"])
-    for asked in client.incremental_alter_configs([change]).values():
-        asked.result(PATIENCE_S)
+    alter_broker(client, "listener.name.hasty.plain.sasl.jaas.config", plain_users("bob"))
     settings = client_settings(where["HASTY"], "PLAIN", signer)
     assert "Invalid username or password" in refusal(settings)
     produce(client_settings(where["HASTY"], "PLAIN", signer, user="bob"), "hasty", [b"2"])
@@ -430,13 +412,6 @@ def test_brokers_show_each_other_who_they_are(authority: Authority, tmp_path: Pa
         assert len(consume({"bootstrap.servers": cluster.bootstrap_servers}, "t", 30)) == 30
 
 
-def logged_in(client: RawClient, user: str) -> RawClient:
-    client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
-    shown = Ask.SaslAuthenticate(auth_bytes=f"\0{user}\0{PASSWORD}".encode())
-    assert client.ask(shown, 2).error_code == 0
-    return client
-
-
 @pytest.mark.slow
 def test_a_client_with_the_right_of_brokers_is_none_where_all_share_a_listener(
     tmp_path: Path,
@@ -459,12 +434,11 @@ def test_a_client_with_the_right_of_brokers_is_none_where_all_share_a_listener(
         "principal": "User:eve", "host": "*", "operation": 9, "permission_type": 3}  # fmt: skip
     with Cluster(tmp_path, 2, settings) as cluster:
         for broker in cluster.members:
-            with RawClient(broker.bootstrap_servers) as client:
-                root = logged_in(client, "root")
+            with logged_in(broker.bootstrap_servers, "root") as root:
                 made = root.ask(create(f"by-{broker.node_id}"), 7)
                 assert made.topics[0].error_code == 0
                 assert root.ask(Ask.CreateAcls(creations=[rule]), 3).results[0].error_code == 0
         for broker in cluster.members:
-            with RawClient(broker.bootstrap_servers) as client:
-                refused = logged_in(client, "eve").ask(forged, 0)
+            with logged_in(broker.bootstrap_servers, "eve") as eve:
+                refused = eve.ask(forged, 0)
                 assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from kstore.protocol.registry import decode_response, encode_request
-from kstore.protocol.security.sasl import (
-    SaslAuthenticateResponse,
-)
 from kstore.protocol.security.scram import (
     AlterUserScramCredentialsResponse,
 )
+from tests.broker.runtime.security.sasl_harness import RawClient
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.probes.peer import Peer
@@ -164,16 +161,9 @@ def test_the_log_holds_no_secret_even_where_everything_is_logged(
 
 def log_in(broker: KstoreBroker, token: str) -> Any:
     """What a client is told that proves itself so; None where the connection was closed."""
-    port = int(broker.overrides["listeners"].rpartition(":")[2])
-    other = Peer.__new__(Peer)
-    other.address, other._sockets = (broker.host, port), {}
-    try:
-        other.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
-        frame = encode_request(Ask.SaslAuthenticate(auth_bytes=token.encode()), 2, 2, "probe")
-        answer = decode_response(other.exchange(frame), SaslAuthenticateResponse, 2)[1]
-    except ConnectionError:
-        return None
-    finally:
-        other.reset()
-    assert SECRET not in (answer.error_message or "")
+    port = broker.overrides["listeners"].rpartition(":")[2]
+    with RawClient(f"{broker.host}:{port}") as client:
+        client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
+        answer = client.ask(Ask.SaslAuthenticate(auth_bytes=token.encode()), 2)
+    assert answer is None or SECRET not in (answer.error_message or "")
     return answer

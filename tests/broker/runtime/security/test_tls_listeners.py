@@ -13,12 +13,14 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
 
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from kstore.testing import Broker, BrokerError, Cluster
+from tests.beside.librdkafka import alter_broker
 from tests.beside.waiting import until
+from tests.broker.runtime.security.sasl_harness import addresses
 from tests.broker.runtime.security.tls_harness import TIMEOUT_S, Authority, consume, produce
 
 PASSWORD = "not-to-be-told"
@@ -34,22 +36,11 @@ def broker(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> It
         yield broker
 
 
-def plain_address(broker: Broker) -> str:
-    """Of the second listener."""
-    import json
-    import urllib.request
-
-    with urllib.request.urlopen(f"{broker.http_url}/cluster", timeout=TIMEOUT_S) as answer:
-        [row] = json.loads(answer.read())["brokers"]
-    [end] = [end for end in row["endpoints"] if end["listener"] == "PLAINTEXT"]
-    return f"{end['host']}:{end['port']}"
-
-
 def test_what_is_written_with_tls_is_read_without_and_the_other_way_round(
     authority: Authority, broker: Broker
 ) -> None:
     secure = authority.client_settings(broker.address)
-    plain = {"bootstrap.servers": plain_address(broker)}
+    plain = {"bootstrap.servers": addresses(broker)["PLAINTEXT"]}
     small = [b"%d" % number for number in range(3000)]
     large = [bytes([number]) * 4_000_000 for number in range(4)]
     produce(secure, "both", small)
@@ -127,25 +118,13 @@ def test_new_keys_are_taken_over_and_old_connections_stay(
         assert consume(other.client_settings(broker.address), "t", 3) == [b"1", b"2", b"3"]
 
 
-def alter(admin: AdminClient, name: str, value: str, broker: str = "1") -> None:
-    """Set a broker's setting at run time; KafkaException."""
-    change = ConfigResource(
-        ConfigResource.Type.BROKER, broker,
-        incremental_configs=[
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        ],
-    )  # fmt: skip
-    for asked in admin.incremental_alter_configs([change]).values():
-        asked.result(TIMEOUT_S)
-
-
 def test_a_listeners_keys_are_changed_at_run_time(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
     settings = {"listeners": "SSL://localhost:0"} | authority.broker_settings()
     with Broker(tmp_path / "b", settings) as broker:
         admin = AdminClient(authority.client_settings(broker.address))
         keys = str(other.folder / "broker.pem")
-        alter(admin, "listener.name.ssl.ssl.keystore.location", keys)
+        alter_broker(admin, "listener.name.ssl.ssl.keystore.location", keys)
         produce(other.client_settings(broker.address), "t", [b"1"])
         assert "the new ones are in use" in broker.output()
 
@@ -159,9 +138,9 @@ def test_certificates_and_versions_are_asked_for_at_run_time(
     settings = {"listeners": "SSL://localhost:0"} | authority.broker_settings()
     with Broker(tmp_path / "b", settings) as broker:
         admin = AdminClient(authority.client_settings(broker.address))
-        alter(admin, "listener.name.ssl.ssl.enabled.protocols", "TLSv1.2")
+        alter_broker(admin, "listener.name.ssl.ssl.enabled.protocols", "TLSv1.2")
         assert _version(authority, broker, certificate=False) == "TLSv1.2"
-        alter(admin, "listener.name.ssl.ssl.client.auth", "required")
+        alter_broker(admin, "listener.name.ssl.ssl.client.auth", "required")
         with pytest.raises(OSError):
             _version(authority, broker, certificate=False)
         assert _version(authority, broker, certificate=True) == "TLSv1.2"
@@ -188,7 +167,7 @@ def test_what_a_listener_can_not_take_over_is_refused(
 ) -> None:
     admin = AdminClient(authority.client_settings(broker.address))
     with pytest.raises(confluent_kafka.KafkaException, match=words):
-        alter(admin, name, value, whose)
+        alter_broker(admin, name, value, whose)
     assert _version(authority, broker, certificate=False) == "TLSv1.3"
 
 

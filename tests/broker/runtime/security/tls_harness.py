@@ -7,10 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import trustme
 
-from tests.beside.librdkafka import read_first
+from tests.beside.librdkafka import read_first, write_all
 
 TIMEOUT_S = 60.0
 
@@ -51,12 +50,8 @@ class Authority:
 
 
 def produce(settings: dict[str, Any], topic: str, values: list[bytes]) -> None:
-    producer = confluent_kafka.Producer({**settings, "message.max.bytes": 9_000_000})
-    failed: list[Any] = []
-    for value in values:
-        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
-    assert producer.flush(TIMEOUT_S) == 0
-    assert set(failed) == {None}
+    servers, large = settings["bootstrap.servers"], {"message.max.bytes": 9_000_000}
+    write_all(servers, topic, values, settings=settings | large)
 
 
 def consume(settings: dict[str, Any], topic: str, count: int) -> list[bytes]:

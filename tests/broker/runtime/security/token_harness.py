@@ -7,15 +7,19 @@ from typing import Any
 
 from kstore.net.sasl_client import SaslClient, make_client
 from kstore.protocol.schema import Message
-from tests.broker.runtime.security.sasl_harness import PASSWORD, RawClient, plain_users
+from tests.broker.runtime.security.sasl_harness import (
+    PASSWORD,
+    SCRAM_MODULE,
+    RawClient,
+    users_of,
+)
 from tests.plain_messages import Ask
 
 SECRET = "the-key-of-all-tokens"
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 
 
-class RefusedError(Exception):
+class RefusedError(PermissionError):
     """The broker's words."""
 
 
@@ -30,10 +34,7 @@ def token_settings(*listeners: str, users: tuple[str, ...] = ("alice", "bob", "c
         "super.users": "User:ANONYMOUS",
     }
     for name in listeners:
-        prefix = f"listener.name.{name.lower()}"
-        settings[f"{prefix}.plain.sasl.jaas.config"] = plain_users(*users)
-        for mechanism in (SCRAM_256, SCRAM_512):
-            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{SCRAM_MODULE} required;"
+        settings |= users_of(name, *users)
     return settings
 
 
@@ -69,23 +70,21 @@ def log_in(
     address: str, user: str, password: str = PASSWORD, mechanism: str = "PLAIN"
 ) -> RawClient:
     """A connection of a user's."""
-    raw = RawClient(address)
     settings = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
-    try:
-        shake_hands(raw, make_client(settings))
-    except RefusedError:
-        raw.close()
-        raise
-    return raw
+    return _logged_in(address, make_client(settings))
 
 
 def log_in_with_token(
     address: str, token_id: str, hmac: bytes, mechanism: str = SCRAM_256
 ) -> RawClient:
     """A connection of a token's bearer."""
+    return _logged_in(address, token_client(token_id, hmac, mechanism))
+
+
+def _logged_in(address: str, client: SaslClient) -> RawClient:
     raw = RawClient(address)
     try:
-        shake_hands(raw, token_client(token_id, hmac, mechanism))
+        shake_hands(raw, client)
     except RefusedError:
         raw.close()
         raise
