@@ -134,7 +134,10 @@ class Sender:
 
     def _wait_ms(self, sends: PartitionSends, now_ms: int) -> int:
         """0: a batch can be sent now; NEVER_MS: not before something happens."""
-        if len(sends.in_flight) >= self._limits.max_in_flight:
+        in_flight = len(sends.in_flight)
+        if in_flight >= self._limits.max_in_flight:
+            return NEVER_MS
+        if in_flight and self.state.idempotent and not sends.known:
             return NEVER_MS
         if sends.tp.topic in self.regrouping and not self._is_in_doubt(sends):
             return NEVER_MS
@@ -206,6 +209,7 @@ class Sender:
     def succeeded(self, batch: ProducerBatch, base_offset: int) -> None:
         """The batch is in the log; -1: at an unknown offset."""
         sends = self._landed(batch)
+        sends.known = True
         batch.complete(base_offset)
         self._rest(sends)
 
@@ -227,6 +231,7 @@ class Sender:
         if batch.done:  # its time expired while it was in flight
             return Verdict.GIVEN_UP
         if isinstance(error, DuplicateSequenceNumberError):
+            sends.known = True
             batch.complete(-1)
             return Verdict.RETRIED
         if isinstance(error, TOO_LARGE) and batch.count > 1:

@@ -74,6 +74,10 @@ class PartitionSends:
     """When it was last sent to, as a counter: the one that has waited longest comes first."""
     lost: bool = False
     """The broker does not know the sequence: it must start again."""
+    known: bool = False
+    """The broker knows the producer id, so it accepts no gap. Until then one batch is in flight: a
+    broker accepts any first sequence number, so a batch could overtake one that failed.
+    """
 
     def retry(self, batch: ProducerBatch) -> None:
         """Put a batch back to its place in the order."""
@@ -106,6 +110,7 @@ class PartitionSends:
         return (self.producer_id, self.epoch) == (state.producer_id, state.epoch)
 
     def _begin_anew(self, state: ProducerState) -> None:
+        self.known = self.known and self.producer_id == state.producer_id
         self.producer_id, self.epoch = state.producer_id, state.epoch
         self.lost = self.unresolved = False
         self.next_sequence = 0
@@ -125,15 +130,24 @@ class PartitionSends:
 
     def give_back_numbers(self, batch: ProducerBatch) -> None:
         """A batch has failed: if it is certainly not in the log, its numbers are free, and the
-        batches behind it move up.
+        batches behind it move up, unless one of them may be in the log with its numbers.
         """
         if batch.base_sequence < 0:
             return
-        if batch.maybe_written:
+        behind = [other for other in self.in_flight + self.retries if _follows(other, batch)]
+        if batch.maybe_written or any(
+            other.maybe_written or other in self.in_flight for other in behind
+        ):
             self.unresolved = True
             return
-        for other in self.in_flight + self.retries:
-            if other.number > batch.number:
-                other.base_sequence = add_to_sequence(other.base_sequence, -batch.count)
-                other.renumbered = True
+        for other in behind:
+            other.base_sequence = add_to_sequence(other.base_sequence, -batch.count)
+            other.renumbered = True
         self.next_sequence = add_to_sequence(self.next_sequence, -batch.count)
+
+
+def _follows(batch: ProducerBatch, other: ProducerBatch) -> bool:
+    """Whether a batch comes after another one; parts of one batch have the same number."""
+    if batch.number != other.number:
+        return bool(batch.number > other.number)
+    return 0 < add_to_sequence(batch.base_sequence, -other.base_sequence) <= MAX_SEQUENCE // 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,8 +41,30 @@ COMMON = ("append", "append", "append", "send", "send", "send", "send", "answer"
 RARE = ("break", "refuse", "forbid", "shrink", "wait")
 
 
+class Sent(NamedTuple):
+    """A batch as a request has it: later changes of the producer's batch do not matter."""
+
+    partition: int
+    partition_count: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+    data: bytes
+
+    @classmethod
+    def of(cls, batch: ProducerBatch) -> Sent:
+        """The batch as it is now."""
+        return cls(
+            batch.partition, batch.partition_count, batch.producer_id, batch.producer_epoch,
+            batch.base_sequence, batch.count, batch.bytes(),
+        )  # fmt: skip
+
+
 class Leader:
-    """Logs with Kafka's rules for sequence numbers: the next one, or one of the last five."""
+    """Logs with Kafka's rules for sequence numbers: the next one, or one of the last five; any one
+    of a producer that it does not know.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -50,13 +73,13 @@ class Leader:
         self.ends: dict[int, int] = {}
         self.state: dict[tuple[int, int], tuple[int, int, list[tuple[int, int, int]]]] = {}
 
-    def has(self, batch: ProducerBatch) -> bool:
+    def has(self, batch: Sent) -> bool:
         """Whether the batch is in the log."""
         epoch, _, last = self.state.get((batch.partition, batch.producer_id), (-1, 0, []))
         known = [(sequence, count) for sequence, count, _ in last]
         return epoch == batch.producer_epoch and (batch.base_sequence, batch.count) in known
 
-    def append(self, batch: ProducerBatch) -> int:
+    def append(self, batch: Sent) -> int:
         """The base offset, or the error raised."""
         partition = batch.partition
         key = (partition, batch.producer_id)
@@ -67,10 +90,12 @@ class Leader:
         if batch.partition_count != self.count:
             raise InvalidPartitionCountError
         expected = following if epoch == batch.producer_epoch else 0
+        if key not in self.state:
+            expected = batch.base_sequence  # the producer may be older than what is left of the log
         if batch.base_sequence != expected:
             raise OutOfOrderSequenceNumberError
         offset = self.ends.get(partition, 0)
-        for record in decode(batch.bytes()):
+        for record in decode(batch.data):
             self.log.append((partition, self.ends.get(partition, 0), bytes(record.value or b"")))
             self.ends[partition] = self.ends.get(partition, 0) + 1
         last = [] if epoch != batch.producer_epoch else last
@@ -94,7 +119,7 @@ class World(SendPath):
         state.take(7, 0)
         self.sender = Sender(accumulator, LIMITS, state, lambda: 0.5)
         self.leader = Leader(count)
-        self.requests: list[list[ProducerBatch]] = []
+        self.requests: list[list[tuple[ProducerBatch, Sent]]] = []
         self.sent: list[tuple[bytes, bytes, Delivery]] = []
         self.now_ms = time.monotonic_ns() // 1_000_000 + 60_000
         self.number = 0
@@ -116,18 +141,18 @@ class World(SendPath):
             if len(self.requests) < 5:
                 batches = self.sender.take(partitions, self.now_ms)
                 if batches:
-                    self.requests.append(batches)
+                    self.requests.append([(batch, Sent.of(batch)) for batch in batches])
 
     def answer(self, error: KafkaError | None = None) -> None:
         """The leader handles the oldest request, or refuses its first batch."""
         if not self.requests:
             return
-        for batch in self.requests.pop(0):
+        for batch, sent in self.requests.pop(0):
             refusal, error = error, None
             try:
-                if refusal is not None and (refusal.retriable or not self.leader.has(batch)):
+                if refusal is not None and (refusal.retriable or not self.leader.has(sent)):
                     raise refusal
-                offset = self.leader.append(batch)
+                offset = self.leader.append(sent)
             except DuplicateSequenceNumberError:
                 self.sender.succeeded(batch, -1)
             except KafkaError as problem:
@@ -141,14 +166,14 @@ class World(SendPath):
     def hang_up(self, written: int) -> None:
         """The connection is lost: some of the requests under way were handled."""
         for n, batches in enumerate(self.requests):
-            for batch in batches:
+            for _, sent in batches:
                 if n < written:
                     try:
-                        self.leader.append(batch)
+                        self.leader.append(sent)
                     except KafkaError:
                         written = n
         lost, self.requests = self.requests, []
-        for batch in itertools.chain(*lost):
+        for batch, _ in itertools.chain(*lost):
             self.sender.failed(batch, NetworkError("lost"), self.now_ms)
         self.regroup()
 
@@ -253,6 +278,53 @@ def test_what_was_written_before_its_time_was_over_is_not_written_again() -> Non
     values = [value for _, _, value in world.leader.log]
     assert values == [b"%08d" % n for n in range(1, 11)]
     assert world.sender.state.epoch == 1  # KIP-360: the sequence after the gap is a new epoch's
+
+
+def values_of(world: World) -> list[bytes]:
+    """What the leader's log has, in order."""
+    return [value for _, _, value in world.leader.log]
+
+
+def test_no_batch_overtakes_the_first_one_of_a_producer() -> None:
+    world = World(0, 1)
+    for _ in range(3):
+        world.append_some(5)
+        world.send_due()
+    world.answer(NotLeaderOrFollowerError())
+    world.finish()
+    check(world)
+    assert values_of(world) == [b"%08d" % n for n in range(1, 16)]
+
+
+def test_no_batch_gets_the_numbers_of_one_that_was_written_behind_a_gap() -> None:
+    world = World(0, 1)
+    world.append_some(1)
+    world.finish()
+    world.leader.state.clear()  # as after producer.id.expiration.ms: it accepts any number
+    for _ in range(2):
+        world.append_some(1)
+        world.send_due()
+    world.answer(InvalidRecordError())
+    world.answer()
+    world.append_some(1)
+    world.finish()
+    check(world)
+    assert values_of(world) == [b"%08d" % n for n in (1, 3, 4)]
+
+
+def test_a_part_of_a_batch_that_fails_frees_its_numbers_for_the_next_part() -> None:
+    world = World(0, 1)
+    world.append_some(2)
+    world.send_due()
+    world.answer(MessageTooLargeError())  # two parts of one record
+    world.now_ms += 1000
+    world.send_due()
+    world.answer(MessageTooLargeError())
+    world.append_some(1)
+    world.finish()
+    check(world)
+    assert values_of(world) == [b"%08d" % n for n in (2, 3)]
+    assert world.sender.state.epoch == 0
 
 
 def test_keys_go_where_java_sends_them() -> None:
