@@ -6,8 +6,9 @@
     <archive>/slices/run=<run>/*.parquet         one row per partition that the run has archived
 
 A run counts when its slices exist: they are written last, in one file. Jobs do not see data/ of a
-killed run; it may be deleted. With Spark, the folder may be anywhere that Spark can write to.
-Without (`spark` is None), it is a folder of this machine: local_files.py and local_rows.py.
+killed run; it may be deleted. With Spark, the folder may be anywhere that Spark can write to. If
+the driver can reach it as a folder of its machine, it writes the slices itself, as a job without
+Spark (`spark` is None) writes all: local_files.py and local_rows.py.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.local_files import write_slice_rows
+from kstore.pipeline.jobs.local_files import sync_run, write_slice_rows
 from kstore.pipeline.jobs.local_rows import slice_rows
 from kstore.pipeline.jobs.scans.entries import ENTRY_COLUMNS, PARTITIONED_BY, spark_schema
 from kstore.pipeline.jobs.session import small_frame, small_table
@@ -39,6 +41,7 @@ __all__ = [
 
 VERSION = 1
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
+_LOCAL_URL = re.compile("file:(//)?(?=/)")
 
 
 @dataclass(frozen=True)
@@ -121,20 +124,41 @@ def write_slices(
     slices: Sequence[Slice],
     check: Callable[[Sequence[Slice], list[Slice]], None],
 ) -> None:
-    """Make a run count, if `check` does not object to these and what the archive holds by then."""
+    """Make a run count, if `check` does not object to these and what the archive holds by then. In
+    a folder of this machine, no other run can come to count in between.
+    """
     run = slices[0].run
-    rows = [asdict(each) for each in slices]
-
-    def checked() -> None:
-        check(slices, read_slices(spark, path, must_exist=False))
-
     if spark is None:
-        table = small_table(rows, _SLICE_DDL).drop(["run"])
-        write_slice_rows(path, run, table, checked)
-        return
-    checked()
-    frame = small_frame(spark, rows, _SLICE_DDL).coalesce(1)
-    frame.drop("run").write.parquet(f"{path.rstrip('/')}/slices/run={run}")
+        _write_here(path, slices, check)
+    elif (here := _here(path, run)) is not None:
+        sync_run(here, run)
+        _write_here(here, slices, check)
+    else:
+        check(slices, read_slices(spark, path, must_exist=False))
+        frame = small_frame(spark, _rows(slices), _SLICE_DDL).coalesce(1)
+        frame.drop("run").write.parquet(f"{path.rstrip('/')}/slices/run={run}")
+
+
+def _write_here(
+    path: str, slices: Sequence[Slice], check: Callable[[Sequence[Slice], list[Slice]], None]
+) -> None:
+    def checked() -> None:
+        check(slices, read_slices(None, path, must_exist=False))
+
+    table = small_table(_rows(slices), _SLICE_DDL).drop(["run"])
+    write_slice_rows(path, slices[0].run, table, checked)
+
+
+def _rows(slices: Sequence[Slice]) -> list[dict[str, Any]]:
+    return [asdict(each) for each in slices]
+
+
+def _here(path: str, run: str) -> str | None:
+    """The archive as a folder of this machine; None if that is not where Spark has written this
+    run's entries: without a scheme, a path can be of another file system.
+    """
+    folder = _LOCAL_URL.sub("", path)
+    return folder if Path(data_path(folder, run)).is_dir() else None
 
 
 def entries(spark: SparkSession, path: str, runs: Iterable[str], *kinds: str) -> DataFrame:

@@ -23,7 +23,7 @@ from kstore.env import sync_dir
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, PARTITIONED_BY
 
-__all__ = ["RunFiles", "forget_run", "write_slice_rows"]
+__all__ = ["RunFiles", "forget_run", "sync_run", "write_slice_rows"]
 
 UNFINISHED = "_unfinished-"
 """The prefix of the names of incomplete folders: Spark and Arrow ignore such names."""
@@ -212,6 +212,19 @@ def write_slice_rows(path: str, run: str, rows: Any, check: Callable[[], None]) 
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def sync_run(path: str, run: str) -> None:
+    """Make the files durable that another program has written for a run, before the run counts."""
+    data = Path(path, "data")
+    with _writing(Path(path)):
+        for below, _, names in os.walk(data / f"run={run}", topdown=False):
+            for name in names:
+                with _if_allowed(), open(Path(below, name), "rb") as file:
+                    os.fsync(file.fileno())
+            _sync_if_allowed(below)
+        _sync_if_allowed(data)
+        _sync_if_allowed(path)
+
+
 def forget_run(path: str, run: str) -> None:
     """Remove the data of a failed run, unless it counts, or it is not known whether it does."""
     try:
@@ -242,11 +255,17 @@ def _make(folder: Path) -> None:
 
 
 def _sync_if_allowed(folder: str | Path) -> None:
-    """Sync a folder that may belong to another user: a process that may write to it may not be
-    allowed to open it, and not all file systems can sync folders.
+    with _if_allowed():
+        sync_dir(folder)
+
+
+@contextmanager
+def _if_allowed() -> Iterator[None]:
+    """For the sync of what may belong to another user: a process that may write to a folder may not
+    be allowed to open it, and not all file systems can sync folders.
     """
     try:
-        sync_dir(folder)
+        yield
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EINVAL):
             raise

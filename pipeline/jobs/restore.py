@@ -82,8 +82,7 @@ def restore(
     Raises JobError, and PipelineError where records can't be written.
     """
     slices = _slices(spark, options)
-    if spark is None:
-        _check_files(options.path, slices)
+    _check_files(spark, options.path, slices)
     _check_given_offsets(options.settings)
     by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}
     for name, group in by_topic.items():
@@ -118,21 +117,34 @@ def _slices(spark: SparkSession | None, options: RestoreOptions) -> list[Slice]:
     return slices
 
 
-def _check_files(path: str, slices: Iterable[Slice]) -> None:
+def _check_files(spark: SparkSession | None, path: str, slices: Iterable[Slice]) -> None:
     """Check that the files of these slices are there, before anything is written: what comes behind
     a gap can't be removed from the target again, because offsets only rise.
     """
     archived: Counter[tuple[str, str]] = Counter()
     for each in slices:
         archived[each.run, each.topic] += each.records
+    there = _stored(spark, path, archived)
     for (run, topic), count in archived.items():
-        there = stored_records(path, run, topic)
-        if there != count:
+        if there[run, topic] != count:
             raise JobError(
-                f"topic {topic}: the files of run {run} in {path} have {there} records, and {count}"
+                f"topic {topic}: the files of run {run} in {path} have {there[run, topic]} records,"
+                f" and {count}"
                 " were archived. Nothing was restored. Copy the whole folder data/run="
                 f"{run} again"
             )
+
+
+def _stored(
+    spark: SparkSession | None, path: str, places: Iterable[tuple[str, str]]
+) -> Counter[tuple[str, str]]:
+    """The records that the files have of these runs and topics."""
+    if spark is None:
+        return Counter({place: stored_records(path, *place) for place in places})
+    runs, topics = zip(*places, strict=True)
+    frame = entries(spark, path, runs, "record").where(_named(set(topics)))
+    counts = frame.groupBy("run", "topic").count().collect()
+    return Counter({(row["run"], row["topic"]): row["count"] for row in counts})
 
 
 def _named(topics: Iterable[str]) -> Any:

@@ -157,6 +157,26 @@ def test_a_restore_refuses_a_topic_that_holds_something_else(
         restored(spark, tmp_path, target, topics=re.compile("nothing"))
 
 
+def test_an_archive_with_a_missing_file_is_not_restored(
+    spark: SparkSession, broker: Broker, target: Broker, admin: AdminClient, tmp_path: Path
+) -> None:
+    admin.create_topics([NewTopic(name, 1, configs=KEEP) for name in ("lost", "kept")])
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for n in range(9):
+            producer.send("lost", b"%d" % n, timestamp=1_600_000_000_000 + n * 86_400_000)
+            producer.send("kept", b"%d" % n)
+    (_, of_run) = archived(spark, broker, tmp_path, "lost|kept")
+    one = next(tmp_path.glob("data/*/entry=record/topic=lost/date=2020-09-15/*.parquet"))
+    one.unlink()
+    with pytest.raises(
+        JobError, match=rf"topic lost: the files of run {of_run.run} .* have 8 records, and 9 were"
+    ):
+        restored(spark, tmp_path, target)
+    with AdminClient(bootstrap_servers=target.bootstrap_servers) as there:
+        assert not {"lost", "kept"} & set(there.list_topics())
+    assert [r.written for r in restored(spark, tmp_path, target, topics=re.compile("kept"))] == [9]
+
+
 def test_an_archive_refuses_what_would_mix_or_lose_records(
     spark: SparkSession, broker: Broker, admin: AdminClient, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ and however often files make room for others; a run that fails leaves nothing.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import re
@@ -370,6 +371,30 @@ def test_slices_come_at_once_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "slices" / "run=r3").mkdir()
     (tmp_path / "slices" / "run=r3" / "_temporary").mkdir()
     assert read_slices(None, path) == [first]
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_run_of_spark_counts_under_the_same_lock_in_a_folder_of_this_machine(
+    tmp_path: Path, synced: list[Path], scheme: str
+) -> None:
+    path = tmp_path / "arch"
+    (path / "data" / "run=r1").mkdir(parents=True)
+    checked = []
+
+    def check(ours: Any, there: Any) -> None:
+        folder = os.open(path / "slices", os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
+        checked.append(there)
+        assert path / "data" / "run=r1" in synced
+
+    spark: Any = object()
+    write_slices(spark, f"{scheme}{path}", [a_slice("r1", 0, 5)], check)
+    assert checked == [[]]
+    assert read_slices(None, str(path)) == [a_slice("r1", 0, 5)]
+    with pytest.raises(AttributeError, match="read"):  # only Spark knows where these entries are
+        write_slices(spark, f"{scheme}{path}", [a_slice("r2", 5, 6)], check)
 
 
 def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
