@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kstore._fast.log.append_plan import AppendInfo
 from kstore._fast.log.log_core import Appender
 from kstore.items import Items, check_items
+from kstore.log.errors import told
 from kstore.log.local.durability import sync_until
 from kstore.log.local.local_log import LocalLog
 from kstore.log.readable_log import ReadableLog
 from kstore.log.retention import retention, truncation
 from kstore.log.segments.segment_names import QUEUE_PREFIX
-from kstore.log.settings import LogConfig
+from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.log.shared.catching_up import note_config
 from kstore.record.compression import compression_for
 from kstore.types import TopicPartition
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kstore.log.queue.queue import Queue
     from kstore.log.retention.cleaner import CleaningReport, Dirt
     from kstore.log.segments.damage import Damage
+    from kstore.log.transactions.journal import Journal
     from kstore.log.transactions.transaction import Transaction
 
 __all__ = ["Directory", "Log"]
@@ -54,6 +56,10 @@ class Directory(Protocol):
     @property
     def committed_offsets(self) -> CommittedOffsets:
         """The offsets that cursors committed here."""
+
+    @property
+    def journal(self) -> Journal:
+        """The transaction that is decided and not done."""
 
     def now_ms(self) -> int:
         """The environment's time."""
@@ -279,9 +285,15 @@ class Log(ReadableLog, Appender):
         has what was not removed by then.
         """
         self.local.check_keeper()
+        self._settle()
         end = truncation.truncate(self.local, offset)
         self._cut_queues(end)
         return end
+
+    def _settle(self) -> None:
+        if self.local.directory.flush_policy is FlushPolicy.ALWAYS:
+            with told(f"truncating {self.topic_partition}"):
+                self.log_dir.journal.settle()
 
     def _cut_queues(self, end_offset: int) -> None:
         # Imported here, because most logs do not use it.
@@ -318,6 +330,7 @@ class Log(ReadableLog, Appender):
     def restart(self, offset: int) -> None:
         """Remove every record. The log is then empty and begins at ``offset``."""
         self.local.check_keeper()
+        self._settle()
         truncation.restart(self.local, offset)
         self._cut_queues(offset)
 

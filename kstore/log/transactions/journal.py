@@ -136,7 +136,7 @@ class Journal:
         return pending_parts(self._fs, self._directory)
 
     def write(self, parts: Sequence[Part], *, durable: bool) -> None:
-        """Decide. After an OSError it may or may not be decided."""
+        """Decide. After an OSError it may or may not be decided: see `take_back`."""
         file = self._open()
         entry = _pack(parts)
         file.refresh()
@@ -146,9 +146,28 @@ class Journal:
         if durable:
             file.sync()
 
+    def take_back(self, *, durable: bool) -> bool:
+        """After a write that failed: whether it is certain that nothing is decided."""
+        try:
+            if self.pending():
+                self.clear()
+                if durable:
+                    self._open().sync()
+        except OSError:
+            return False
+        return True
+
     def clear(self) -> None:
         """Everything is done."""
         self._open().overwrite(bytes(_HEAD.size), 0)
+
+    def settle(self) -> None:
+        """Make it durable that everything is done: offsets will be assigned again, and a power loss
+        must not bring back the records that had them.
+        """
+        if os.path.exists(os.path.join(self._directory, JOURNAL_NAME)):
+            with self.mine():
+                self._open().sync()
 
     def _open(self) -> SegmentFile:
         if self._file is None:

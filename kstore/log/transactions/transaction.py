@@ -188,12 +188,22 @@ class Transaction:
                 with errors.told("deciding a transaction"):
                     if self._always:
                         rows[0].log.directory.sync_names()  # of new logs
-                    journal.write(parts, durable=self._always)
+                    self._decide(parts, made)
                 self._apply(made)
             if self._always:
                 for log, _data in made:
                     sync_until(log, self._results[log.name].last_offset + 1)
             journal.clear()
+
+    def _decide(self, parts: list[Part], made: list[tuple[LocalLog, bytearray]]) -> None:
+        journal = self._dir.journal
+        try:
+            journal.write(parts, durable=self._always)
+        except OSError:
+            if not journal.take_back(durable=self._always):
+                # Whoever opens the logs next finds what is decided.
+                _stop([log for log, _data in made])
+            raise
 
     def _apply(self, made: list[tuple[LocalLog, bytearray]]) -> None:
         """The transaction is decided. If a log can't be written, nothing may be appended to the
@@ -205,17 +215,22 @@ class Transaction:
                 self._results[log.name] = log.core.append_buffer(data, 0, "replica")
                 left.remove(log)
         except (OSError, errors.LogError) as error:
-            for log in left:
-                if log.core.page is not None:
-                    log.core.page.needs_recovery = True  # which appends it first
-                else:
-                    log.core.close()
+            _stop(left)
             names = ", ".join(str(log.topic_partition) for log in left)
             raise errors.LogStorageError(
                 getattr(error, "errno", None) or 0,
                 f"a transaction is decided, and appending to {names} failed ({error}): repair "
                 "the disk, close the log dir and open it again, which completes it",
             ) from error
+
+
+def _stop(logs: list[LocalLog]) -> None:
+    """Nothing may be appended to these logs before the missing part of a transaction is."""
+    for log in logs:
+        if log.core.page is not None:
+            log.core.page.needs_recovery = True  # which appends it first
+        else:
+            log.core.close()
 
 
 def _part(log: LocalLog, data: bytearray) -> Part:

@@ -4,8 +4,10 @@ of one that was decided and not done.
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,3 +185,49 @@ def test_a_log_that_was_deleted_and_made_anew_gets_nothing(
     (tmp_path / "b-0").rmdir()
     with open_log_dir(tmp_path) as logs:
         assert values(logs.log("b")) == []
+
+
+class _Failing:
+    """The journal's file, of which calls of one method fail, once or from then on."""
+
+    def __init__(self, file: Any, method: str, *, once: bool) -> None:
+        self.file, self.method, self.once = file, method, once
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self.method:
+            return getattr(self.file, name)
+        return self._fail
+
+    def _fail(self, *_: object) -> None:
+        if self.once:
+            self.method = ""
+        raise OSError(errno.EIO, "the disk failed")
+
+
+@pytest.mark.parametrize("method", ["overwrite", "append", "sync"])
+@pytest.mark.parametrize("once", [True, False])
+def test_a_journal_that_fails_leaves_all_or_nothing(
+    tmp_path: Path, method: str, once: bool
+) -> None:
+    bad = b"failed" * 100  # longer than what the journal has, so that all methods are called
+    with open_log_dir(tmp_path, flush="always") as logs:
+        a, b = logs.log("a"), logs.log("b")
+        with logs.transaction() as t:
+            t.append(a, b"0")
+            t.append(b, b"0")
+        logs.journal._file = _Failing(logs.journal._open(), method, once=once)  # type: ignore[assignment]
+        with pytest.raises(LogStorageError), logs.transaction() as t:  # noqa: PT012 (its end raises)
+            t.append(a, bad)
+            t.append(b, bad)
+        if once or method != "sync":
+            a.append(b"1")
+            logs.journal._file = logs.journal._file.file  # type: ignore[union-attr]
+            with logs.transaction() as t:
+                t.append(a, b"2")
+                t.append(b, b"2")
+            assert (values(a), values(b)) == ([b"0", b"1", b"2"], [b"0", b"2"])
+        else:  # what the disk has is not known
+            with pytest.raises(LogClosedError):
+                a.append(b"1")
+    with open_log_dir(tmp_path) as logs:
+        assert (bad in values(logs.log("a"))) == (bad in values(logs.log("b")))

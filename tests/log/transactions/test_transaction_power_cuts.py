@@ -113,3 +113,24 @@ def test_a_power_cut_leaves_a_transaction_whole_or_out(
         assert all(after.log(name).append(b"x") == len(found[name]) for name in NAMES)
     with open_log_dir(tmp_path / "after") as again:
         assert values(again, "a") == [*found["a"], b"x"]
+
+
+def test_records_that_were_truncated_after_a_transaction_stay_away(tmp_path: Path) -> None:
+    root = tmp_path / "disk"
+    root.mkdir()
+    fs = FaultyFileSystem(str(root), 0)
+    logs = open_log_dir(root, flush="always", env=SystemEnv(fs=fs))
+    a, b = logs.log("a"), logs.log("b")
+    for log in (a, b):
+        log.append_many([b"old"] * 5)
+    with logs.transaction() as t:
+        t.append(a, b"1")
+        t.append(b, b"2")
+    for log in (a, b):
+        log.truncate(2)
+        log.append(b"new")
+    logs.flush()
+    fs.power_cut(str(tmp_path / "after"), torn="none")
+    abandon(logs)
+    with open_log_dir(tmp_path / "after") as after:
+        assert values(after, "a") == values(after, "b") == [b"old", b"old", b"new"]
