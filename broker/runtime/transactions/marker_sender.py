@@ -127,6 +127,7 @@ class MarkerSender:
                 (prepared.producer_id, prepared.producer_epoch),
                 coordinator_epoch,
                 committed=prepared.state == PREPARE_COMMIT,
+                transaction_version=prepared.client_version,
             )
             if count % MARKERS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -152,6 +153,7 @@ class MarkerSender:
                 WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
                 for name, indexes in topics.items()
             ],
+            transaction_version=prepared.client_version,
         )
         try:
             result = await self._elsewhere.ask(node_id, marker)

@@ -103,7 +103,8 @@ class Markers:
         A marker that a thread appends may still fail: `commit` reports that.
 
         From transaction.version 2 on a marker's epoch is above that of the batches it ends
-        (KIP-890); one that is already written may be repeated.
+        (KIP-890); one that is already written may be repeated. The producer's next transaction has
+        the marker's epoch: a marker that comes late, after it was sent again, does not end it.
         """
         producer_id, epoch = producer
         partition = self._partitions.partition(place)
@@ -219,6 +220,7 @@ class OwnMarkers:
                 (prepared.producer_id, prepared.producer_epoch),
                 coordinator_epoch,
                 committed=committed,
+                transaction_version=prepared.client_version,
             )
             if error_code == ErrorCode.NONE:
                 written.append(place)

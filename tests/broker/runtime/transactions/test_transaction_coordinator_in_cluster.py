@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kstore._fast.record.builder import build_batch
+from kstore.broker.api.transactions.admin import handle_write_txn_markers
+from kstore.broker.runtime.transactions.markers import Markers
 from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 from kstore.broker.state.transactions.state import COMPLETE_COMMIT, PREPARE_COMMIT, TV_2
 from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode, KafkaError, NetworkError
 from tests.beside.waiting import reached
-from tests.broker.runtime.coordinators.cluster_host import DATA, STATE, Host, run, turns
+from tests.broker.runtime.coordinators.cluster_host import ASKED, DATA, STATE, Host, run, turns
 
 
 async def coordinating(host: Host) -> TransactionCoordinator:
@@ -85,6 +89,33 @@ def test_markers_go_to_the_leader_until_one_takes_them(tmp_path: Path) -> None:
         assert len(host.asked) == 4
         (marker,) = host.asked[-1].markers
         assert (marker.transaction_result, marker.coordinator_epoch) == (True, 1)
+
+    run(tmp_path, story)
+
+
+def test_a_late_marker_does_not_end_the_next_transaction(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        coordinator = await coordinating(host)
+        host.answers = [NetworkError("no answer"), ErrorCode.NONE]
+        await ended(host, coordinator)
+        host.places[STATE].advance()
+        await reached(lambda: state_of(coordinator) == COMPLETE_COMMIT)
+        host.lead(DATA)
+        batch = build_batch(
+            [(None, b"next")],
+            producer_id=7,
+            producer_epoch=1,
+            base_sequence=0,
+            transactional=True,
+        )
+        host.places[DATA].append_batches(batch)
+        markers = Markers(host, host, host.writer, lambda *ended: None)
+        parts: Any = SimpleNamespace(markers=lambda: markers)
+        second = ASKED._replace(api_version=2)
+        answer = await handle_write_txn_markers(parts, host.asked[0], second)
+        ((row,),) = [topic.partitions for topic in answer.markers[0].topics]
+        assert row.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert host.places[DATA].log_end_offset == 1
 
     run(tmp_path, story)
 
