@@ -14,6 +14,7 @@ Spark (`spark` is None) writes all: local_files.py and local_rows.py.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -21,17 +22,23 @@ from typing import TYPE_CHECKING, Any
 
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.local_files import sync_run, write_slice_rows
-from kstore.pipeline.jobs.local_rows import slice_rows
+from kstore.pipeline.jobs.local_rows import stored_records
 from kstore.pipeline.jobs.scans.entries import ENTRY_COLUMNS, PARTITIONED_BY, spark_schema
 from kstore.pipeline.jobs.session import small_frame, small_table
+from kstore.pipeline.segments.slices import (
+    VERSION,
+    check_version,
+    missing_records,
+    slice_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
     "PARTITIONED_BY",
-    "VERSION",
     "Slice",
+    "check_files",
     "data_path",
     "entries",
     "is_url",
@@ -39,7 +46,6 @@ __all__ = [
     "write_slices",
 ]
 
-VERSION = 1
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 _LOCAL_URL = re.compile("file:(//)?(?=/)")
 
@@ -88,7 +94,8 @@ def read_slices(spark: SparkSession | None, path: str, *, must_exist: bool = Tru
     """The slices of an archive, by topic, partition and offset; [] if there are none, or if it need
     not exist.
 
-    Raises JobError for a folder that is not an archive, or is one of a later version.
+    Raises JobError for a folder that is not an archive, and PipelineError for one that can't be
+    read.
     """
     found = slice_rows(path) if spark is None else _spark_slice_rows(spark, path)
     if found is None and must_exist:
@@ -96,12 +103,7 @@ def read_slices(spark: SparkSession | None, path: str, *, must_exist: bool = Tru
             f"{path} is not an archive: it has no folder slices, which the first finished run "
             "of `kstore pipeline archive` writes"
         )
-    newest = max((row["version"] for row in found or ()), default=VERSION)
-    if newest > VERSION:
-        raise JobError(
-            f"{path} was written in version {newest} of the layout; this kstore reads up to "
-            f"{VERSION}: install a newer one"
-        )
+    check_version(path, found or [])
     slices = [Slice(**row) for row in found or ()]
     return sorted(slices, key=lambda each: (each.topic, each.partition, each.start, each.end))
 
@@ -177,3 +179,30 @@ def entries(spark: SparkSession, path: str, runs: Iterable[str], *kinds: str) ->
     )
     columns: list[Any] = [col(name) for name in (*ENTRY_COLUMNS, "run")]
     return frame.where(col("entry").isin(*kinds)).select(*columns)
+
+
+def check_files(spark: SparkSession | None, path: str, slices: Iterable[Slice]) -> None:
+    """Check that the files have all records of these slices, which must be all that their runs have
+    of a topic. Raises PipelineError.
+    """
+    archived: Counter[tuple[str, str]] = Counter()
+    for each in slices:
+        archived[each.run, each.topic] += each.records
+    there = _stored(spark, path, archived)
+    for (run, topic), count in archived.items():
+        if there[run, topic] != count:
+            raise missing_records(path, run, topic, there[run, topic], count)
+
+
+def _stored(
+    spark: SparkSession | None, path: str, places: Iterable[tuple[str, str]]
+) -> Counter[tuple[str, str]]:
+    """The records that the files have of these runs and topics."""
+    if spark is None:
+        return Counter({place: stored_records(path, *place) for place in places})
+    from pyspark.sql.functions import col
+
+    runs, topics = ({place[at] for place in places} for at in (0, 1))
+    frame = entries(spark, path, runs, "record").where(col("topic").isin(topics))
+    counts = frame.groupBy("run", "topic").count().collect()
+    return Counter({(row["run"], row["topic"]): row["count"] for row in counts})

@@ -4,10 +4,8 @@ Spark and local_files.py sort each row group by partition and offset.
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA
 from kstore.pipeline.segments.footers import spans
+from kstore.pipeline.segments.slices import reading
 
-__all__ = ["OrderedRows", "entry_batches", "slice_rows", "stored_records"]
+__all__ = ["OrderedRows", "entry_batches", "stored_records"]
 
 ROWS = 16_384
 STREAMED_ROWS = 4096
@@ -35,19 +33,6 @@ MERGED_BYTES = 64 << 20
 """The limit of rows that are sorted together. Arrow can't sort more than 2 GB."""
 
 
-def slice_rows(path: str) -> list[dict[str, Any]] | None:
-    """The rows below slices/, with their runs; None if there is no such folder. Raises JobError."""
-    folder = Path(path, "slices")
-    if not folder.is_dir():
-        return None
-    found = []
-    for of_run in sorted(folder.glob("run=*")):
-        for file in sorted(of_run.glob("*.parquet")):
-            rows = _opened(str(file)).read().to_pylist()
-            found += [row | {"run": of_run.name.removeprefix("run=")} for row in rows]
-    return found
-
-
 def entry_batches(
     path: str,
     runs: Iterable[str],
@@ -57,7 +42,7 @@ def entry_batches(
 ) -> Iterator[Any]:
     """The entries of these kinds of these runs as RecordBatches in ENTRY_SCHEMA, not sorted
     by date. With `offsets`, row groups without any of these partitions and offsets are skipped.
-    Raises JobError.
+    Raises PipelineError.
     """
     names = None if topics is None else set(topics)
     for run in sorted(set(runs)):
@@ -71,7 +56,7 @@ def entry_batches(
 
 def stored_records(path: str, run: str, topic: str | None = None) -> int:
     """How many records of a topic, or of all, the files of a run have, by their footers. Raises
-    JobError.
+    PipelineError.
     """
     files = _files(path, run, "record", None if topic is None else {topic})
     return sum(_opened(file.path).metadata.num_rows for file in files)
@@ -109,12 +94,12 @@ class _Group:
 
     def table(self, columns: list[str]) -> Any:
         """These columns of its rows."""
-        with _reading(self.file.path):
+        with reading(self.file.path):
             return pq.ParquetFile(self.file.path).read_row_group(self.number, columns)
 
     def batches(self) -> Iterator[Any]:
         """Its rows in small batches."""
-        with _reading(self.file.path), pq.ParquetFile(self.file.path, buffer_size=1 << 20) as file:
+        with reading(self.file.path), pq.ParquetFile(self.file.path, buffer_size=1 << 20) as file:
             meta = file.metadata.row_group(self.number)
             rows = PIECE_BYTES * meta.num_rows // max(meta.total_byte_size, 1)
             rows = max(1, min(rows, STREAMED_ROWS))
@@ -125,20 +110,8 @@ _Span = tuple[int, int, _Group]
 """A partition's first and last offset in a row group."""
 
 
-@contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Raise JobError with the file's name for an error of Arrow or of the system."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise JobError(
-            f"archive file {os.path.abspath(path)} can't be read: {error}. Take it from a copy of "
-            "the archive, or archive the topic again to another folder"
-        ) from error
-
-
 def _opened(path: str) -> Any:
-    with _reading(path):
+    with reading(path):
         return pq.ParquetFile(path)
 
 
@@ -178,7 +151,7 @@ class OrderedRows:
         self._spans: dict[tuple[str, str], dict[int, list[_Span]]] = {}
 
     def read(self, run: str, topic: str, partition: int) -> Iterator[Any]:
-        """A run's records of a partition, as RecordBatches. Raises JobError."""
+        """A run's records of a partition, as RecordBatches. Raises PipelineError."""
         spans = self._of_topic(run, topic).get(partition, [])
         return _merged(spans, lambda group: self._pieces(group, partition))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,8 +22,8 @@ from kstore.clients.io.cluster import ClusterClient
 from kstore.config.client.configs import client_settings
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.layout import Slice, entries, read_slices
-from kstore.pipeline.jobs.local_rows import OrderedRows, stored_records
+from kstore.pipeline.jobs.layout import Slice, check_files, entries, read_slices
+from kstore.pipeline.jobs.local_rows import OrderedRows
 from kstore.pipeline.jobs.offset_writer import (
     OffsetWriter,
     Row,
@@ -82,7 +81,9 @@ def restore(
     Raises JobError, and PipelineError where records can't be written.
     """
     slices = _slices(spark, options)
-    _check_files(spark, options.path, slices)
+    # Before anything is written: records behind a gap can't be removed from the target again,
+    # because offsets only rise.
+    check_files(spark, options.path, slices)
     _check_given_offsets(options.settings)
     by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}
     for name, group in by_topic.items():
@@ -115,36 +116,6 @@ def _slices(spark: SparkSession | None, options: RestoreOptions) -> list[Slice]:
             f"{names or 'nothing'}"
         )
     return slices
-
-
-def _check_files(spark: SparkSession | None, path: str, slices: Iterable[Slice]) -> None:
-    """Check that the files of these slices are there, before anything is written: what comes behind
-    a gap can't be removed from the target again, because offsets only rise.
-    """
-    archived: Counter[tuple[str, str]] = Counter()
-    for each in slices:
-        archived[each.run, each.topic] += each.records
-    there = _stored(spark, path, archived)
-    for (run, topic), count in archived.items():
-        if there[run, topic] != count:
-            raise JobError(
-                f"topic {topic}: the files of run {run} in {path} have {there[run, topic]} records,"
-                f" and {count}"
-                " were archived. Nothing was restored. Copy the whole folder data/run="
-                f"{run} again"
-            )
-
-
-def _stored(
-    spark: SparkSession | None, path: str, places: Iterable[tuple[str, str]]
-) -> Counter[tuple[str, str]]:
-    """The records that the files have of these runs and topics."""
-    if spark is None:
-        return Counter({place: stored_records(path, *place) for place in places})
-    runs, topics = zip(*places, strict=True)
-    frame = entries(spark, path, runs, "record").where(_named(set(topics)))
-    counts = frame.groupBy("run", "topic").count().collect()
-    return Counter({(row["run"], row["topic"]): row["count"] for row in counts})
 
 
 def _named(topics: Iterable[str]) -> Any:

@@ -4,7 +4,7 @@ requested schema. It needs no Spark, and ignores runs that did not finish.
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +20,25 @@ from kstore.pipeline.planning import split
 from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, ReadOptions
 from kstore.pipeline.segments.footers import spans
+from kstore.pipeline.segments.slices import (
+    check_version,
+    missing_records,
+    reading,
+    slice_rows,
+)
 from kstore.pipeline.topic_client import Life, TopicClient
 from kstore.record.column_decoder import MAX_BATCH_ROWS
 from kstore.types import TopicPartition
 
 __all__ = ["ArchiveRange", "ArchiveTopics", "read_archive"]
 
-VERSION = 1
-"""The layout's version, as in pipeline/jobs/layout.py."""
 _MAX_MILLIS = (2**63 - 1) // 1000
 GROWTH = 8
 NO_END = 2**63 - 1
 """The end of times, which is exclusive; with this value there is no end."""
-_SLICE_COLUMNS = ("topic", "topic_id", "partition", "start", "end", "partition_epoch", "version")
+_SLICE_COLUMNS = (
+    "topic", "topic_id", "partition", "start", "end", "records", "partition_epoch", "version",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,25 +67,15 @@ class ArchiveTopics(TopicClient):
     def __init__(self, path: str, options: ReadOptions) -> None:
         super().__init__(options)
         self._path = path
-        self._runs: list[str] = []
         self._slices: dict[TopicPartition, list[dict[str, Any]]] = {}
+        self._archived: Counter[tuple[str, str]] = Counter()
+        """The records of each run and topic."""
         self._groups_of: dict[str, list[_Group]] = {}
-        for folder in sorted(Path(path, "slices").glob("run=*")):
-            files = list(folder.glob("*.parquet"))
-            if files:  # otherwise the run was killed while it wrote its slices: it does not count
-                self._runs.append(folder.name)
-            for file in files:
-                for row in pq.ParquetFile(file).read(list(_SLICE_COLUMNS)).to_pylist():
-                    self._take(row)
-
-    def _take(self, row: dict[str, Any]) -> None:
-        if row["version"] > VERSION:
-            raise PipelineError(
-                f"archive {self._path} has version {row['version']} of the layout, and this kstore"
-                f" reads up to {VERSION}",
-                remedy="Install a newer kstore",
-            )
-        self._slices.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row)
+        rows = slice_rows(path, _SLICE_COLUMNS) or []
+        check_version(path, rows)
+        for row in rows:
+            self._slices.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row)
+            self._archived[row["run"], row["topic"]] += row["records"]
 
     def close(self) -> None:
         """Does nothing: no file is open."""
@@ -160,41 +156,33 @@ class ArchiveTopics(TopicClient):
         if tp.topic not in self._groups_of:
             self._groups_of[tp.topic] = [
                 group
-                for run in self._runs
-                for file in sorted(self._files(run, tp.topic))
-                for group in _row_groups(str(file), tp)
+                for (run, topic), archived in self._archived.items()
+                if topic == tp.topic
+                for group in self._of_run(run, tp, archived)
             ]
         low_high = (group for group in self._groups_of[tp.topic])
         return [g for g in low_high if g.partitions[0] <= tp.partition <= g.partitions[1]]
 
-    def _files(self, run: str, topic: str) -> Iterator[Path]:
-        folder = Path(self._path, "data", run, "entry=record", f"topic={topic}")
-        return (file.absolute() for file in folder.glob("date=*/*.parquet"))
-
-
-def _row_groups(path: str, tp: TopicPartition) -> Iterator[_Group]:
-    """A file's row groups from its footer."""
-    try:
-        meta = pq.ParquetFile(path).metadata
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _unreadable(path, tp, error) from error
-    for number, found in enumerate(spans(meta, ("partition", "offset", "timestampMillis"))):
-        yield _Group(path, number, *found)
+    def _of_run(self, run: str, tp: TopicPartition, archived: int) -> Iterator[_Group]:
+        """The row groups of a topic's files from their footers. Raises PipelineError if they do not
+        have all records.
+        """
+        there = 0
+        folder = Path(self._path, "data", f"run={run}", "entry=record", f"topic={tp.topic}")
+        for file in sorted(folder.glob("date=*/*.parquet")):
+            path = str(file.absolute())
+            with reading(path, tp):
+                meta = pq.ParquetFile(path).metadata
+            there += meta.num_rows
+            for number, found in enumerate(spans(meta, ("partition", "offset", "timestampMillis"))):
+                yield _Group(path, number, *found)
+        if there != archived:
+            raise missing_records(self._path, run, tp.topic, there, archived)
 
 
 def _may_have(values: tuple[int, int], times: tuple[int, int]) -> bool:
     first, end = times
     return values[1] >= first and (values[0] < end or end == NO_END)
-
-
-def _unreadable(path: str, tp: TopicPartition, error: Exception, offset: int = -1) -> PipelineError:
-    return PipelineError(
-        f"archive file {path} can't be read: {error}",
-        topic=tp.topic,
-        partition=tp.partition,
-        offset=offset if offset >= 0 else None,
-        remedy="Restore it from a copy of the archive, or archive the topic to another folder",
-    )
 
 
 def read_archive(
@@ -215,18 +203,15 @@ def read_archive(
     tp = TopicPartition(wanted.topic, wanted.partition)
     size = max_rows
     for path, numbers in wanted.groups:
-        try:
-            with pq.ParquetFile(path) as file:
-                for number in numbers:
-                    rows = _Rows(file, number, sorted(needed), size)
-                    for batch in rows.batches():
-                        found = batch.filter(_mask(batch, wanted, times))
-                        rows.found(found.num_rows)
-                        for start in range(0, found.num_rows, max_rows):
-                            yield _shown(found.slice(start, max_rows), schema, wanted)
-                    size = rows.size
-        except (OSError, pa.ArrowInvalid) as error:
-            raise _unreadable(os.path.abspath(path), tp, error, wanted.start) from error
+        with reading(path, tp, wanted.start), pq.ParquetFile(path) as file:
+            for number in numbers:
+                rows = _Rows(file, number, sorted(needed), size)
+                for batch in rows.batches():
+                    found = batch.filter(_mask(batch, wanted, times))
+                    rows.found(found.num_rows)
+                    for start in range(0, found.num_rows, max_rows):
+                        yield _shown(found.slice(start, max_rows), schema, wanted)
+                size = rows.size
 
 
 class _Rows:

@@ -65,6 +65,7 @@ def _folded(side: ClusterSide | ArchiveSide, ranges: list[Range]) -> Iterator[An
     if isinstance(side, ClusterSide):
         plan = StatsScan(side.settings, read_committed=side.read_committed)
         return (batch for each in ranges for batch in plan.read(each))
+    side.check_files(None)
     return Fold()(side.records_here(ranges))
 
 

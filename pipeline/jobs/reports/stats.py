@@ -164,6 +164,7 @@ def gather(
         plan = StatsScan(side.settings, read_committed=side.read_committed, ranges=tuple(pieces))
         frame = spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(plan, _DDL)
     else:
+        side.check_files(spark)
         frame = side.records(spark, ranges).mapInArrow(Fold(), _DDL)
     frame = frame.persist()
     try:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kstore.pipeline.jobs.archive import task_count
-from kstore.pipeline.jobs.layout import Slice, entries, read_slices
+from kstore.pipeline.jobs.layout import Slice, check_files, entries, read_slices
 from kstore.pipeline.jobs.local_rows import entry_batches
 from kstore.pipeline.jobs.scans.brokers import Brokers
 from kstore.pipeline.jobs.scans.entries import (
@@ -162,6 +162,10 @@ class ArchiveSide:
             start, end = found.get(place, (each.start, each.end))
             found[place] = Extent(min(start, each.start), max(end, each.end))
         return found
+
+    def check_files(self, spark: SparkSession | None) -> None:
+        """Raise PipelineError if the files do not have all records that were archived."""
+        check_files(spark, self.path, self.slices)
 
     def lives(self) -> dict[str, tuple[str, str]]:
         """See Side."""

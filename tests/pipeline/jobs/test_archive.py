@@ -169,7 +169,8 @@ def test_an_archive_with_a_missing_file_is_not_restored(
     one = next(tmp_path.glob("data/*/entry=record/topic=lost/date=2020-09-15/*.parquet"))
     one.unlink()
     with pytest.raises(
-        JobError, match=rf"topic lost: the files of run {of_run.run} .* have 8 records, and 9 were"
+        PipelineError,
+        match=rf"topic lost: the files of run {of_run.run} .* have 8 records, and 9 were",
     ):
         restored(spark, tmp_path, target)
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as there:

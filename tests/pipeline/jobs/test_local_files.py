@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs import archive as archiving
 from kstore.pipeline.jobs import local_files, local_rows
 from kstore.pipeline.jobs import restore as restoring
@@ -30,9 +31,11 @@ from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, read_slices, write_slices
 from kstore.pipeline.jobs.local_files import RunFiles
 from kstore.pipeline.jobs.local_rows import OrderedRows, entry_batches, stored_records
+from kstore.pipeline.jobs.reports.local_stats import gather_here
 from kstore.pipeline.jobs.scans.brokers import Partition, Topic
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, entry_batch
 from kstore.pipeline.jobs.scans.scan import Range
+from kstore.pipeline.jobs.verification.sides import ArchiveSide
 
 DATES = [f"2026-01-{day:02}" for day in range(1, 9)] + ["none"]
 
@@ -404,12 +407,12 @@ def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "slices" / "run=r"
     folder.mkdir(parents=True)
     (folder / "a.parquet").write_bytes(b"PAR1 no PAR1")
-    with pytest.raises(JobError, match=r"archive file .*a\.parquet can't be read"):
+    with pytest.raises(PipelineError, match=r"archive file .*a\.parquet can't be read"):
         read_slices(None, str(tmp_path))
 
 
 @pytest.mark.parametrize("lost", ["run=r0", "run=r1/entry=record/topic=t/date=2026-01-03"])
-def test_an_archive_with_missing_files_is_not_restored(
+def test_an_archive_with_missing_files_is_neither_restored_nor_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     for number in range(2):
@@ -425,13 +428,16 @@ def test_an_archive_with_missing_files_is_not_restored(
 
     monkeypatch.setattr(restoring, "_check_given_offsets", target)
     wanted = restoring.RestoreOptions(str(tmp_path), {}, re.compile("t"))
-    with pytest.raises(JobError, match=r"topic t: the files of run r\d .* have \d records, and 9"):
+    said = r"topic t: the files of run r\d .* have \d records, and 9 were archived\. Copy the whole"
+    with pytest.raises(PipelineError, match=said):
         restoring.restore(None, wanted, print)
+    with pytest.raises(PipelineError, match=said):
+        gather_here(ArchiveSide(str(tmp_path)), re.compile("t"), print)
 
 
 def test_later_versions_are_refused(tmp_path: Path) -> None:
     write_slices(None, str(tmp_path), [replace(a_slice("r", 0, 1), version=9)], lambda *_: None)
-    with pytest.raises(JobError, match="written in version 9 of the layout"):
+    with pytest.raises(PipelineError, match="written in version 9 of the layout"):
         read_slices(None, str(tmp_path))
 
 

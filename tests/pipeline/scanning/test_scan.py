@@ -254,8 +254,8 @@ def test_an_archive_gives_the_same_columns(tmp_path: Path) -> None:
     slices.mkdir(parents=True)
     row = {"topic": "t", "topic_id": "", "partition_epoch": -1, "version": 1}
     rows = [
-        row | {"partition": 0, "start": 4, "end": 6},
-        row | {"partition": 1, "start": 0, "end": 1},
+        row | {"partition": 0, "start": 4, "end": 6, "records": 2},
+        row | {"partition": 1, "start": 0, "end": 1, "records": 1},
     ]
     pq.write_table(pa.Table.from_pylist(rows), slices / "a.parquet")
     whole = kstore.scan(tmp_path).to_arrow()

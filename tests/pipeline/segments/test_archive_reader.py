@@ -13,10 +13,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import kstore
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.jobs.layout import VERSION
 from kstore.pipeline.schema import source_schema
 from kstore.pipeline.segments.archive_reader import ArchiveRange
 from kstore.pipeline.segments.reader import SegmentReader
+from kstore.pipeline.segments.slices import VERSION
 
 SCHEMA = source_schema(include_headers=True)
 FIELDS = pa.schema(
@@ -56,7 +56,7 @@ def _run(
     table = [
         {
             "topic": "t", "topic_id": "", "partition": p, "start": min(found),
-            "end": max(found) + 1, "partition_epoch": -1, "version": VERSION,
+            "end": max(found) + 1, "records": len(found), "partition_epoch": -1, "version": VERSION,
         }
         for p, found in ends.items()
     ]  # fmt: skip
@@ -215,6 +215,24 @@ def test_records_of_the_latest_times_are_there(tmp_path: Path, millis: int) -> N
 
 def test_a_damaged_file_is_named(archive: Path) -> None:
     file = next(archive.glob("data/run=r1/**/*.parquet"))
+    file.write_bytes(b"PAR1 not at all PAR1")
+    with pytest.raises(PipelineError, match=rf"archive file {file} can't be read"):
+        _reader(archive).partitions()
+
+
+@pytest.mark.parametrize("lost", ["run=r0", "run=r1/entry=record/topic=t/date=2026-01-01"])
+def test_missing_files_of_a_run_are_an_error(archive: Path, lost: str) -> None:
+    run = lost[4:6]
+    (archive / "data" / lost).rename(archive / "elsewhere")
+    said = rf"topic t: the files of run {run} in .* have 0 records, and 60 were archived\. Copy the"
+    with pytest.raises(PipelineError, match=said):
+        _reader(archive).partitions()
+    with pytest.raises(PipelineError, match=said):
+        kstore.scan(archive).to_arrow()
+
+
+def test_a_damaged_file_of_slices_is_named(archive: Path) -> None:
+    file = archive / "slices" / "run=r0" / "a.parquet"
     file.write_bytes(b"PAR1 not at all PAR1")
     with pytest.raises(PipelineError, match=rf"archive file {file} can't be read"):
         _reader(archive).partitions()
