@@ -25,6 +25,7 @@ __all__ = [
     "percentile",
     "process_family",
     "progress",
+    "system_seconds",
     "take_turns",
     "timed",
     "touch_memory",
@@ -164,6 +165,11 @@ def cpu_seconds(pid: int) -> float:
     for, and the children that still run.
     """
     return sum(_own_cpu_seconds(one) + _waited_cpu_seconds(one) for one in process_family(pid))
+
+
+def system_seconds(pid: int) -> float:
+    """What of a process's own time was spent in system calls, in steps of 10 ms."""
+    return int(_stat(pid)[12]) / TICKS_PER_S
 
 
 class FamilyClock:

@@ -13,14 +13,14 @@ import socket
 import struct
 import sys
 
-__all__ = ["serve"]
+__all__ = ["Peer", "serve"]
 
 READ_BYTES = 1 << 20
 FRAME_BYTES = 256 << 20
 SPARE_BYTES = 64 << 20  # of disk space, taken at a time as a broker does
 
 
-class _Client:
+class Peer:
     """One connection, and the frame that has not wholly come."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -39,18 +39,18 @@ class _Client:
         self.size += got
         return got > 0
 
-    def take_frames(self) -> tuple[int, list[bytes]]:
-        """How many bytes of whole frames there are, and the correlation id of each."""
-        used, ids = 0, []
+    def whole_frames(self) -> tuple[int, list[int]]:
+        """How many bytes of whole frames there are, and where each begins."""
+        used, starts = 0, []
         while self.size - used >= 4:
             (size,) = struct.unpack_from(">i", self.held, used)
             if not 8 <= size <= FRAME_BYTES:
                 raise ValueError(f"a frame of {size} bytes")
             if self.size - used < 4 + size:
                 break
-            ids.append(bytes(self.held[used + 8 : used + 12]))
+            starts.append(used)
             used += 4 + size
-        return used, ids
+        return used, starts
 
     def drop(self, used: int) -> None:
         """The first bytes are done with."""
@@ -67,7 +67,7 @@ def serve(path: str, answer_bytes: int) -> None:
     poll = select.epoll()
     for fileno in (listener.fileno(), sys.stdin.fileno()):
         poll.register(fileno, select.EPOLLIN)
-    clients: dict[int, _Client] = {}
+    clients: dict[int, Peer] = {}
     written = spare = 0
     while True:
         for fileno, _ in poll.poll():
@@ -76,7 +76,7 @@ def serve(path: str, answer_bytes: int) -> None:
             if fileno == listener.fileno():
                 connection, _ = listener.accept()
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                clients[connection.fileno()] = _Client(connection)
+                clients[connection.fileno()] = Peer(connection)
                 poll.register(connection.fileno(), select.EPOLLIN)
                 continue
             client = clients[fileno]
@@ -84,9 +84,10 @@ def serve(path: str, answer_bytes: int) -> None:
                 poll.unregister(fileno)
                 clients.pop(fileno).connection.close()
                 continue
-            used, ids = client.take_frames()
-            if not ids:
+            used, starts = client.whole_frames()
+            if not starts:
                 continue
+            ids = [bytes(client.held[start + 8 : start + 12]) for start in starts]
             if written + used > spare:
                 spare = written + used + SPARE_BYTES
                 os.posix_fallocate(fd, written, spare - written)

@@ -1,4 +1,6 @@
-"""Three brokers beside three of Kafka's (cases.py)."""
+"""Three brokers beside three of Kafka's (cases.py), and beside three bare nodes (bare_nodes.py),
+which only receive, write, send on and acknowledge.
+"""
 
 from bench.compare.cluster.cases import Cluster, cluster_makers, rows
 

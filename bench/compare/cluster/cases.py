@@ -1,6 +1,7 @@
 """Three brokers beside three of Kafka 4.3.1: start, memory, replicated throughput and its CPU, the
 latency of one replicated request, and failover after kill -9 of a leader. Each side has the machine
-to itself while it runs, for six brokers are too many for few cores.
+to itself while it runs, for six brokers are too many for few cores. Bare nodes (bare_nodes.py) take
+turns with kstore's: what the kernel asks for so many bytes on this machine, at this moment.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from bench import frames
 from bench.brokers import KAFKA, KSTORE
 from bench.compare import perf_tools
+from bench.compare.cluster.bare_nodes import BareNodes
 from bench.compare.pair import LESS, MORE, Pair, compared
 from bench.measure import (
     Figures,
@@ -26,6 +28,7 @@ from bench.measure import (
     memory_mb,
     percentile,
     progress,
+    system_seconds,
     take_turns,
     touch_memory,
 )
@@ -51,6 +54,8 @@ RECORD_BYTES = 1000
 PARTITIONS = 3
 FAILOVER_S = 60.0
 NONE = 0
+BARE = "bare nodes"
+PRODUCER = "Java producer, 1 KB, 3 replicas, acks=all"
 Cluster = KstoreCluster | KafkaCluster
 Make = Callable[[Path], Cluster]
 
@@ -131,22 +136,34 @@ def _stored(cluster: Cluster, topic: str, partitions: int) -> int:
     return sum(ends)
 
 
-def _all_cpu_seconds(cluster: Cluster) -> float:
-    return sum(cpu_seconds(b.pid) for i, b in cluster.brokers.items() if cluster.runs(i))
+def _load(served: perf_tools.Served, pids: list[int], topic: str, records: int) -> Figures:
+    """Java's producer, acks=all: its rate, and the CPU of these processes."""
+    before = sum(map(cpu_seconds, pids)), sum(map(system_seconds, pids))
+    found = perf_tools.produce(served, topic, records, RECORD_BYTES, {"acks": "all"})
+    used = sum(map(cpu_seconds, pids)) - before[0]
+    system = sum(map(system_seconds, pids)) - before[1]
+    size_gb = records * RECORD_BYTES / 1e9
+    return {"MB/s": found["MB/s"], "CPU-s/GB": used / size_gb, "system-s/GB": system / size_gb}
 
 
 def _throughput(cluster: Cluster, topic: str, records: int) -> Figures:
     """Java's producer, acks=all, each record on three brokers."""
     _create_topic(cluster, topic, PARTITIONS)
-    size_bytes = records * RECORD_BYTES
-    touch_memory(2 * SIZE * size_bytes, cluster.folder)
-    before = _all_cpu_seconds(cluster)
-    found = perf_tools.produce(cluster, topic, records, RECORD_BYTES, {"acks": "all"})
-    used = _all_cpu_seconds(cluster) - before
+    touch_memory(2 * SIZE * records * RECORD_BYTES, cluster.folder)
+    running = [broker.pid for i, broker in cluster.brokers.items() if cluster.runs(i)]
+    found = _load(cluster, running, topic, records)
     stored = _stored(cluster, topic, PARTITIONS)
     if stored != records:
         raise RuntimeError(f"{stored} of {records} records were stored, by log end offsets")
-    return {"MB/s": found["MB/s"], "CPU-s/GB": used / (size_bytes / 1e9)}
+    return found
+
+
+def _bare_throughput(folder: Path, records: int) -> Figures:
+    """The same by nodes that only receive, write, send on and acknowledge."""
+    with BareNodes(folder) as nodes:
+        _load(nodes, nodes.pids, "warm", records // 5)
+        touch_memory(2 * SIZE * records * RECORD_BYTES, folder)
+        return _load(nodes, nodes.pids, "load", records)
 
 
 def _produce(connection: socket.socket, topic: str, batch: bytes) -> int:
@@ -234,13 +251,21 @@ class _Run:
         self._numbers = itertools.count()
         self.sides: dict[str, dict[str, Side]] = {}
 
-    def _case(self, side: str, case: str, work: Callable[[str], Figures], rounds: int) -> None:
+    def _case(
+        self,
+        side: str,
+        case: str,
+        work: Callable[[str], Figures],
+        rounds: int,
+        beside: Mapping[str, Callable[[], Figures]] | None = None,
+    ) -> None:
+        """`beside`: who else takes turns."""
         if not self._settings.wants(case):
             return
         progress(f"  {side}: {case}")
         topics = (f"bench-{next(self._numbers)}" for _ in itertools.count())
-        found = take_turns(f"cluster, {case}", {side: lambda: work(next(topics))}, rounds)
-        self.sides.setdefault(case, {}).update(found)
+        turns = {side: lambda: work(next(topics)), **(beside or {})}
+        self.sides.setdefault(case, {}).update(take_turns(f"cluster, {case}", turns, rounds))
 
     def side(self, name: str, make: Make) -> None:
         """Everything on one side."""
@@ -258,11 +283,13 @@ class _Run:
             if not any(map(cluster.runs, cluster.brokers)):
                 cluster.start()
             _throughput(cluster, f"warm-{name.split()[0]}", pick(200_000, 20_000))
+            bare = {BARE: lambda: _bare_throughput(folder / "bare", records)}
             self._case(
                 name,
-                "Java producer, 1 KB, 3 replicas, acks=all",
+                PRODUCER,
                 lambda topic: _throughput(cluster, topic, records),
                 pick(3, 1),
+                bare if name == KSTORE else None,
             )
             self._case(
                 name,
@@ -296,9 +323,10 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
             ("seconds", "s until all know all", second),
             ("MB", "MB together (PSS)", Goal(200, at_least=False, of="value")),
         ),
-        "Java producer, 1 KB, 3 replicas, acks=all": (
+        PRODUCER: (
             ("MB/s", "MB/s", Goal(4.0)),
             ("CPU-s/GB", "CPU-s/GB of all brokers", Goal(0.25, at_least=False)),
+            ("system-s/GB", "of these in system calls", LESS),
         ),
         "one request of 100 B at a time, 3 replicas, acks=all": (
             ("p50", "ms p50", half),
@@ -312,4 +340,7 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
     for case, figures in shown.items():
         for figure, unit, goal in figures:
             if case in run.sides:
-                yield compared("cluster", case, run.sides[case], figure, unit, goal)
+                sides = run.sides[case]
+                bare = sides.get(BARE, Side()).median(figure)
+                note = "" if bare is None else f"three {BARE}: {bare:.3g}"
+                yield compared("cluster", case, sides, figure, unit, goal, note)
