@@ -23,8 +23,8 @@ REPLICA_MANAGER = {
     "leadercount": "Partitions that this broker leads",
     "offlinereplicacount": "Replicas whose log dir has failed",
     "underreplicatedpartitions": "Partitions led here whose ISR lacks a replica",
-    "underminisrpartitioncount": "Partitions led here with fewer in sync than min.insync.replicas",
-    "atminisrpartitioncount": "Partitions led here with as many in sync as min.insync.replicas",
+    "underminisrpartitioncount": "Partitions led here with an ISR below min.insync.replicas",
+    "atminisrpartitioncount": "Partitions led here with an ISR of min.insync.replicas",
 }
 PURGATORY = Family(
     "kafka_server_delayedoperationpurgatory_purgatorysize", "gauge",

@@ -32,7 +32,7 @@ GAUGES = {
     "under_replicated_partitions": "Partitions led here whose ISR lacks a replica",
     "active_controller": "1 on the controller",
     "controller_epoch": "The controller's epoch",
-    "controller_live_brokers": "Brokers that the controller knows to be alive",
+    "controller_live_brokers": "Live brokers, on the controller",
     "controller_partitions": "Partitions of all topics, on the controller",
     "controller_offline_partitions": "Partitions without a leader, on the controller",
     "controller_not_preferred_leaders": "Partitions whose leader is not the first replica",
@@ -107,7 +107,7 @@ def of_logs(log_manager: LogManager) -> Metrics:
         ("unwritten_bytes", "Bytes that wait to be written to the disk",
          sum(each.unwritten_bytes for each in backs)),
         ("dir_offline", "Log dirs that have failed", len(log_manager.failed)),
-        ("unwritten_budget_bytes", "The most bytes that may wait to be written",
+        ("unwritten_budget_bytes", "The limit of bytes that wait to be written",
          sum(each.budget_bytes for each in backs)),
     ):  # fmt: skip
         yield from plain(f"kstore_log_{name}", "gauge", words, value)

@@ -25,17 +25,17 @@ WINDOW_S = 60.0
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 TOTAL = "total"
 PARTS = {
-    "requestqueuetimems": ("queue", "Waits from the read until it is handled"),
-    "localtimems": ("local", "Is handled by this broker"),
-    "diskreadtimems": ("disk", "Waits for this broker's disk"),
-    "remotetimems": ("remote", "Waits for followers, other members or records"),
-    "responsequeuetimems": ("behind", "Waits behind earlier answers of the connection"),
-    "responsesendtimems": ("send", "Its answer is sent"),
-    "totaltimems": (TOTAL, "All parts together"),
+    "requestqueuetimems": ("queue", "waiting to be handled"),
+    "localtimems": ("local", "being handled by this broker"),
+    "diskreadtimems": ("disk", "waiting for this broker's disk"),
+    "remotetimems": ("remote", "waiting for followers, other members or records"),
+    "responsequeuetimems": ("behind", "waiting for earlier responses of the connection"),
+    "responsesendtimems": ("send", "sending the response"),
+    "totaltimems": (TOTAL, "all parts together"),
 }
 """Kafka's names to kstore's, except for the disk, which Kafka counts as local time."""
 SECONDS = Family(
-    "kstore_request_seconds", "histogram", "Time of requests from the read to the sent answer"
+    "kstore_request_seconds", "histogram", "Time from reading a request to sending its response"
 )
 PART_SECONDS = Family(
     "kstore_request_part_seconds_total", "counter", "The same, added up by part of the request"
@@ -46,11 +46,11 @@ REQUESTS = Family(
 
 ERRORS = Family(
     "kafka_network_requestmetrics_errors_total", "counter",
-    "Errors in answers; an answer for three partitions may have three",
+    "Errors in responses; a response for three partitions can have three",
 )  # fmt: skip
 THROTTLE = Family(
     "kafka_network_requestmetrics_throttletimems", "summary",
-    "Throttle time in answers, in milliseconds, without quantiles: most answers have none",
+    "Throttle time in responses, in milliseconds; no quantiles, because most are not throttled",
 )  # fmt: skip
 
 Times = Mapping[int, Mapping[str, tuple[int, int, Sequence[int]]]]
@@ -93,7 +93,7 @@ class RequestTimesPart:
         for kafka_name, (part, words) in PARTS.items():
             family = Family(
                 f"kafka_network_requestmetrics_{kafka_name}", "summary",
-                f"How long a request, in milliseconds: {words}",
+                f"Time of a request in milliseconds: {words}",
             )  # fmt: skip
             yield family
             for key, name in names.items():

@@ -62,7 +62,7 @@ LOADED = Family(
 PARTITIONS = Family(f"{OF_COORDINATOR}_num_partitions", "gauge", "Of __share_group_state, by state")
 PRUNED = Family(
     f"{OF_COORDINATOR}_last_pruned_offset", "gauge",
-    "The offset below which records of __share_group_state were deleted last",
+    "The offset below which records of __share_group_state are deleted",
 )  # fmt: skip
 
 

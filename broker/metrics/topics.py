@@ -98,7 +98,7 @@ OF_LEADERS = (
         lambda each: int(len(each.isr) < len(each.replicas)),
     ),
     _partition_row(
-        "kafka_cluster_partition_underminisr", "1: fewer in sync than min.insync.replicas",
+        "kafka_cluster_partition_underminisr", "1: the ISR is below min.insync.replicas",
         lambda each: int(each.insync_replicas < each.min_insync_replicas),
     ),
 )  # fmt: skip
@@ -123,8 +123,8 @@ def summed_up(left_out: SummedUp) -> Metrics:
     """The samples for what the page does not list."""
     family = Family(
         "kstore_metrics_summed_up", "gauge",
-        f"How many are not named on this page, but are in the sums of {OTHERS}; "
-        f"{LIMIT} says how many are named",
+        f"How many are not named on this page, but added up as {OTHERS}; {LIMIT} limits the "
+        "names",
     )  # fmt: skip
     yield family
     for kind, count in left_out.counts.items():

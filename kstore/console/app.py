@@ -160,7 +160,7 @@ class _Guard:
             await self._inner(scope, receive, send_with_headers)
 
     def _problem(self, method: str, headers: Headers) -> str:
-        """Why a request is refused: a host name that was pointed here, or another site's page."""
+        """Why a request is refused: a foreign host name (DNS rebinding), or another site's page."""
         if self._key and not hmac.compare_digest(headers.get(PROXY_HEADER, ""), self._key):
             return "only the broker may use this address; send the request to the broker"
         host = headers.get("host", "")
@@ -170,9 +170,9 @@ class _Guard:
             return ""
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if site not in {None, "same-origin", "none"}:
-            return f"a request that changes something may not come from another site ({site})"
+            return f"another site ({site}) is not allowed to change anything"
         if origin is not None and urlsplit(origin).netloc != host:
-            return f"a request that changes something may not come from {origin[:200]}"
+            return f"{origin[:200]} is not allowed to change anything"
         return ""
 
 

@@ -194,7 +194,7 @@ def test_forms_work_from_the_first_field_to_the_notice(
     expect(page.get_by_role("status").first).to_contain_text("The record was written to by-hand")
     expect(page.locator("#rows")).to_contain_text("written by hand")
     page.goto(f"{url}/ui/groups/billing/reset")
-    page.get_by_label("Go").select_option("offset")
+    page.get_by_label("Move").select_option("offset")
     page.get_by_label("Value").fill("10")
     page.click("text=Dry run")
     expect(page.locator("#moves tbody tr")).to_have_count(3)

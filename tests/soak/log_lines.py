@@ -25,10 +25,10 @@ EXPLAINED = (
     Explanation(
         r"broker \d+ is no longer the controller", "it was paused for longer than its session"
     ),
-    Explanation(r"this broker's controller of epoch \d+ is over", "it was paused for too long"),
-    Explanation(r"'\S+' has \d+ partitions now: ", "it was expanded"),
+    Explanation(r"this broker is no longer controller, epoch \d+", "it was paused for too long"),
+    Explanation(r"'\S+' now has \d+ partitions", "it was expanded"),
     Explanation(
-        r"the number of partitions of '\S+' changes, and .* did not answer: others lead",
+        r"the number of partitions of '\S+' changes, but .* did not answer: other brokers",
         "leaders were killed or paused meanwhile",
     ),
     Explanation(r"'\S+' keeps its \d+ partitions", "leaders were killed or paused meanwhile"),
@@ -38,7 +38,7 @@ EXPLAINED = (
     ),
     Explanation(r"a write of the controller failed", "its session ended meanwhile"),
     Explanation(r"\S+-\d+: \[[\d, ]*\] lag behind", "followers were killed or paused"),
-    Explanation(r"the controller can't be asked for ISRs", "the controller was killed"),
+    Explanation(r"ISR changes can't be sent to the controller", "the controller was killed"),
     Explanation(r"broker \d+ could not be reached", "the broker was killed"),
     Explanation(r"repeating the requests to broker \d+", "the broker was killed"),
     Explanation(r"the transaction of .* timed out", "its producer was left without an end"),

@@ -101,7 +101,7 @@ class Decisions(ABC):
         member handles the election, which it sees in the store.
         """
         if self._over is None:
-            LOGGER.info("this broker's controller of epoch %d is over: %s", self.epoch, why)
+            LOGGER.info("this broker is no longer controller, epoch %d: %s", self.epoch, why)
             self._over = why
             self.channels.close()
 
@@ -173,8 +173,8 @@ class Decisions(ABC):
         kept_away = frozenset(registered.keys() - admitted.keys())
         if kept_away - self.kept_away:
             LOGGER.error(
-                "brokers %s take no part in the cluster while %s shrinks: upgrade them, their"
-                " version knows no contractions",
+                "brokers %s cannot take part in the cluster while %s shrinks, because their version"
+                " does not support contractions: upgrade them",
                 sorted(kept_away), ", ".join(sorted(self.state.contractions)),
             )  # fmt: skip
         self.kept_away = kept_away

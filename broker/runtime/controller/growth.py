@@ -109,8 +109,8 @@ class ControllerGrowth(Preparing[Expansion]):
         controller.state = state._replace(partition_epoch=first_epoch - 1 + len(new))
         self.ended(change)
         LOGGER.info(
-            "'%s' has %d partitions now: %s=%d, and it took %d ms",
-            name, len(grown.partitions), TIMEOUT, controller.config[TIMEOUT], self.last_ms,
+            "'%s' now has %d partitions, after %d ms (%s=%d)",
+            name, len(grown.partitions), self.last_ms, TIMEOUT, controller.config[TIMEOUT],
         )  # fmt: skip
         controller.channels.tell_partitions(
             (name, index) for index in range(first, len(grown.partitions))

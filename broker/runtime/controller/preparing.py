@@ -280,8 +280,8 @@ class Preparing(ABC, Generic[P]):
         changes = events.taken_from(controller.state, name, silent)
         if changes:
             LOGGER.warning(
-                "the number of partitions of '%s' changes, and %s did not answer: others lead %s of"
-                " its partitions now",
+                "the number of partitions of '%s' changes, but %s did not answer: other brokers now"
+                " lead %s of its partitions",
                 name, brokers(silent), len(changes),
             )  # fmt: skip
         await controller.commit(changes)

@@ -191,12 +191,12 @@ class ControllerShrinking(Preparing[Contraction]):
                     if change.holds and await self._logs.are_empty(change):
                         await controller.exclusively(self._delete_retired, change)
                 except KafkaError as problem:
-                    LOGGER.info("partitions that have retired stay for now: %s", problem)
+                    LOGGER.info("retired partitions are not deleted yet: %s", problem)
             if controller.store.last.needs and not controller.state.contractions:
                 try:
                     await controller.exclusively(self._let_in)
                 except KafkaError as problem:
-                    LOGGER.info("brokers of older versions are kept away yet: %s", problem)
+                    LOGGER.info("brokers of older versions are still kept out: %s", problem)
 
     async def _delete_retired(self, change: Contraction) -> None:
         controller = self._controller
@@ -223,7 +223,7 @@ class ControllerShrinking(Preparing[Contraction]):
         controller.state = state.with_deletion(change.topic, dropped)._replace(
             partition_epoch=epoch
         )
-        LOGGER.info("'%s' has %d partitions now: the others were empty", name, first)
+        LOGGER.info("'%s' now has %d partitions: the others were empty", name, first)
         # The other partitions' messages contain the new count.
         controller.channels.tell_partitions(partitions_of(left))
         for index, nodes in dropped.items():

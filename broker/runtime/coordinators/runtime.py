@@ -58,7 +58,7 @@ class CoordinatorPartition:
         answers no more requests, and the log is replayed.
         """
         if error_code != ErrorCode.NONE and self.error_code != ErrorCode.NOT_COORDINATOR:
-            LOGGER.error("%s is loaded again: a decision is not in its log", self.place)
+            LOGGER.error("loading %s again: a decision is not in its log", self.place)
             self.close()
             self.when_ahead()
 

@@ -136,7 +136,7 @@ class GroupPartition(CoordinatorPartition):
                 context = self._coordinator.context(group_id)
                 yield from self._take((yield from self.shard.resume(group_id, context)))
             except KafkaError as error:
-                LOGGER.error("%s: a group can't continue where it was: %s", self.place, error)
+                LOGGER.error("%s: a loaded group can't continue: %s", self.place, error)
             yield
 
     async def replay_log(self) -> None:
@@ -292,7 +292,7 @@ class GroupPartition(CoordinatorPartition):
         try:
             yield from self._take(result)
         except Exception:
-            LOGGER.exception("%s: %r is tried again in %d ms", self.place, event, RETRY_MS)
+            LOGGER.exception("%s: trying %r again in %d ms", self.place, event, RETRY_MS)
             # Under the timer's key: setting the timer again, as a heartbeat does, cancels it.
             self._timers.set(key, RETRY_MS, event)
 

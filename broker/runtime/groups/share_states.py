@@ -72,14 +72,14 @@ class ShareGroupStates:
         try:
             outcome = await self.initialize(group_id, group.epoch, waiting)
         except KafkaError as error:
-            LOGGER.warning("share group %s: its partitions still wait: %s", group_id, error)
+            LOGGER.warning("share group %s: partitions not initialized yet: %s", group_id, error)
             return
         finally:
             self._busy.discard(group_id)
         for (topic_id, partition), problem in outcome.items():
             if problem is not None:
                 what = f"partition {partition} of topic {topic_id}"
-                LOGGER.warning("share group %s: %s is tried again: %s", group_id, what, problem)
+                LOGGER.warning("share group %s: trying %s again: %s", group_id, what, problem)
 
     async def initialize(
         self, group_id: str, state_epoch: int, offsets: Mapping[Place, int]

@@ -32,4 +32,4 @@ def _take_over_cursors(log_dir: LogDir) -> None:
     for log in log_dir.open_logs():
         log_dir.close_log(log)
     if given:
-        LOGGER.info("%d cursors in %s are consumer groups now", given, log_dir.path)
+        LOGGER.info("%d cursors in %s are now consumer groups", given, log_dir.path)

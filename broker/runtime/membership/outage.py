@@ -150,7 +150,7 @@ class Outage:
         except KafkaError as problem:
             if isinstance(problem.__cause__, ConnectionRefusedError):
                 return Sight.GONE
-            log.debug("broker %d does not say whether it sees the store: %s", node_id, problem)
+            log.debug("broker %d does not say if it can reach the store: %s", node_id, problem)
             return Sight.SILENT
         return ANSWERS.get(response.error_code, Sight.SILENT)
 

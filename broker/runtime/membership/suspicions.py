@@ -128,7 +128,7 @@ class Suspicions:
                         transport.abort()
                         return False
         except (OSError, TimeoutError) as problem:
-            log.debug("whether broker %d has ended is not known: %s", node_id, problem)
+            log.debug("it is not known whether broker %d has ended: %s", node_id, problem)
             return False
         return bool(found)
 
@@ -143,4 +143,4 @@ class Suspicions:
                 lambda: registration.unregister(self._store, node_id, epoch)
             )
         except StoreError as problem:  # then the end of the session does it
-            log.info("broker %d stays registered until its session is over: %s", node_id, problem)
+            log.info("broker %d stays registered until its session expires: %s", node_id, problem)

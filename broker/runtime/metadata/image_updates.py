@@ -271,7 +271,7 @@ class ImageUpdates:
                 try:
                     callback(name, topic_id)
                 except Exception:
-                    log.exception("topic %s is deleted: a part of the broker failed", name)
+                    log.exception("topic %s was deleted, but the broker failed to react", name)
 
 
 def _is_deleted(topic: UpdateMetadataTopic) -> bool:

@@ -154,10 +154,10 @@ class IsrChanges:
             else:
                 response = await self._peers().ask(membership.controller_id, request, ANSWER_S)
         except KafkaError as problem:
-            log.info("the controller can't be asked for ISRs: %s", problem)
+            log.info("ISR changes can't be sent to the controller: %s", problem)
             return True
         except Exception:
-            log.exception("a proposal of ISRs failed; trying again")
+            log.exception("an ISR proposal failed; trying again")
             return True
         if response.error_code != ErrorCode.NONE:
             return True

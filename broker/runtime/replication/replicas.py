@@ -396,4 +396,4 @@ class Replicas:
             try:
                 callback(place, leads, leader_epoch)
             except Exception:
-                log.exception("leadership of %s: a part of the broker failed", place)
+                log.exception("the leader of %s changed, but the broker failed to react", place)

@@ -285,7 +285,7 @@ class SegmentRepairs:
 
         what = (
             f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}, offsets "
-            f"{damage.first_offset} to {damage.next_offset - 1}, were damaged and"
+            f"{damage.first_offset} to {damage.next_offset - 1}, which were damaged,"
         )
         return await self._from_any(place, known, write_from, what)
 
@@ -334,7 +334,7 @@ class SegmentRepairs:
             except (KafkaError, LogError, OSError) as problem:
                 why = str(problem)
             if why is None:
-                log.warning("%s: %s are written again, from broker %d", place, what, source)
+                log.warning("%s: %s were copied again, from broker %d", place, what, source)
                 return None
             problems.append(f"broker {source}: {why}")
         return "; ".join(problems) or "no other replica is alive"

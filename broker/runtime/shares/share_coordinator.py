@@ -312,9 +312,9 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
                 try:
                     await work()
                 except (KafkaError, OSError) as error:
-                    LOGGER.info("%s is tried again: %s", work.__name__, error)
+                    LOGGER.info("trying %s again: %s", work.__name__, error)
                 except Exception:
-                    LOGGER.exception("%s failed; it is tried again", work.__name__)
+                    LOGGER.exception("%s failed; trying again", work.__name__)
 
         self.spawn(again())
 

@@ -352,7 +352,7 @@ class AloneTopics(Topics):
                 left = left._replace(configs=self._known(name).configs, retirement=None)
                 self._take(left, None, told=True)
                 self._show(self._image, epoch)
-            LOGGER.info("'%s' has %d partitions now: the others were empty", name, first)
+            LOGGER.info("'%s' now has %d partitions: the others were empty", name, first)
             keys = (TopicPartition(name, index) for index in range(first, count))
             try:
                 await self._replicas.remove(await (await self._replicas.take_away(keys)))

@@ -16,7 +16,7 @@ WAYS = {
     "latest": "to the end",
     "offset": "to an offset",
     "shift": "by a number of records",
-    "time": "to a moment",
+    "time": "to a time",
 }
 """The ways to choose where a group continues; all except the first two need a number."""
 

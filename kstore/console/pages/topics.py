@@ -103,7 +103,7 @@ async def elect(page: Page) -> Response:
         if part.replicas and part.leader != part.replicas[0]
     ]
     if not wanted:
-        return page.done("Every partition has its preferred leader already.", path("topics", name))
+        return page.done("All partitions already have the preferred leader.", path("topics", name))
     outcome = await page.admin.elect_leaders(wanted, raise_errors=False)
     for tp, error in outcome.errors.items():
         page.session.notices.append(("error", f"{tp.topic}-{tp.partition}: {error}"))

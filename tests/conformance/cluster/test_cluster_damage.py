@@ -152,7 +152,7 @@ def test_damage_is_written_again_from_another_replica(
     until(healed, "the files are as before", timeout_s=30, pause_s=0.3)
     # A follower hears of the high watermark a little later.
     until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
-    written = "were damaged and are written again, from broker"
+    written = "which were damaged, were copied again, from broker"
 
     def told() -> int:
         rows = (cluster.folder / "broker2" / "kstore.err").read_text().splitlines()

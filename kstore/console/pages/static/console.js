@@ -1,5 +1,5 @@
-// The console's script. Every page works without it, but for the live tail: it refreshes plots and
-// tables, and adds keys, the theme and questions before what can't be undone.
+// The console's script. It refreshes plots and tables, and adds keyboard shortcuts, the theme, and
+// questions before changes that can't be undone. Without it, all pages work except the live tail.
 "use strict";
 
 const REFRESH_MS = 5000;
@@ -17,7 +17,7 @@ function switchTheme() {
   localStorage.setItem("theme", next);
 }
 
-// Parts with data-live are replaced by those of the same page, asked for again.
+// Requests the page again, and replaces the parts with data-live.
 async function refresh() {
   const live = [...document.querySelectorAll("[data-live]")];
   if (!live.length || document.hidden) return;
@@ -33,7 +33,7 @@ async function refresh() {
     }
     root.dataset.refreshed = String(Number(root.dataset.refreshed || 0) + 1);
   } catch {
-    // The console can't be reached at the moment; the next turn tries again.
+    // The console can't be reached now; the next refresh tries again.
   }
 }
 
@@ -68,7 +68,7 @@ function onKey(event) {
   }
 }
 
-// Fields that only some choices need.
+// Shows the fields that the choice needs.
 function showNeeded() {
   const choice = document.getElementById("from");
   for (const label of document.querySelectorAll("[data-when]")) {

@@ -79,7 +79,7 @@ def test_a_broker_of_an_older_version_takes_no_part_while_a_topic_shrinks(
             cluster.behind = []
             await asking
         older = restarted(cluster, 2, lacks=CONTRACTIONS_FEATURE)
-        await reached(lambda: "brokers [2] take no part" in caplog.text)
+        await reached(lambda: "brokers [2] cannot take part" in caplog.text)
         await reached(lambda: not takes_part(cluster, 2))
         cluster.behind = []
         await asking
