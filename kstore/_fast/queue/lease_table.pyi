@@ -1,6 +1,6 @@
 """The messages of a log that are leased, done or waiting for another try, for one owner."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kstore._fast.queue.lease_file import LeaseFile
 
@@ -73,5 +73,7 @@ class LeaseTable(LeaseFile):
         """(offset, deliveries, time of death in ms, reason) of each, the oldest first; damaged
         entries are skipped.
         """
-    def forget_dead(self) -> None:
-        """Remove all dead letters."""
+    def forget_dead(self, letters: Iterable[tuple[int, int, int]]) -> None:
+        """Remove these dead letters, each (offset, deliveries, time of death in ms), and damaged
+        ones; others stay. A kill in between leaves one twice.
+        """

@@ -5,7 +5,7 @@ May import: kstore._fast.queue, kstore.items, kstore.log, kstore.private_files, 
     kstore.types.
 """
 
-from kstore.log.queue.message import QueueMessage
-from kstore.log.queue.queue import DeadLetter, Queue, QueueStats
+from kstore.log.queue.message import DeadLetter, QueueMessage
+from kstore.log.queue.queue import Queue, QueueStats
 
 __all__ = ["DeadLetter", "Queue", "QueueMessage", "QueueStats"]

@@ -1,13 +1,14 @@
-"""A message that a worker has taken."""
+"""A message that a worker has taken, and one that no worker managed."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kstore.record import Header, Record
 
-__all__ = ["QueueMessage"]
+__all__ = ["DeadLetter", "QueueMessage"]
 
 
 class Leases(Protocol):
@@ -91,3 +92,16 @@ class QueueMessage:
 
     def __repr__(self) -> str:
         return f"QueueMessage(offset {self.offset}, delivery {self.deliveries})"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was delivered ``max_deliveries`` times, or rejected."""
+
+    offset: int
+    deliveries: int
+    timestamp: int
+    """When it died, in ms since 1970."""
+    reason: str
+    record: Record | None
+    """None if the log has deleted it."""

@@ -4,18 +4,20 @@ segments, which all processes map (kstore/_fast/queue), says which worker has wh
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import math
 import os
 import threading
 import time
 import weakref
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.log.errors import LeaseLostError, OffsetOutOfRangeError, ReadOnlyLogError
-from kstore.log.queue.message import QueueMessage
+from kstore.log.queue.message import DeadLetter, QueueMessage
 from kstore.log.queue.queue_files import dead_path, open_dead_letters, open_table, queue_floors
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from kstore.record import Record, RecordSet
     from kstore.types import TopicPartition
 
-__all__ = ["DeadLetter", "Queue", "QueueLog", "QueueStats"]
+__all__ = ["Queue", "QueueLog", "QueueStats"]
 
 READ_BYTES = 1 << 18
 # Waiters are not notified when a worker is killed: they check this often.
@@ -106,19 +108,6 @@ class QueueStats:
     """Deleted from the log before they were done, since the queue was made."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that was delivered ``max_deliveries`` times, or rejected."""
-
-    offset: int
-    deliveries: int
-    timestamp: int
-    """When it died, in ms since 1970."""
-    reason: str
-    record: Record | None
-    """None if the log has deleted it."""
-
-
 class Queue:
     """A log as a work queue, for any number of threads and processes; created by ``Log.queue``.
 
@@ -141,6 +130,8 @@ class Queue:
         self._lease_ms = max(1, int(lease_s * 1000))
         self._lock = threading.Lock()
         self._records: list[Record] = []
+        self._is_full = False
+        """Whether there is no slot for the next message until an older one is done."""
         self._looked_for_dead_owners = 0.0
         self._table = open_table(log, name)
         _open_queues.add(self)
@@ -219,6 +210,9 @@ class Queue:
         second, whichever is first.
         """
         seconds = IDLE_LOOK_SECONDS if timeout is None else min(timeout, IDLE_LOOK_SECONDS)
+        if self._is_full:  # the next message is there, and cannot be delivered yet
+            time.sleep(seconds)
+            return
         offset = self._table.next_offset
         try:
             self.log.wait_beside(offset, seconds, self._due_s, isolation="read_committed")
@@ -261,12 +255,17 @@ class Queue:
         return found
 
     def _take_new(self, limit: int) -> list[QueueMessage]:
-        table = self._table
+        table, seen = self._table, -1
+        self._is_full = False
         while True:
             first, count = table.take_new(limit, _now_ms() + self._lease_ms)
             if count:
                 records = self._records[first : first + count]
                 return [QueueMessage(self, record, 1) for record in records]
+            if table.next_offset == seen:
+                self._is_full = True
+                return []
+            seen = table.next_offset
             if not self._look_ahead():
                 return []
 
@@ -398,17 +397,38 @@ class Queue:
                 f"queue {self.name!r} of {self.log.topic_partition} can't append: its log is open "
                 "for reading only; redrive in a process that writes"
             )
-        letters = [letter for letter in self.dead_letters() if letter.record is not None]
-        for letter in letters:
-            record = letter.record
-            assert record is not None
-            self.log.append(record.value, record.key, None, record.headers)
-        self._table.forget_dead()
-        return len(letters)
+        with self._handling_dead_letters() as letters:
+            count = 0
+            for letter in letters:
+                record = letter.record
+                if record is not None:
+                    self.log.append(record.value, record.key, None, record.headers)
+                    count += 1
+        return count
+
+    def forget_dead_letters(self) -> int:
+        """Remove the dead letters: their messages are done. Returns their number."""
+        with self._handling_dead_letters() as letters:
+            return len(letters)
+
+    @contextlib.contextmanager
+    def _handling_dead_letters(self) -> Iterator[list[DeadLetter]]:
+        """The dead letters as of now, which are removed at the end. One process at a time."""
+        if not os.path.exists(dead_path(self.log, self.name)):
+            yield []
+            return
+        file = open_dead_letters(self.log, self.name)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            letters = self.dead_letters()
+            yield letters
+            self._table.forget_dead([(x.offset, x.deliveries, x.timestamp) for x in letters])
+        finally:
+            os.close(file)
 
     def delete_done(self) -> int:
-        """Delete the messages that all queues of the log are done with; return the log start
-        offset. Space is freed segment by segment.
+        """Delete the messages that all queues of the log are done with, up to the oldest dead
+        letter; return the log start offset. Space is freed segment by segment.
         """
         offset = min(queue_floors(self.log))
         if offset > self.log.log_start_offset:

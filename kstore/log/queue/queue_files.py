@@ -9,6 +9,7 @@ import os
 import re
 import struct
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from kstore._fast.queue.lease_file import LeaseFileError
@@ -30,6 +31,8 @@ __all__ = [
 DEAD_SUFFIX = ".dead"
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,199}")
 FLOOR_AT = 56  # in the state file; see kstore/_fast/queue/lease_file.pxd
+_COUNTS = struct.Struct("=q24xq")  # the floor, and the number of dead letters
+_DEAD_ENTRY = struct.Struct("=q120x")  # a dead letter's offset; see lease_table.pyx
 
 
 class QueueFolder(Protocol):
@@ -102,12 +105,17 @@ def queue_names(log: QueueFolder) -> list[str]:
 
 
 def queue_floors(log: QueueFolder) -> list[int]:
-    """The offset below which everything is done, for each queue."""
+    """The offset below which everything is done, for each queue. Dead letters are not done."""
     floors = []
     for name in queue_names(log):
         with open(os.path.join(log.path, QUEUE_PREFIX + name), "rb") as file:
             file.seek(FLOOR_AT)
-            floors.append(struct.unpack("=q", file.read(8))[0])
+            floor, dead = _COUNTS.unpack(file.read(_COUNTS.size))
+        with suppress(FileNotFoundError), open(dead_path(log, name), "rb") as file:
+            entries = file.read(dead * _DEAD_ENTRY.size)
+            whole = len(entries) // _DEAD_ENTRY.size * _DEAD_ENTRY.size
+            floor = min([floor, *(each for (each,) in _DEAD_ENTRY.iter_unpack(entries[:whole]))])
+        floors.append(floor)
     return floors
 
 

@@ -246,7 +246,10 @@ def test_a_damaged_dead_letter_is_left_out(tmp_path: Path) -> None:
         file.seek(130)
         file.write(b"\xff")
     assert leases.dead_letters() == [(0, 1, 77, b"reason 0"), (2, 1, 77, b"reason 2")]
-    leases.forget_dead()
+    leases.forget_dead([(0, 1, 77)])
+    assert leases.dead_letters() == [(2, 1, 77, b"reason 2")]
+    assert leases.counts()[2] == 1
+    leases.forget_dead([(2, 1, 77)])
     assert leases.dead_letters() == []
     leases.close()
 

@@ -188,6 +188,54 @@ def test_what_is_done_everywhere_can_be_deleted(tmp_path: Path) -> None:
         assert len(drain(other)) == 39
 
 
+def test_dead_letters_are_not_done(tmp_path: Path) -> None:
+    with kstore.open_log(tmp_path, segment_bytes=1000) as log:
+        queue = log.queue("mailer")
+        queue.put_many(numbers(0, 100))
+        for message in queue.get_many(100, 0):
+            message.reject() if message.offset in {40, 60} else message.ack()
+        assert queue.delete_done() == 40
+        assert [each.record is not None for each in queue.dead_letters()] == [True, True]
+        assert queue.forget_dead_letters() == 2
+        assert queue.dead_letters() == []
+        assert queue.delete_done() == 100
+        assert queue.forget_dead_letters() == 0
+
+
+def test_a_message_that_dies_during_a_redrive_stays(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, other = log.queue("mailer"), log.queue("mailer")
+    queue.put_many(numbers(0, 3))
+    first, second, _ = queue.get_many(3, 0)
+    first.reject()
+    append = log.append
+
+    def append_late(*arguments: object) -> int:
+        second.reject()
+        return append(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log, "append", append_late, raising=False)
+    assert other.redrive() == 1
+    assert [each.offset for each in queue.dead_letters()] == [1]
+    monkeypatch.setattr(log, "append", append)
+    assert queue.redrive() == 1
+    assert queue.dead_letters() == []
+    assert drain(queue) == numbers(0, 2)
+
+
+def test_it_waits_while_too_many_offsets_lie_behind_one_message(log: Log) -> None:
+    queue = log.queue("mailer")
+    queue.put(b"slow")
+    slow = queue.get(0)
+    log.append_at(1 << 25, [b"later"])
+    assert queue.get(0) is None
+    assert queue.get(0.01) is None
+    assert slow is not None
+    slow.ack()
+    assert drain(queue) == [b"later"]
+
+
 def test_what_retention_deletes_is_lost_and_counted(log: Log) -> None:
     queue = log.queue("mailer")
     queue.put_many(numbers(0, 20))
