@@ -95,7 +95,7 @@ class Transactions:
         self._id = transactional_id
         self._adding: asyncio.Task[None] | None = None
         producer.sender.admits = self._admits
-        producer.sender.on_given_up = self._batch_failed
+        producer.sender.on_given_up = self.record_failed
         self._set_gate()
 
     def _set_gate(self) -> None:
@@ -194,8 +194,8 @@ class Transactions:
             self._adding = asyncio.get_running_loop().create_task(self._add_partitions())
         return False
 
-    def _batch_failed(self, error: Exception) -> None:
-        """A record of the transaction has failed."""
+    def record_failed(self, error: Exception) -> None:
+        """A record of the transaction has failed, so the transaction can only be aborted."""
         if self.machine.state not in {TxnState.OPEN, TxnState.COMMITTING}:
             return
         self.machine.fail(error)
@@ -217,7 +217,7 @@ class Transactions:
                 await self._ask(TRANSACTION, self._id, request, _added_code, at_most=ADD_V1)
                 machine.were_added(asked)
         except KafkaError as error:
-            self._batch_failed(error)
+            self.record_failed(error)
         finally:
             self._adding = None
             self._producer.sending.soon()

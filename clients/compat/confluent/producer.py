@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from kstore.clients.compat.confluent.client import Client, made
@@ -20,6 +21,7 @@ from kstore.clients.compat.confluent.model import (
     TopicPartition,
 )
 from kstore.clients.compat.confluent.settings import settings_of
+from kstore.clients.core.producer.transactions import TxnState
 from kstore.clients.producer import Delivery
 from kstore.clients.producer import Producer as KstoreProducer
 from kstore.errors import KafkaError as ProtocolKafkaError
@@ -40,7 +42,10 @@ SLICE_S = 0.05
 class _Sent:
     """A message that was produced: the data of its delivery report."""
 
-    __slots__ = ("callback", "headers", "key", "partition", "since", "timestamp", "topic", "value")
+    __slots__ = (
+        "callback", "deadline_ms", "headers", "key", "partition", "since", "timestamp", "topic",
+        "value",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class _Sent:
         self.callback, self.headers = callback, headers
         self.timestamp = timestamp or int(time.time() * 1000)
         self.since = time.monotonic()
+        self.deadline_ms = 0
 
     def message(self, error: KafkaError | None, partition: int, offset: int) -> Message:
         """Queue the report."""
@@ -83,6 +89,7 @@ class Producer(Client):
         self._unserved = 0
         self._waiting: deque[_Sent] = deque()
         self._waiter: threading.Thread | None = None
+        self._overcoming: asyncio.Task[None] | None = None
         cluster = self._producer._shell.cluster
         self._attach("producer", own, self._producer._thread, cluster, self.__len__)
 
@@ -134,14 +141,17 @@ class Producer(Client):
                 self._unserved -= 1
             raise
 
+    def _append(self, sent: _Sent) -> Delivery | None:
+        partition = None if sent.partition < 0 else sent.partition
+        return self._producer.append(
+            sent.topic, sent.value, sent.key, partition, sent.timestamp, sent.headers, None,
+            self._reporter(sent),
+        )  # fmt: skip
+
     def _send(self, sent: _Sent) -> None:
         producer = self._producer
-        partition = None if sent.partition < 0 else sent.partition
         try:
-            delivery = producer.append(
-                sent.topic, sent.value, sent.key, partition, sent.timestamp, sent.headers, None,
-                self._reporter(sent),
-            )  # fmt: skip
+            delivery = self._append(sent)
         except (ProtocolKafkaError, ValueError) as error:
             raise self._refused(sent, error) from None
         if delivery is not None:
@@ -165,6 +175,7 @@ class Producer(Client):
         """Call with the lock: the topic is not known yet. A thread waits for it instead of the
         caller.
         """
+        sent.deadline_ms = self._producer._face.deadline_ms()
         self._waiting.append(sent)
         if self._waiter is None:
             self._waiter = threading.Thread(
@@ -179,22 +190,57 @@ class Producer(Client):
                     self._waiter = None
                     return
                 sent = self._waiting[0]
-            partition = None if sent.partition < 0 else sent.partition
             try:
-                self._producer.send(
-                    sent.topic, sent.value, sent.key, partition, sent.timestamp, sent.headers,
-                    on_delivery=self._reporter(sent),
-                )  # fmt: skip
+                while not self._is_taken(sent):
+                    self._thread.run(self._overcome(sent))
+            except CancelledError:
+                continue  # `purge` has removed it
             except (ProtocolKafkaError, ValueError, RuntimeError) as error:
-                found = _undelivered(error)
-                known = self._producer.accumulator.partition_count(sent.topic)
-                if sent.partition >= 0 and found in NO_PARTITION and known > 0:
-                    found = KafkaError(KafkaError._UNKNOWN_PARTITION, found.str())
-                elif found == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    found = KafkaError(KafkaError._UNKNOWN_TOPIC, found.str())
-                self._report(sent, found, sent.partition, -1)
-            with self._lock:
+                self._could_not_send(sent, error)
+
+    def _is_next(self, sent: _Sent) -> bool:
+        """Whether it still waits: it does not after `purge`."""
+        return bool(self._waiting) and self._waiting[0] is sent
+
+    def _is_taken(self, sent: _Sent) -> bool:
+        """Whether it waits no more. With the lock, so that no message gets into a later transaction
+        than its own.
+        """
+        with self._lock:
+            if self._is_next(sent):
+                if self._append(sent) is None:
+                    return False
                 self._waiting.popleft()
+                self._lock.notify_all()
+            return True
+
+    async def _overcome(self, sent: _Sent) -> None:
+        shell = self._producer._shell
+        self._overcoming = asyncio.current_task()
+        try:
+            if self._is_next(sent):
+                obstacle = self._producer.accumulator.obstacle
+                await shell.overcome(obstacle, sent.topic, sent.deadline_ms)
+        finally:
+            self._overcoming = None
+
+    def _could_not_send(self, sent: _Sent, error: Exception) -> None:
+        found = _undelivered(error)
+        known = self._producer.accumulator.partition_count(sent.topic)
+        if sent.partition >= 0 and found in NO_PARTITION and known > 0:
+            found = KafkaError(KafkaError._UNKNOWN_PARTITION, found.str())
+        elif found == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            found = KafkaError(KafkaError._UNKNOWN_TOPIC, found.str())
+        with self._lock:
+            if not self._is_next(sent):
+                return
+            if self._is_transactional:  # its transaction must not be committed without it
+                shell = self._producer._shell
+                with contextlib.suppress(RuntimeError):  # the producer is closed
+                    self._thread.call(shell.need_transactions().record_failed, error)
+            self._report(sent, found, sent.partition, -1)
+            self._waiting.popleft()
+            self._lock.notify_all()
 
     def _reporter(self, sent: _Sent) -> Callable[[Delivery], None]:
         return lambda delivery: self._delivered(sent, delivery)
@@ -276,12 +322,20 @@ class Producer(Client):
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Discard the messages whose topic is not known yet; messages in batches are sent."""
         self._check()
+        if in_queue:
+            self._purge_waiting()
+
+    def _purge_waiting(self) -> None:
         with self._lock:
-            given_up = list(self._waiting)[1:] if in_queue else []
-            for sent in given_up:
-                self._waiting.remove(sent)
+            given_up = list(self._waiting)
+            self._waiting.clear()
+        self._thread.call(self._stop_overcoming)
         for sent in given_up:
             self._report(sent, KafkaError(KafkaError._PURGE_QUEUE), sent.partition, -1)
+
+    def _stop_overcoming(self) -> None:
+        if self._overcoming is not None:
+            self._overcoming.cancel()
 
     # ---- transactions ----
 
@@ -295,11 +349,14 @@ class Producer(Client):
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Send waiting messages, then commit. After a timeout call it again."""
-        self._transact(lambda transactions: transactions.commit(), timeout)
+        self._transact(lambda transactions: transactions.commit(), timeout, is_commit=True)
         self._producer._shell.take_error()
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Abort; messages that were not sent fail. After a timeout call it again."""
+        if self._is_transactional:
+            self._check()
+            self._purge_waiting()
         self._transact(lambda transactions: transactions.abort(), timeout)
 
     def send_offsets_to_transaction(
@@ -314,7 +371,11 @@ class Producer(Client):
         self._transact(lambda each: each.send_offsets(offsets, group_metadata), timeout)
 
     def _transact(
-        self, call: Callable[[Transactions], Coroutine[Any, Any, None]], timeout: float | None = -1
+        self,
+        call: Callable[[Transactions], Coroutine[Any, Any, None]],
+        timeout: float | None = -1,
+        *,
+        is_commit: bool = False,
     ) -> None:
         """Run the operation within timeout seconds; below 0, and None, mean the time of the
         settings.
@@ -325,27 +386,28 @@ class Producer(Client):
             raise KafkaException(KafkaError(KafkaError._NOT_CONFIGURED, text))
         limit = None if timeout is None or timeout < 0 else timeout
         until = None if limit is None else time.monotonic() + limit
-        with self._lock:  # records of unknown topics belong to the transaction
-            most = SLICE_S * 20 if limit is None else min(SLICE_S * 20, limit)
-            self._lock.wait_for(lambda: not self._waiting, timeout=most)
+        if is_commit:
+            with self._lock:  # messages of topics that are not known yet belong to the transaction
+                if not self._lock.wait_for(lambda: not self._waiting, timeout=limit):
+                    raise _too_late(limit)
+        transactions = self._producer._shell.need_transactions()
 
         async def run() -> None:
             async with asyncio.timeout(None if until is None else until - time.monotonic()):
-                await call(self._producer._shell.need_transactions())
+                await call(transactions)
 
         try:
             self._producer._thread.run(run())
         except TimeoutError:
-            text = f"the call did not complete within {limit} s; it may be called again"
-            raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, text, False, True, False)
-            ) from None
+            raise _too_late(limit) from None
         except (ProtocolKafkaError, ValueError, RuntimeError) as error:
             found = error_of(error)
-            is_protocols = isinstance(error, ProtocolKafkaError)
-            aborts = is_protocols and not found.fatal() and not found.retriable()
+            aborts = transactions.machine.state is TxnState.ABORTABLE
+            can_retry = found.retriable() and not aborts
+            if isinstance(error, ProtocolKafkaError):
+                aborts = not found.fatal() and not can_retry
             raise KafkaException(
-                KafkaError(found.code(), found.str(), found.fatal(), found.retriable(), aborts)
+                KafkaError(found.code(), found.str(), found.fatal(), can_retry, aborts)
             ) from None
 
     # ---- the cluster, close ----
@@ -360,6 +422,11 @@ class Producer(Client):
         with contextlib.suppress(ProtocolKafkaError, TimeoutError):  # the reports have the errors
             self._producer.close(0 if left else None)
         return not left
+
+
+def _too_late(limit: float | None) -> KafkaException:
+    text = f"the call did not complete within {limit} s; it may be called again"
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, text, False, True, False))
 
 
 def _undelivered(error: Exception) -> KafkaError:
