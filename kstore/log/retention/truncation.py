@@ -54,6 +54,7 @@ def _truncate(log: LocalLog, offset: int) -> int:
     last = core.active
     if last.next_offset < end:
         try:
+            _sync_cut(log, last)
             log.begin_segment(end)
         except OSError:
             core.set_offsets(core.log_start_offset, last.next_offset, core.high_watermark)
@@ -164,6 +165,7 @@ def _cut_before_active(log: LocalLog, offset: int) -> None:
     try:
         count, position, cut_end = _cut_place(log, offset)
         _cut(log, count, position, cut_end)
+        _sync_cut(log, core.active)
     finally:
         log.directory.lost_offsets += end - core.log_end_offset
         log.take_segment(following)
@@ -231,6 +233,18 @@ def _cut_file(segment: LogSegment, size_bytes: int) -> None:
         segment.close()
     else:
         segment.handle_or_open().truncate(size_bytes)
+
+
+def _sync_cut(log: LocalLog, segment: LogSegment) -> None:
+    """Make a cut durable before another segment follows: otherwise a power loss could bring back
+    records that do not belong there, in a segment that no later sync covers.
+    """
+    try:
+        segment.handle_or_open().sync()
+        log.env.fs.fsync_dir(log.path)  # for removed segments, and for a file of its own
+    except OSError as error:
+        log.disk.failure = error
+        raise
 
 
 def _end_with(log: LocalLog, segments: list[LogSegment], end: int) -> None:

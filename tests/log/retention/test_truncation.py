@@ -14,6 +14,7 @@ from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import SystemEnv, SystemFileSystem
 from kstore.log import Log, open_log_dir
 from tests.log.retention.failing_files import FailingFiles, is_killed
+from tests.reference.fault_fs import FaultyFileSystem
 
 END, CUT = 12, 6
 
@@ -210,6 +211,43 @@ def test_a_cut_between_compacted_records_gives_no_offset_again(tmp_path: Path) -
         assert log.append(b"next") == 17
     with open_log_dir(tmp_path, **settings) as directory:
         assert offsets(directory.log("t")) == [17]
+
+
+# -- power losses
+
+
+@pytest.mark.parametrize("index_survives", [False, True])
+def test_a_power_loss_brings_nothing_back_that_was_cut_in_a_gap(
+    tmp_path: Path, index_survives: bool
+) -> None:
+    fs = FaultyFileSystem(str(tmp_path / "logs"))
+    log = with_gaps(tmp_path / "logs", env=SystemEnv(fs=fs), flush="os")
+    with log.log_dir:
+        log.flush()
+        assert log.truncate(30) == 30
+        log.append(b"next")
+        log.flush()
+        after = fs.power_cut(str(tmp_path / "after"), index_survives=index_survives, torn="none")
+    with open_log_dir(after) as directory:
+        log = directory.log("t")
+        assert offsets(log) == [*range(5), *range(20, 25), 30]
+        assert not log.damaged_parts()
+
+
+@pytest.mark.parametrize("index_survives", [False, True])
+def test_a_power_loss_brings_nothing_back_that_was_left_out(
+    tmp_path: Path, index_survives: bool
+) -> None:
+    fs = FaultyFileSystem(str(tmp_path / "logs"))
+    log = with_gaps(tmp_path / "logs", env=SystemEnv(fs=fs), flush="os")
+    with log.log_dir:
+        log.flush()
+        log.leave_out(20)
+        log.append(b"next")
+        log.flush()
+        after = fs.power_cut(str(tmp_path / "after"), index_survives=index_survives, torn="none")
+    with open_log_dir(after) as directory:
+        assert offsets(directory.log("t")) == [*range(5), 45]
 
 
 # -- a disk that fails
